@@ -86,6 +86,7 @@ void write_code(TextPage& page, const Report& report) {
   if (100 * copy_time < kCopiesShownFrom * code.all.time) copying.clear();
   copying.resize(std::min(kShown, copying.size()));
   std::vector<std::string> copying_places;
+  copying_places.reserve(copying.size());
   for (const LineRow* line : copying) copying_places.push_back(place_of(*line));
   TextTable by_copies({"Copies", "Time"}, "Line of the program that copies (line_sum.csv)");
   for (std::size_t i = 0; i < copying.size(); ++i)

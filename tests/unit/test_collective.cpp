@@ -21,7 +21,7 @@ namespace {
 
 constexpr unsigned kFp16 = 6;
 constexpr unsigned kFp32 = 7;
-constexpr std::uint64_t kMax = ~std::uint64_t{0};
+constexpr std::uint64_t kMaxCount = ~std::uint64_t{0};
 
 CollectiveShape call(Collective operation, std::uint64_t count, std::uint32_t ranks, std::int32_t peer = -1) {
   CollectiveShape shape;
@@ -68,7 +68,7 @@ TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
   CHECK(collective_bytes(Collective::kAllReduce, kFp32, 0, 8) == 0);
   // Beyond 32 and beyond 64 bits.
   CHECK(collective_bytes(Collective::kAllGather, kFp32, std::uint64_t{1} << 33, 8) == std::uint64_t{1} << 38);
-  CHECK(collective_bytes(Collective::kAllReduce, kFp32, kMax / 2, 8) == kMax);
+  CHECK(collective_bytes(Collective::kAllReduce, kFp32, kMaxCount / 2, 8) == kMaxCount);
 
   const std::vector<unsigned> bytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   for (unsigned type = 0; type < bytes.size(); ++type) {
