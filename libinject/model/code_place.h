@@ -68,7 +68,7 @@ struct OperatorCall {
   std::uint32_t outermost = 0;  ///< the number of the outermost one, 1 … kNumbers - 1
   std::uint32_t inside = 0;     ///< how many had begun in that one, up to this
   std::uint32_t level = 0;      ///< how many of them are around the launch; 0: none
-  std::uint32_t shape = 0;      ///< what this one computes, in Core::shapes; 0: not known
+  std::uint32_t shape = 0;  ///< what this one computes, in Core::shapes; ShapeTable::kOther: can't be told
 
   bool operator==(const OperatorCall&) const = default;
 

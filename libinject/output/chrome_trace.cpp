@@ -430,9 +430,11 @@ void ChromeTrace::link(const PlaceBox& forward, const PlaceBox& backward) {
 
 void ChromeTrace::add(std::span<const PlacedLaunch> launches, const CodePlaces& places) noexcept {
   try {
+    const std::uint64_t left_out = left_out_;
     const PlaceBoxes found = place_boxes(launches, places, kMostPlaceBoxes);
     left_out_ += found.left_out;
     for (const PlaceBox& box : found.boxes) add(box, places);
+    if (left_out_ != left_out) return;  // a link's end may be missing
     for (const auto& [forward, backward] : found.links) link(found.boxes[forward], found.boxes[backward]);
   } catch (...) {
     ++left_out_;  // no memory

@@ -146,15 +146,15 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
 }
 
 void note_capture(bool begins) noexcept {
-  if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) return;
   const CallerState caller;
-  ThreadState* thread = ThreadRegistry::current();
-  if (thread == nullptr) return;
-  if (begins) {
-    ++thread->captures;
-  } else if (thread->captures != 0) {  // it may have begun before the search did, or on another thread
-    --thread->captures;
+  if (!begins) {
+    // Also if the search has ended meanwhile. The capture may have begun before it, or on another thread.
+    ThreadState* thread = ThreadRegistry::current_if_any();
+    if (thread != nullptr && thread->captures != 0) --thread->captures;
+    return;
   }
+  if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) return;
+  if (ThreadState* thread = ThreadRegistry::current(); thread != nullptr) ++thread->captures;
 }
 
 SignPass begin_sign_pass() noexcept {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "libinject/model/code_place.h"
+#include "libinject/record/shape_table.h"
 
 namespace inject {
 
@@ -15,7 +16,7 @@ struct OpenOperator {
   const void* frame = nullptr;     ///< the innermost Python frame as it began
   std::int64_t sequence = -1;      ///< autograd's; negative: it has none
   std::uint32_t call = 0;          ///< numbers those whose sizes say what they compute; 0: another one
-  std::uint32_t shape = 0;         ///< what it computes, in Core::shapes; 0: not known
+  std::uint32_t shape = 0;         ///< what it computes, in Core::shapes, of one that has a number
   CodeContext context;             ///< of that frame, …
   bool has_context = false;        ///< … where it has been asked for
   bool is_backward = false;        ///< a node of the backward pass
@@ -57,7 +58,6 @@ class OpenOperators {
   /// The call that a launch is made in now.
   OperatorCall call() const noexcept {
     OperatorCall found;
-    if (left_out_) return found;
     for (std::uint32_t level = 0; level < depth_; ++level) {
       const OpenOperator& op = operators_[level];
       if (op.call == 0) continue;
@@ -65,10 +65,9 @@ class OpenOperators {
       found.inside = (op.call + OperatorCall::kNumbers - found.outermost) % OperatorCall::kNumbers;
       found.shape = op.shape;
     }
-    if (found.inside >= OperatorCall::kMostInside) {  // one of many that can't be told apart
-      found.inside = OperatorCall::kMostInside;
-      found.shape = 0;
-    }
+    const bool is_one_of_many = found.inside >= OperatorCall::kMostInside;
+    if (is_one_of_many) found.inside = OperatorCall::kMostInside;
+    if (found.level != 0 && (is_one_of_many || left_out_)) found.shape = ShapeTable::kOther;
     return found;
   }
   void clear() noexcept {

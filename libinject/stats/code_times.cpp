@@ -194,9 +194,11 @@ void CodeTimes::take_named() {
   named_places_.clear();
   for (const Held& kernel : named_) named_places_.push_back(kernel.place);
   named_works_ = named_works();
-  const bool ended = !boundaries_.empty() && boundaries_.back() >= named_.back().launched;
+  Nanoseconds last = 0;
+  for (const Held& kernel : named_) last = std::max(last, kernel.launched);
+  const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), last);
   gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_,
-              ended ? std::optional(boundaries_.back()) : std::nullopt);
+              next == boundaries_.end() ? std::nullopt : std::optional(*next));
   named_.clear();
   named_.shrink_to_fit();
 }
@@ -262,10 +264,10 @@ std::vector<std::uint32_t> CodeTimes::named_works() const {
       found.counts = false;
   }
   for (auto& [number, calls] : outermost) {
-    std::uint32_t deepest = 0;  // of those that begin later
+    std::uint32_t next = 0;  // level of the one that begins next, which is inside if it is deeper
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-      if (call->second.level < deepest) call->second.counts = false;
-      deepest = std::max(deepest, call->second.level);
+      if (call->second.level < next) call->second.counts = false;
+      next = call->second.level;
     }
   }
   std::vector<std::uint32_t> works(named_.size(), kNoWork);
@@ -319,10 +321,11 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
       work = model_work_of(shapes_->shape(joined[i].work >> 1));
       is_first = (joined[i].work & 1) != 0;
       any_operator_flops_ = any_operator_flops_ || work.flops != 0;
-    } else if (joined[i].work == kUnknownWork && iteration != nullptr) {
-      iteration->operators_known = false;
     }
-    if (work.flops == 0) continue;
+    if (work.flops == 0) {
+      if (joined[i].work != kNoWork && iteration != nullptr) iteration->operators_known = false;
+      continue;
+    }
     Flops& sum = flops_[place];
     if (is_first) sum.flops.add(best_arithmetic(work), work.flops);
     if (is_first && iteration != nullptr) iteration->flops.add(best_arithmetic(work), work.flops);

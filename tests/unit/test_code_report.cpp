@@ -275,6 +275,30 @@ TEST_CASE("Of operators inside of each other those count that have none inside",
                        {"packed", {20, 1, 2, 0}}}) == Computed{900, 3000});
 }
 
+TEST_CASE("An operator beside another one that has some inside counts", "[code_report]") {
+  Operators operators;
+  const std::uint32_t whole = operators.shape(800);
+  const std::uint32_t part = operators.shape(300);
+  CHECK(operators.run({{"around", {1, 0, 1, whole}},
+                       {"product", {1, 1, 2, part}},
+                       {"gather", {1, 2, 2, whole}},
+                       {"product", {1, 3, 3, part}}}) == Computed{600, 2000});
+}
+
+TEST_CASE("An operator whose sizes can't be told leaves its iterations out, but not where a library tells",
+          "[code_report]") {
+  for (const bool in_library : {false, true}) {
+    Operators operators;
+    const std::uint32_t shape = operators.shape(500);
+    const Nanoseconds begin = operators.program.time + 1;
+    const std::uint64_t library = in_library ? 1'000'000 : 0;
+    CHECK(
+        operators.run({{"flash", {1, 0, 1, shape}}, {"packed", {2, 0, 1, ShapeTable::kOther}, in_library}}) ==
+        Computed{500 + library, in_library ? 2000 : 1000});
+    CHECK(operators.program.times.iteration_flops(begin)->operators_known == in_library);
+  }
+}
+
 TEST_CASE("Where operators are not known no iteration is a model's", "[code_report]") {
   Operators once;
   const std::uint32_t shape = once.shape(500);

@@ -67,6 +67,30 @@ struct Watching {
 
 }  // namespace
 
+TEST_CASE_METHOD(Watching, "a step is captured while a capture is open, whenever the search ended") {
+  const auto captured = [&] {
+    take();
+    emit_sign(SignKind::kStep, 1, 1, 0, false);
+    for (const auto& [thread, records] : take())
+      if (!records.empty()) return records.back().captured;
+    return false;
+  };
+  iteration_watch.source = SignSource::kHooks;
+  CHECK_FALSE(captured());
+  note_capture(true);
+  CHECK(captured());
+  iteration_watch.source = SignSource::kNone;
+  note_capture(false);
+  iteration_watch.source = SignSource::kHooks;
+  CHECK_FALSE(captured());
+  note_capture(false);  // of one that was not seen to begin
+  note_capture(true);
+  CHECK(captured());
+  note_capture(false);
+  CHECK_FALSE(captured());
+  iteration_watch.source = SignSource::kNone;
+}
+
 TEST_CASE_METHOD(Watching, "an iteration begins with the first `begin` after the anchor") {
   CHECK(sign(kAnchor) == 0);  // not armed
   arm();

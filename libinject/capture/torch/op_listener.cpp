@@ -38,16 +38,18 @@ std::int64_t sequence_of(const void* function) noexcept {
   return sequence;
 }
 
-/// What the operator computes, if it is one whose inputs tell: `op` gets a number then.
+/// What the operator computes, if it is one whose inputs tell: `op` gets a number then, and
+/// ShapeTable::kOther where these inputs don't.
 void note_work(const void* function, OpenOperators& operators, OpenOperator& op, Core& core) noexcept {
   constexpr std::size_t kMaxName = 128;
   const char* name = known_torch.name(function);
   if (name == nullptr) return;
   const OperatorFormula* formula = operator_formula({name, ::strnlen(name, kMaxName)});
   if (formula == nullptr) return;
+  op.call = operators.next_call();
+  op.shape = ShapeTable::kOther;
   const OperatorInputs inputs = read_inputs(known_torch, input_layout, function);
   if (inputs.count == 0 || inputs.count > formula->most_inputs) return;
-  op.call = operators.next_call();
   const OperatorShape shape = operator_work(*formula, {inputs.first.data(), inputs.count});
   if (shape.flops != 0) op.shape = core.shapes.intern(shape);
 }

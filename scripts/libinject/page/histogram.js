@@ -74,14 +74,7 @@ function buildHistogram(holder, histogram) {
     for (const each of all) each.tabIndex = each === all[to] ? 0 : -1;
     all[to].focus();
   });
-  bars.addEventListener("pointermove", (event) => {
-    if (!isMoved(event)) return;
-    if (event.target.says) showTip(event.target.says, event.clientX + 12, event.clientY + 16);
-    else hideTip();
-  });
-  bars.addEventListener("pointerleave", leaveTip);
-  bars.addEventListener("focusin", (event) => { if (event.target.matches(":focus-visible")) showTipBelow(event.target.says, event.target); });
-  bars.addEventListener("focusout", hideTip);
+  showTipsIn(bars, (target) => target.says, (says) => says);
   list.addEventListener("change", draw);
   holder.querySelector("figcaption").append(element("div", { className: "tools" }, list));
   holder.append(name, figures, element("div", { className: "spread" }, bars, ticks), element("div", { className: "foot" }, element("p", { className: "file" }, histogram.file)));

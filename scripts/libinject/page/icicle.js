@@ -225,19 +225,7 @@ function buildIcicle(holder, icicle) {
 
   boxes.addEventListener("click", (event) => { if (drawnAt(event.target)) zoom(drawnAt(event.target)); });
   boxes.addEventListener("keydown", key);
-  // Fingers have the line above the boxes.
-  boxes.addEventListener("pointermove", (event) => {
-    if (!isMoved(event)) return;
-    const piece = drawnAt(event.target);
-    if (piece) showTip(linesOf(piece), event.clientX + 12, event.clientY + 16);
-    else hideTip();
-  });
-  boxes.addEventListener("pointerleave", leaveTip);
-  boxes.addEventListener("focusin", (event) => {
-    if (!event.target.matches(":focus-visible")) return;
-    showTipBelow(linesOf(drawnAt(event.target)), event.target);
-  });
-  boxes.addEventListener("focusout", hideTip);
+  showTipsIn(boxes, drawnAt, linesOf);
   search.addEventListener("input", look);
 
   times[0].forEach((part, phase) => {

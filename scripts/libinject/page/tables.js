@@ -64,6 +64,20 @@ addEventListener("scroll", () => {
   placeTip(box.left, box.bottom + 4);
 }, { capture: true, passive: true });
 
+// The tooltip for what is drawn in an area: `at` finds what an element stands for, `lines` says it.
+function showTipsIn(area, at, lines) {
+  // Fingers have what stands beside the area.
+  area.addEventListener("pointermove", (event) => {
+    if (!isMoved(event)) return;
+    const found = at(event.target);
+    if (found) showTip(lines(found), event.clientX + 12, event.clientY + 16);
+    else hideTip();
+  });
+  area.addEventListener("pointerleave", leaveTip);
+  area.addEventListener("focusin", (event) => { if (event.target.matches(":focus-visible")) showTipBelow(lines(at(event.target)), event.target); });
+  area.addEventListener("focusout", hideTip);
+}
+
 function copyButton(label, text) {
   const button = element("button", { type: "button", className: "copy" }, label);
   button.copyOf = text;

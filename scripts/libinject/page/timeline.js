@@ -185,15 +185,7 @@ function buildTimeline(holder, timeline) {
 
   chart.addEventListener("click", (event) => { if (pieceOf(event.target)) zoom(pieceOf(event.target)); });
   chart.addEventListener("keydown", key);
-  chart.addEventListener("pointermove", (event) => {
-    if (!isMoved(event)) return;
-    const piece = pieceOf(event.target);
-    if (piece) showTip(linesOf(piece), event.clientX + 12, event.clientY + 16);
-    else hideTip();
-  });
-  chart.addEventListener("pointerleave", leaveTip);
-  chart.addEventListener("focusin", (event) => { if (event.target.matches(":focus-visible")) showTipBelow(linesOf(pieceOf(event.target)), event.target); });
-  chart.addEventListener("focusout", hideTip);
+  showTipsIn(chart, pieceOf, linesOf);
 
   const present = new Set(lanes.flatMap((lane) => Array.from({ length: lane.count }, (_, at) => eventAt(lane, at).kind)));
   timeline.kinds.forEach(({ name, colour }, kind) => {
