@@ -18,6 +18,7 @@ not those of the steps (docs/measurements.md).
 """
 
 import argparse
+import bisect
 import csv
 import ctypes
 import glob
@@ -51,7 +52,7 @@ OURS = {
     "ours_metrics": {"INJECT_METRICS": "auto"},
     "ours_fifth": {"INJECT_WINDOW": "iter:{start}+{count}/20x5"},
 }
-ARMS = ("none", "sampled", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", "proton", *OURS)
+ARMS = ("none", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", "proton", *OURS)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
@@ -292,6 +293,7 @@ class Server:
 
 FIGURES = ("Step Time (ns)", "Step Time in Window (ns)", "GPU Utilization (%)", "Launch-bound (%)", "Profiler Overhead (%)",
            *(f"{name} w/o Overhead{end} (%)" for name in ("Utilization", "Launch-bound") for end in ("", " Low", " High")))
+SAMPLED = ("GPU Utilization (%)", *(f"Utilization w/o Overhead{end} (%)" for end in ("", " Low", " High")))
 
 
 def table_rows(folder, name):
@@ -340,7 +342,7 @@ def read_ours(options, arm, answer):
 
 
 class Sampler:
-    """A process that samples, for the arm `sampled`, in how much of the time the GPU's compute engine is at work."""
+    """A process that samples, beside all arms, in how much of the time the GPU's compute engine is at work."""
 
     METRIC = "gr__cycles_active.avg.pct_of_peak_sustained_elapsed"
 
@@ -370,16 +372,37 @@ class Sampler:
         return [(int(row["Start (ns)"]) + zero, int(row["End (ns)"]) + zero, float(row[column])) for row in rows if row[column]]
 
 
-def active_share(samples, run):
-    """Percent of the window's steps in which the engine was at work; None where less than nine tenths of it was sampled."""
-    begin, end = run["begin"][START], run["begin"][START + COUNT]
-    sampled = active = 0
-    for first, last, share in samples:
-        inside = min(last, end) - max(first, begin)
-        if inside > 0:
-            sampled += inside
-            active += inside * share
-    return active / sampled if sampled >= 0.9 * (end - begin) else None
+# By which the engine is active for longer than a kernel runs: kernels that spin for 2, 10 and 50 us at given times.
+ENGINE_US = 1.6
+
+
+def stretches(steps):
+    """[(first, last)] of those that follow one another."""
+    found = []
+    for at in sorted(steps):
+        if found and found[-1][1] == at - 1:
+            found[-1][1] = at
+        else:
+            found.append([at, at])
+    return found
+
+
+def kernel_share(samples, run, steps):
+    """Percent of these steps in which a kernel ran, by the engine's activity; None where less than nine tenths of it was sampled."""
+    sampled = active = whole = kernels = 0
+    for first, last in stretches(steps):
+        if last + 1 >= len(run["begin"]):
+            last -= 1
+        begin, end = run["begin"][first], run["begin"][last + 1]
+        whole += end - begin
+        kernels += run["kernels"] * (last + 1 - first)
+        first_after = bisect.bisect_right(samples, begin, key=lambda sample: sample[1])
+        for low, high, share in samples[first_after:bisect.bisect_left(samples, end, key=lambda sample: sample[0])]:
+            inside = min(high, end) - max(low, begin)
+            if inside > 0:
+                sampled += inside
+                active += inside * share
+    return active / sampled - 100 * kernels * ENGINE_US * 1e3 / whole if whole and sampled >= 0.9 * whole else None
 
 
 def set_count(count):
@@ -478,9 +501,8 @@ def summarise(data, programs, arms):
             row["step_time_of_own"] = [round(value, 4) for value in sorted(table_ratios(runs["ours"]))]
         known = [run["figures"] for run in runs.get("ours", {}).values() if run.get("figures")]
         row["figures"] = {name: round(statistics.median(values), 2) for name in FIGURES if (values := [one[name] for one in known if name in one])}
-        shares = [run["active"] for run in runs.get("sampled", {}).values() if run.get("active") is not None]
-        if shares:
-            row["active"] = round(statistics.median(shares), 2)
+        row["sampled"] = [[round(run["figures"].get(name, float("nan")), 1) for name in SAMPLED] + [round(share, 1) for share in run["sampled"]]
+                          for run in runs.get("ours", {}).values() if run.get("figures") and None not in run.get("sampled", [None])]
         for arm in arms:
             if arm != arms[0] and (found := ratio(runs.get(arm, {}), none, step_ms)):
                 row[arm] = [round(value, 3) for value in found]
@@ -518,8 +540,8 @@ def print_rows(rows, arms):
             print("   steps without CUPTI, of the same steps under nothing: {:.3f} ({:.3f} ... {:.3f})".format(*row["step_time"]))
             own = row["step_time_of_own"]
             print(f"   step time in the tables, of the program's own of the same steps: {own[0]} ... {own[-1]}" if own else "   no step time in the tables")
-        if "active" in row:
-            print(f"   engine active, sampled from another process: {row['active']} %")
+        for raw, without, low, high, bare, window in row["sampled"]:
+            print(f"   a kernel runs in the window for {raw} % (sampled {window}), without the profiler {without} ({low} ... {high}; sampled {bare}: {without - bare:+.1f})")
         if row["figures"]:
             print("   " + ", ".join(f"{name} {value}" for name, value in row["figures"].items()))
 
@@ -529,7 +551,7 @@ def collect(options, environment_of):
     arms, programs = options.arms.split(","), options.programs.split(",")
     deadline = time.monotonic() + options.seconds
     servers = {arm: Server(arm, options, environment_of(arm)) for arm in arms}
-    sampler = Sampler(options, environment_of("none")) if "sampled" in arms else None
+    sampler = Sampler(options, environment_of("none")) if options.sample else None
     data = {program: {arm: {} for arm in arms} for program in programs}
     failures = []
     for arm, server in servers.items():
@@ -586,8 +608,9 @@ def finish(servers, sampler, data, failures):
     if sampler is not None:
         samples = sampler.close()
         for runs in data.values():
-            for run in runs["sampled"].values():
-                run["active"] = active_share(samples, run)
+            for run in runs.get("ours", {}).values():
+                if run.get("unprofiled") and run.get("steps"):
+                    run["sampled"] = [kernel_share(samples, run, steps) for steps in (run["unprofiled"], run["steps"])]
     return data, failures
 
 
@@ -629,6 +652,7 @@ def arguments(parser):
     parser.add_argument("--count", type=int, default=COUNT, help="steps of the window")
     parser.add_argument("--turn", type=int, default=1_000_000, help="steps that an arm takes before it is another's turn")
     parser.add_argument("--cpus", type=int, default=0, help="the arms run on so many processors, the same ones (0: on all)")
+    parser.add_argument("--sample", action="store_true", help="sample the GPU's activity, for the arm `ours`, from another process")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--floor", help=argparse.SUPPRESS)
     parser.add_argument("--other", default=[], action="append", metavar="[NAME=]LIBRARY",

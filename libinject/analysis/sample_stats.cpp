@@ -133,6 +133,17 @@ std::uint64_t LogHistogram::value_at(std::uint64_t rank) const {
   return middle_of(last, coarseness_);
 }
 
+Moments LogHistogram::moments_up_to(std::uint64_t most) const {
+  Moments moments;
+  for (unsigned i = 0; i < chunks_; ++i) {
+    for (unsigned j = 0; j < kChunkBuckets; ++j) {
+      const std::uint64_t value = middle_of(ids_[i] * kChunkBuckets + j, coarseness_);
+      if (counters_[i][j] != 0 && value <= most) moments.add(value, counters_[i][j]);
+    }
+  }
+  return moments;
+}
+
 SampleStats::SampleStats(const SampleStats& other)
     : count_(other.count_),
       min_(other.min_),
@@ -297,6 +308,15 @@ std::uint64_t SampleStats::value_at(std::uint64_t rank) const {
   const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(sorted.begin(), nth, sorted.end());
   return *nth;
+}
+
+Moments SampleStats::moments_up_to(std::uint64_t most) const {
+  if (histogram_) return histogram_->moments_up_to(most);
+  Moments moments;
+  for (const std::uint64_t sample : samples_) {
+    if (sample <= most) moments.add(sample);
+  }
+  return moments;
 }
 
 }  // namespace inject

@@ -18,6 +18,20 @@ struct SampleBudget {
   std::size_t used = 0;
 };
 
+/// Of some values: how many there are, their sum and that of their squares.
+struct Moments {
+  std::uint64_t count = 0;
+  double sum = 0;
+  double squares = 0;
+
+  void add(std::uint64_t value, std::uint64_t times = 1) {
+    const auto of = static_cast<double>(value);
+    count += times;
+    sum += of * static_cast<double>(times);
+    squares += of * of * static_cast<double>(times);
+  }
+};
+
 /// Counts of values in buckets whose width grows with the value: 64 buckets per power of two, so that the
 /// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 2 KiB of counters: if values
 /// spread over more than 8 powers of two, buckets become twice as wide (1.6 %), over more than 16 four times
@@ -28,6 +42,8 @@ class LogHistogram {
   void merge(const LogHistogram& other);
   /// The value of the given rank, counted from 0 in ascending order.
   std::uint64_t value_at(std::uint64_t rank) const;
+  /// Of the values that are at most `most`, by the middles of their buckets.
+  Moments moments_up_to(std::uint64_t most) const;
   std::uint64_t total() const { return total_; }
   /// Largest relative distance between a value and the middle of its bucket.
   double error() const;
@@ -83,6 +99,8 @@ class SampleStats {
   std::uint64_t percentile(double share) const;
   /// The value of the given rank, counted from 0 in ascending order, as exact as median().
   std::uint64_t value_at(std::uint64_t rank) const;
+  /// Of the values that are at most `most`, as exact as median().
+  Moments moments_up_to(std::uint64_t most) const;
   /// Bound of the median's relative error; 0 if it is exact.
   double median_error() const { return histogram_ ? histogram_->error() : 0.0; }
 

@@ -65,11 +65,11 @@ bool launches_graphs(const Statistics& statistics) {
   });
 }
 
-/// Where the profiler has lengthened the steps. In graphs and in ranks that wait for each other it lengthens
+/// Where the profiler has lengthened the steps by a hundredth or more. In graphs and in ranks that wait for each other it lengthens
 /// kernels as well: the estimate is a bound.
 void without_profiler_line(TextPage& page, const Report& report, const DeviceDiagnosis& entry) {
   const auto& overhead = report.steps.overhead;
-  if (!entry.without_profiler || !overhead || !overhead->seen()) return;
+  if (!entry.without_profiler || !overhead || overhead->added.share < 0.01) return;
   const bool bound = entry.times.exposed_collective() != 0 || entry.times.collective_block_time != 0 ||
                      launches_graphs(*report.statistics);
   const auto share = [](const CorrectedShare& of) { return bounded_share_text(of.value, of.low, of.high); };

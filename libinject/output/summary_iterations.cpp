@@ -43,8 +43,17 @@ void write_phases(TextPage& page, const Statistics& statistics) {
 
 void write_disturbance(TextPage& page, const Report& report) {
   const auto& overhead = report.steps.overhead;
-  if (!overhead || !overhead->seen() || overhead->longer() <= kMuchLonger) return;
-  page.paragraph("  ", "steps in windows took " + longer_text(*overhead) +
+  if (!overhead) return;
+  std::string longer;
+  if (overhead->seen()) {
+    if (overhead->longer() > kMuchLonger) longer = longer_text(*overhead);
+  } else if (const AddedTime& added = overhead->added; added.low > kMuchLonger) {
+    // A few of them much, or some at random.
+    const auto of = [](double share) { return share / (1 - share); };
+    longer = "on average " + bounded_share_text(of(added.share), of(added.low), of(added.high));
+  }
+  if (longer.empty()) return;
+  page.paragraph("  ", "steps in windows took " + longer +
                            " longer than without the profiler: part of their idle time is the profiler's");
 }
 

@@ -87,18 +87,26 @@ void add_time_columns(Columns<WindowReport>& columns) {
         },
         meaning, kNotCorrected);
   };
+  diagnosed.add(
+      "Device Time w/o Overhead (ns)", kTime,
+      [](const Times& of) {
+        return cell_if(of.without_profiler.has_value(),
+                       of.without_profiler ? of.without_profiler->times.span : std::uint64_t{0});
+      },
+      "Device Time without what the steps took longer than as many without the profiler, by means.",
+      kNotCorrected);
   corrected("Utilization w/o Overhead (%)", &WithoutProfiler::utilization, &CorrectedShare::value,
-            "GPU Utilization / (1 - Profiler Overhead); GPU Utilization where no overhead is seen.");
+            "Kernel Busy by Device Time w/o Overhead.");
   corrected("Utilization w/o Overhead Low (%)", &WithoutProfiler::utilization, &CorrectedShare::low,
-            "Likewise with Profiler Overhead Low, at least 0.");
+            "Lower end of its 95 % interval.");
   corrected("Utilization w/o Overhead High (%)", &WithoutProfiler::utilization, &CorrectedShare::high,
-            "Likewise with Profiler Overhead High, at most 100.");
+            "Upper end of it.");
   corrected("Launch-bound w/o Overhead (%)", &WithoutProfiler::launch_bound, &CorrectedShare::value,
             "Launch-bound without what the profiler adds to it (diagnosis.md).");
   corrected("Launch-bound w/o Overhead Low (%)", &WithoutProfiler::launch_bound, &CorrectedShare::low,
-            "Likewise with Profiler Overhead High.");
+            "Lower end of its 95 % interval.");
   corrected("Launch-bound w/o Overhead High (%)", &WithoutProfiler::launch_bound, &CorrectedShare::high,
-            "Likewise with Profiler Overhead Low.");
+            "Upper end of it.");
   diagnosed.add("Copy Only (ns)", kTime, time(&DeviceTimes::copy_only),
                 "No kernel, but a copy or a memset ran.");
   diagnosed.add(

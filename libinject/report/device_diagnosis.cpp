@@ -219,7 +219,7 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
   entry.times = device.times;
   const int multiprocessors = specs_of(run_, device.device).multiprocessors;
   entry.taken_by_collectives = device.times.taken_by_collectives(multiprocessors);
-  if (overhead) entry.without_profiler = without_profiler(device.times, *overhead);
+  if (overhead) entry.without_profiler = without_profiler(device.times, overhead->added);
   const Diagnosis measured = inject::diagnose(device.times, limits, multiprocessors);
   entry.diagnosis = entry.without_profiler
                         ? inject::diagnose(entry.without_profiler->times, limits, multiprocessors)

@@ -3,8 +3,10 @@
 #include "libinject/report/profiler_overhead.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "libinject/analysis/block_means.h"
 #include "libinject/analysis/diagnosis.h"
 
 namespace inject {
@@ -55,11 +57,35 @@ std::optional<MedianInterval> median_interval(const SampleStats& values) {
                         static_cast<double>(values.value_at(count - out)) * (1 + error)};
 }
 
-std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,
-                                                  const std::optional<MedianInterval>& inside) {
-  if (!outside || !inside || inside->low <= 0) return std::nullopt;
-  return OverheadEstimate{1 - outside->median / inside->median, 1 - outside->high / inside->low,
-                          1 - outside->low / inside->high, outside->median};
+namespace {
+
+Moments typical_steps(const SampleStats& steps, double median) {
+  return steps.moments_up_to(static_cast<std::uint64_t>(kOtherKind * median));
+}
+
+// What the steps in the window took is known: only the mean outside has an error.
+AddedTime added_time(const Moments& outside, const Moments& inside, double inside_sum) {
+  const auto count = static_cast<double>(outside.count);
+  const double mean = outside.sum / count;
+  const double variance = std::max(0.0, outside.squares / count - mean * mean);
+  const double error = confidence_factor(outside.count - 1) * std::sqrt(variance / (count - 1));
+  const auto share = [&](double step) {
+    return (inside.sum - static_cast<double>(inside.count) * step) / inside_sum;
+  };
+  return {share(mean), share(mean + error), share(mean - error)};
+}
+
+}  // namespace
+
+std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside) {
+  const auto without = median_interval(outside);
+  const auto with = median_interval(inside);
+  if (!without || !with || with->low <= 0) return std::nullopt;
+  return OverheadEstimate{
+      1 - without->median / with->median, 1 - without->high / with->low, 1 - without->low / with->high,
+      without->median,
+      added_time(typical_steps(outside, without->median), typical_steps(inside, with->median),
+                 static_cast<double>(inside.sum()))};
 }
 
 namespace {
@@ -99,14 +125,15 @@ double launch_bound_share(const DeviceTimes& times) {
 
 }  // namespace
 
-std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const OverheadEstimate& overhead) {
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added) {
   if (times.span == 0) return std::nullopt;
   const auto span = static_cast<double>(times.span);
   const auto idle = static_cast<double>(times.idle());
-  const double share = overhead.seen() ? overhead.share : 0;
+  // Steps in windows may be the shorter ones, by chance or as they run ahead of an idle device.
+  const double share = std::max(added.share, 0.0);
   if (share * span > idle || times.idle() == times.span) return std::nullopt;
-  const DeviceTimes least = shortened(times, std::clamp(overhead.low, 0.0, share) * span);
-  const DeviceTimes most = shortened(times, std::clamp(overhead.high * span, share * span, idle));
+  const DeviceTimes least = shortened(times, std::clamp(added.low, 0.0, share) * span);
+  const DeviceTimes most = shortened(times, std::clamp(added.high * span, share * span, idle));
   WithoutProfiler result;
   result.times = shortened(times, share * span);
   const auto utilization = [](const DeviceTimes& of) {
@@ -124,7 +151,7 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
 
 DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead) {
   if (!overhead) return times;
-  const std::optional<WithoutProfiler> without = without_profiler(times, *overhead);
+  const std::optional<WithoutProfiler> without = without_profiler(times, overhead->added);
   return without ? without->times : times;
 }
 

@@ -22,12 +22,25 @@ struct MedianInterval {
 /// From order statistics alone; empty for fewer than seven values, which are too few.
 std::optional<MedianInterval> median_interval(const SampleStats& values);
 
-/// 1 - median outside windows / median inside, with a confidence interval of at least 95 %.
+/// What the profiler added to the time of a window's steps: their sum less that of as many without it, of
+/// their sum, with a 95 % confidence interval. By means, as a device's busy time is of all steps, the slow
+/// ones as well. Steps of more than kOtherKind medians are of another kind (an evaluation, a checkpoint):
+/// those outside don't count, and those in the window stay as they are.
+struct AddedTime {
+  double share = 0;
+  double low = 0;
+  double high = 0;
+};
+inline constexpr double kOtherKind = 3;
+
+/// How much longer a typical step is: 1 - median outside windows / median inside, with a confidence interval
+/// of at least 95 %.
 struct OverheadEstimate {
   double share = 0;
   double low = 0;
   double high = 0;
   double outside = 0;  ///< the median, in nanoseconds
+  AddedTime added;
 
   /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
   /// ahead of an idle device when a window opens.
@@ -60,13 +73,12 @@ struct WithoutProfiler {
 };
 
 /// Empty if it can't be: the steps are longer by more than all idle time.
-std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const OverheadEstimate& overhead);
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added);
 
 /// What a verdict is about: the times without the profiler where these are known.
 DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead);
 
-/// Empty if one of the medians has no interval.
-std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,
-                                                  const std::optional<MedianInterval>& inside);
+/// From the steps' times; empty if one of the medians has no interval.
+std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside);
 
 }  // namespace inject

@@ -114,8 +114,8 @@ class WindowReports {
   }
 
   std::optional<OverheadEstimate> overhead_of(const SampleStats* steps) const {
-    if (steps == nullptr || !report_.steps.time) return std::nullopt;
-    return profiler_overhead(report_.steps.time, median_interval(*steps));
+    if (steps == nullptr) return std::nullopt;
+    return profiler_overhead(*report_.steps.unprofiled, *steps);
   }
 
   DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
@@ -127,7 +127,7 @@ class WindowReports {
     report.utilization = share_of(times.kernel_busy, times.span);
     report.overhead = overhead;
     report.launch_bound = share_of(time_of(diagnose(times, limits), Bottleneck::kLaunch), times.span);
-    if (overhead) report.without_profiler = without_profiler(times, *overhead);
+    if (overhead) report.without_profiler = without_profiler(times, overhead->added);
     if (statistics_.fetches().any() || total(times.fetch_idle) != 0) report.fetch_idle = times.fetch_idle;
     return report;
   }
@@ -342,7 +342,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   if (report.steps.time)
     report.steps.samples_per_second = samples_per_second(run.batch, report.steps.time->median);
   report.steps.inside = &iterations.step_times();
-  report.steps.overhead = profiler_overhead(report.steps.time, median_interval(iterations.step_times()));
+  report.steps.overhead = profiler_overhead(*report.steps.unprofiled, *report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(
         diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));

@@ -185,6 +185,58 @@ def critic(device, batch=64):
     return step
 
 
+def mixer(device, batch=4):
+    """An MLP-mixer, its labels smoothed; its optimizer takes a parameter at a time."""
+    class Mix(nn.Module):
+        def __init__(self, patches, width):
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.tokens = nn.Sequential(nn.Linear(patches, 128), nn.GELU(), nn.Dropout(0.1), nn.Linear(128, patches))
+            self.channels = nn.Sequential(nn.Linear(width, 512), nn.GELU(), nn.Dropout(0.1), nn.Linear(512, width))
+
+        def forward(self, x):
+            x = x + self.tokens(self.before(x).transpose(1, 2)).transpose(1, 2)
+            return x + self.channels(self.between(x))
+
+    stem = nn.Conv2d(3, 128, 4, stride=4)
+    model = nn.Sequential(stem, nn.Flatten(2), *[Mix(128, 64) for _ in range(8)], nn.Flatten(), nn.Linear(128 * 64, 10)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    images, labels = torch.randn(batch, 3, 32, 32, device=device), torch.randint(0, 10, (batch,), device=device)
+    return stepper(model, optimizer, lambda: F.cross_entropy(model(images), labels, label_smoothing=0.1))
+
+
+def adapters(device, batch=4):
+    """Low-rank adapters beside the frozen weights of a small transformer, the gradients of two batches accumulated."""
+    class Adapted(nn.Module):
+        def __init__(self, into, out):
+            super().__init__()
+            self.frozen = nn.Linear(into, out).requires_grad_(False)
+            self.down, self.up = nn.Linear(into, 8, bias=False), nn.Linear(8, out, bias=False)
+
+        def forward(self, x):
+            return self.frozen(x) + 2 * self.up(F.dropout(self.down(x), 0.05, self.training))
+
+    class Layer(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.norm, self.q, self.v, self.mlp = nn.LayerNorm(width), Adapted(width, width), Adapted(width, width), Adapted(width, width)
+
+        def forward(self, x):
+            y = self.norm(x)
+            return x + self.mlp(F.scaled_dot_product_attention(self.q(y), y, self.v(y)))
+
+    model = nn.Sequential(*[Layer(256) for _ in range(8)], nn.Linear(256, 16)).to(device)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
+    x, y = torch.randn(2, batch, 64, 256, device=device), torch.randn(2, batch, 64, 16, device=device)
+
+    def step():
+        for part, wanted in zip(x, y):
+            (F.mse_loss(model(part), wanted) / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return step
+
+
 def graph(device):
     """The perceptron's forward and backward pass as a CUDA graph. 32 of its gradients are accumulated; the optimizer is outside of it."""
     layers = []
@@ -240,13 +292,18 @@ def paced(microseconds):
     return build
 
 
-def busy(program, **sizes):
-    """The same launches on more data, so that the GPU works for much of the step."""
+def sized(program, name, **sizes):
+    """The same launches on more data: "half", so that the GPU works for half of the step, or "busy", for most of it. By sizes for an
+    H100."""
     build = functools.partial(program, **sizes)
-    build.__name__ = program.__name__ + "_busy"
+    build.__name__ = f"{program.__name__}_{name}"
     return build
 
 
+half, busy = (functools.partial(sized, name=name) for name in ("half", "busy"))
+HALF = (half(mlp, batch=12288), half(language, batch=512), half(convolutions, batch=80), half(recurrent, batch=320, width=1024),
+        half(unet, batch=640), half(critic, batch=73728), half(mixer, batch=448), half(adapters, batch=320))
 BUSY = (busy(mlp, batch=16384), busy(language, batch=640), busy(convolutions, batch=96), busy(recurrent, batch=640, width=1024),
         busy(unet, batch=1024), busy(critic, batch=98304))
-PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph, paced(2), paced(10), paced(50), *BUSY)}
+PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, mixer, adapters, graph, paced(2), paced(10), paced(50),
+                                    *HALF, *BUSY)}

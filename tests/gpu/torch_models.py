@@ -116,8 +116,7 @@ def deepspeech2(device, batch=16, bins=161, frames=400, hidden=512, layers=3, sy
     model = _DeepSpeech2(bins, hidden, layers, symbols).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
     frames_out = (frames + 1) // 2
-    lengths = torch.full((batch,), frames_out, dtype=torch.long)
-    target_lengths = torch.full((batch,), 40, dtype=torch.long)
+    lengths, target_lengths = [frames_out] * batch, [40] * batch  # as tensors a dispatch mode would have to keep them off the GPU
     inputs = [_host(torch.randn(batch, 1, bins, frames)), _host(torch.randint(1, symbols, (batch, 40)))]
 
     def loss_of(m, x, targets):

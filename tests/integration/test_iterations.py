@@ -217,10 +217,13 @@ class Windows(IterationTest):
             self.assertEqual(row["Profiler Overhead (%)"] != "", low > 0, row)
         self.assertTrue(share == 0 or low - 0.051 <= share <= high + 0.051, row)
         if row["Utilization w/o Overhead (%)"]:
-            used = float(row["GPU Utilization (%)"])
-            # As printed, each of them half of its last digit more or less.
-            least, most = ((used + half) / (1 - max(0, share + half) / 100) for half in (-0.05, 0.05))
-            self.assertTrue(least - 0.051 <= float(row["Utilization w/o Overhead (%)"]) <= most + 0.051, row)
+            times = [int(step["Duration (ns)"]) for step in done.out.rows("step_times.csv")]
+            inside = [int(step["Duration (ns)"]) for step in self.iterations(done.out)]
+            without, within = ([one for one in steps if one <= 3 * statistics.median(steps)] for steps in (times, inside))
+            added = max(0, sum(within) - len(within) * statistics.fmean(without)) / sum(inside)
+            whole = int(row["Device Time (ns)"])
+            self.assertAlmostEqual(int(row["Device Time w/o Overhead (ns)"]) / whole, 1 - added, delta=1e-5)
+            self.assertAlmostEqual(float(row["Utilization w/o Overhead (%)"]), 100 * int(row["Kernel Busy (ns)"]) / whole / (1 - added), delta=0.06)
         for row in self.iterations(done.out):
             self.assertTrue(0 < float(row["GPU Utilization (%)"]) <= 100, row)
         # Too few steps tell nothing, and neither does a window without any outside.

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/profiler_overhead.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -72,7 +73,7 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
     SampleStats inside;
     for (int i = 0; i < 40; ++i) outside.add(step(random, 1));
     for (int i = 0; i < 10; ++i) inside.add(step(random, 1));
-    const auto overhead = profiler_overhead(median_interval(outside), median_interval(inside));
+    const auto overhead = profiler_overhead(outside, inside);
     REQUIRE(overhead.has_value());
     REQUIRE(overhead->low <= overhead->share);
     REQUIRE(overhead->share <= overhead->high);
@@ -84,13 +85,13 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
   SampleStats inside;
   for (int i = 0; i < 40; ++i) outside.add(1'000'000);
   for (int i = 0; i < 10; ++i) inside.add(1'250'000);
-  const auto overhead = profiler_overhead(median_interval(outside), median_interval(inside));
+  const auto overhead = profiler_overhead(outside, inside);
   REQUIRE(overhead.has_value());
   CHECK(overhead->seen());
   CHECK(overhead->share == Approx(0.2));
   CHECK(overhead->outside == 1'000'000);
   // Steps in the window that are the shorter ones are none of our doing.
-  const auto reverse = profiler_overhead(median_interval(inside), median_interval(outside));
+  const auto reverse = profiler_overhead(inside, outside);
   REQUIRE(reverse.has_value());
   CHECK(reverse->share == Approx(-0.25));
   CHECK_FALSE(reverse->seen());
@@ -99,8 +100,61 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
 TEST_CASE("An overhead is not known from too few steps", "[overhead]") {
   const SampleStats few = stats_of({1, 2, 3});
   const SampleStats enough = stats_of({1, 2, 3, 4, 5, 6, 7, 8});
-  CHECK_FALSE(profiler_overhead(median_interval(few), median_interval(enough)).has_value());
-  CHECK_FALSE(profiler_overhead(median_interval(enough), median_interval(few)).has_value());
+  CHECK_FALSE(profiler_overhead(few, enough).has_value());
+  CHECK_FALSE(profiler_overhead(enough, few).has_value());
+}
+
+TEST_CASE("What is added to the window's time is told by means", "[overhead]") {
+  SampleStats outside;
+  for (const std::uint64_t step : {1000, 1000, 1000, 1000, 1000, 1000, 1200, 1200}) outside.add(step);
+  SampleStats inside;
+  for (int i = 0; i < 8; ++i) inside.add(1000);
+  // Typical steps are alike, two of ten are slow.
+  inside.add(2500);
+  inside.add(2000);
+  const auto overhead = profiler_overhead(outside, inside);
+  REQUIRE(overhead.has_value());
+  CHECK(overhead->share == 0);
+  CHECK(overhead->added.share == Approx((12'500.0 - 10 * 1050) / 12'500));
+  CHECK(overhead->added.low < overhead->added.share);
+  CHECK(overhead->added.high > overhead->added.share);
+
+  SECTION("but for steps of another kind") {
+    outside.add(90'000);
+    CHECK(profiler_overhead(outside, inside)->added.share == Approx(overhead->added.share));
+    // The time stays the window's: 50 ms of it are not the profiler's.
+    inside.add(50'000);
+    CHECK(profiler_overhead(outside, inside)->added.share == Approx((12'500.0 - 10 * 1050) / 62'500));
+  }
+  SECTION("as well from thousands of steps, which are not kept one by one") {
+    for (int i = 0; i < 5000; ++i) outside.add(i % 4 == 0 ? 1200 : 1000);
+    const auto found = profiler_overhead(outside, inside);
+    CHECK(found->added.share == Approx((12'500.0 - 10 * 1050) / 12'500).margin(0.01));
+    CHECK(found->added.high - found->added.low < 0.02);
+  }
+}
+
+TEST_CASE("The interval of what is added holds it as often as it says", "[overhead]") {
+  std::mt19937_64 random(99);
+  const double mean = 1e6 * std::exp(0.2 * 0.2 / 2);
+  for (const int count : {8, 30, 300}) {
+    constexpr int kRuns = 2000;
+    int outside_interval = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      SampleStats outside;
+      SampleStats inside;
+      for (int i = 0; i < count; ++i) outside.add(step(random, 1));
+      for (int i = 0; i < 10; ++i) inside.add(step(random, 1.3));
+      const auto overhead = profiler_overhead(outside, inside);
+      REQUIRE(overhead.has_value());
+      const double sum = static_cast<double>(inside.sum());
+      const double added = (sum - 10 * mean) / sum;
+      if (added < overhead->added.low || added > overhead->added.high) ++outside_interval;
+    }
+    INFO(count);
+    // Of values that are skewed it is a little too short.
+    CHECK(outside_interval <= kRuns * 0.06 + 4 * std::sqrt(kRuns * 0.06));
+  }
 }
 
 TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernels alone", "[overhead]") {
@@ -116,12 +170,9 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   idle(IdleCause::kHostWait) = 60'000;
   idle(IdleCause::kQueue) = 10'000;
   times.span = 1'000'000;
-  OverheadEstimate overhead;
-  overhead.share = 0.2;
-  overhead.low = 0.1;
-  overhead.high = 0.25;
+  AddedTime added{0.2, 0.1, 0.25};
   // 800 us are left, in which kernels run 400. Of the host's 500 us the profiler has 200, two fifths.
-  const auto without = without_profiler(times, overhead);
+  const auto without = without_profiler(times, added);
   REQUIRE(without.has_value());
   CHECK(without->times.span == 800'000);
   CHECK(without->times.kernel_busy == 400'000);
@@ -138,11 +189,9 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   CHECK(without->launch_bound.low == Approx(260.0 / 750));
   CHECK(without->launch_bound.high == Approx(410.0 / 900));
 
-  SECTION("where none is seen the figures stay") {
-    overhead.share = 0.02;
-    overhead.low = -0.05;
-    overhead.high = 0.1;
-    const auto unchanged = without_profiler(times, overhead);
+  SECTION("where the window's steps are the shorter ones the figures stay") {
+    added = {-0.02, -0.05, 0.1};
+    const auto unchanged = without_profiler(times, added);
     REQUIRE(unchanged.has_value());
     CHECK(unchanged->times.span == times.span);
     CHECK(unchanged->utilization.value == Approx(0.4));
@@ -151,8 +200,8 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
     CHECK(unchanged->launch_bound.value == Approx(0.51));
   }
   SECTION("what the host has not got comes from the rest of the idle time") {
-    overhead.share = overhead.high = 0.55;
-    const auto most = without_profiler(times, overhead);
+    added = {0.55, 0.1, 0.55};
+    const auto most = without_profiler(times, added);
     REQUIRE(most.has_value());
     CHECK(most->times.idle(IdleCause::kLaunchCall) == 0);
     CHECK(most->times.idle(IdleCause::kHostCompute) == 15'000);
@@ -162,12 +211,12 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
     CHECK(most->launch_bound.value == Approx(5.0 / 450));
   }
   SECTION("kernels do not take more than all the time") {
-    overhead.share = overhead.high = 0.7;
-    CHECK_FALSE(without_profiler(times, overhead).has_value());
-    CHECK(judged_times(times, overhead).span == times.span);
+    added = {0.7, 0.1, 0.7};
+    CHECK_FALSE(without_profiler(times, added).has_value());
+    CHECK(judged_times(times, OverheadEstimate{.added = added}).span == times.span);
   }
   SECTION("nothing ran") {
-    CHECK_FALSE(without_profiler(DeviceTimes{}, overhead).has_value());
+    CHECK_FALSE(without_profiler(DeviceTimes{}, added).has_value());
   }
 }
 
@@ -182,11 +231,11 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     const std::uint64_t compute = times.idle(IdleCause::kHostCompute);
     times.own_work = compute == 0 ? 0 : random() % (compute + 1);
     times.span = times.kernel_busy + times.copy_only + times.idle();
-    OverheadEstimate overhead;
-    overhead.low = static_cast<double>(random() % 100) / 100;
-    overhead.share = overhead.low + static_cast<double>(random() % 50) / 100;
-    overhead.high = overhead.share + static_cast<double>(random() % 50) / 100;
-    const auto without = without_profiler(times, overhead);
+    AddedTime added;
+    added.low = static_cast<double>(random() % 100) / 100 - 0.2;
+    added.share = added.low + static_cast<double>(random() % 50) / 100;
+    added.high = added.share + static_cast<double>(random() % 50) / 100;
+    const auto without = without_profiler(times, added);
     if (!without) continue;
     const DeviceTimes& left = without->times;
     REQUIRE(left.span == left.kernel_busy + left.copy_only + left.idle());
@@ -195,7 +244,7 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     for (std::size_t i = 0; i < kIdleCauses; ++i)
       REQUIRE(left.idle_by_cause[i].time <= times.idle_by_cause[i].time);
     // Each cause is rounded.
-    const double taken = overhead.seen() ? overhead.share * static_cast<double>(times.span) : 0;
+    const double taken = std::max(0.0, added.share) * static_cast<double>(times.span);
     REQUIRE(std::abs(static_cast<double>(times.span - left.span) - taken) <= kIdleCauses);
     REQUIRE(without->utilization.low <= without->utilization.value);
     REQUIRE(without->utilization.value <= without->utilization.high);

@@ -155,14 +155,12 @@ def utilization(folder: Folder) -> Iterator[Place]:
         if whole and abs(value - 100 * part / whole) > table.half(index, column) + 1e-6:
             yield table.place(index, column, f"{value} is not {part} of {whole}, which is {100 * part / whole:.2f} %")
     column = "Utilization w/o Overhead (%)"
-    if not table.has("Profiler Overhead (%)"):
-        return
-    for index, (value, before) in table.each(column, "GPU Utilization (%)"):
-        # Where nothing is seen, nothing is taken out.
-        measured = table.numbers("Profiler Overhead (%)")[index] or 0.0
-        least, most = (min(100.0, (before + 0.05 * sign) / max(0.01, 1 - max(0, measured + 0.05 * sign) / 100)) for sign in (-1, 1))
-        if not least - table.half(index, column) - 1e-6 <= value <= most + table.half(index, column) + 1e-6:
-            yield table.place(index, column, f"{value} is not {before} by what {measured} % of overhead leave")
+    for index, (value, part, whole) in table.each(column, "Kernel Busy (ns)", "Device Time w/o Overhead (ns)"):
+        if whole and abs(value - 100 * part / whole) > table.half(index, column) + 1e-6:
+            yield table.place(index, column, f"{value} is not {part} of {whole}, which is {100 * part / whole:.2f} %")
+    for index, (less, whole) in table.each("Device Time w/o Overhead (ns)", "Device Time (ns)"):
+        if less > whole:
+            yield table.place(index, "Device Time w/o Overhead (ns)", f"{less} is more than {whole}")
     for column in ("Utilization w/o Overhead", "Launch-bound w/o Overhead"):
         for index, (low, value, high) in table.each(f"{column} Low (%)", f"{column} (%)", f"{column} High (%)"):
             if not low <= value <= high:
