@@ -31,7 +31,7 @@ struct AddedTime {
   double low = 0;
   double high = 0;
 };
-inline constexpr double kOtherKind = 3;
+inline constexpr double kOtherKind = 10;
 
 /// How much longer a typical step is: 1 - median outside windows / median inside, with a confidence interval
 /// of at least 95 %.
