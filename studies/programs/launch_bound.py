@@ -292,18 +292,14 @@ def paced(microseconds):
     return build
 
 
-def sized(program, name, **sizes):
-    """The same launches on more data: "half", so that the GPU works for half of the step, or "busy", for most of it. By sizes for an
-    H100."""
+def half(program, **sizes):
+    """The same launches on more data, so that the GPU works for half of the step and more: sizes for an H100."""
     build = functools.partial(program, **sizes)
-    build.__name__ = f"{program.__name__}_{name}"
+    build.__name__ = program.__name__ + "_half"
     return build
 
 
-half, busy = (functools.partial(sized, name=name) for name in ("half", "busy"))
 HALF = (half(mlp, batch=12288), half(language, batch=512), half(convolutions, batch=80), half(recurrent, batch=320, width=1024),
         half(unet, batch=640), half(critic, batch=73728), half(mixer, batch=448), half(adapters, batch=320))
-BUSY = (busy(mlp, batch=16384), busy(language, batch=640), busy(convolutions, batch=96), busy(recurrent, batch=640, width=1024),
-        busy(unet, batch=1024), busy(critic, batch=98304))
 PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, mixer, adapters, graph, paced(2), paced(10), paced(50),
-                                    *HALF, *BUSY)}
+                                    *HALF)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """A training of tests/gpu/code_places.py: by itself, or with torch.profiler's account of its kernels by operator and module, and what
-PyTorch's counter says of the FLOPs of a step of GPT-2's.
+PyTorch's counter says of the FLOPs of a step of GPT-2's. Under torchrun rank 0 writes the account.
 
 usage: torch_code.py MODEL STEPS [TRUTH.json]
 """
@@ -44,7 +44,74 @@ def gpt2(device, checkpointed=False):
     return step
 
 
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def fsdp2(device):
+    """Parameters split over the ranks, block by block, in mixed precision."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    model = nn.Sequential(nn.Linear(64, 512), *[Block(512) for _ in range(6)], nn.Linear(512, 64)).to(device)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in model[1:-1]:
+        fully_shard(block, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    x, y = torch.randn(512, 64, device=device), torch.randn(512, 64, device=device)
+
+    def step():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x).float(), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+def compiled(device):
+    """What the compiler makes of three blocks, and the loss outside of it."""
+    model = nn.Sequential(*[Block(512) for _ in range(3)]).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    x, y = torch.randn(2048, 512, device=device), torch.randn(2048, 512, device=device)
+    run = torch.compile(model)
+
+    def step():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(run(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+def varying(device):
+    """Sequences of another length in each step, four of them in turn."""
+    import transformers
+    config = transformers.BertConfig(num_hidden_layers=4, hidden_size=256, num_attention_heads=4, intermediate_size=1024, vocab_size=2000)
+    model = transformers.BertForMaskedLM(config).to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batches = [torch.randint(0, 2000, (16, length), device=device) for length in (72, 144, 200, 312)]
+    at = 0
+
+    def step():
+        nonlocal at
+        tokens = batches[at % len(batches)]
+        at += 1
+        optimizer.zero_grad()
+        loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
 MODELS = {"resnet50": torch_models.resnet50, "transformer": torch_models.transformer, "deepspeech2": torch_models.deepspeech2, "gpt2": gpt2,
+          "fsdp2": fsdp2, "compiled": compiled, "varying": varying,
           "gpt2_checkpoint": lambda device: gpt2(device, "reentrant"), "gpt2_recompute": lambda device: gpt2(device, "saved tensors")}
 
 
@@ -156,13 +223,19 @@ def truth(step, file):
 def main():
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = False
+    rank = os.environ.get("RANK")
+    if rank is not None:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     step = MODELS[sys.argv[1]]("cuda")
     if len(sys.argv) > 3:
-        truth(step, sys.argv[3])
-        return
-    for _ in range(int(sys.argv[2])):
-        step()
-    torch.cuda.synchronize()
+        truth(step, sys.argv[3] if rank in (None, "0") else os.devnull)
+    else:
+        for _ in range(int(sys.argv[2])):
+            step()
+        torch.cuda.synchronize()
+    if rank is not None:
+        torch.distributed.destroy_process_group()
 
 
 main()
