@@ -77,7 +77,9 @@ Block* BlockPool::take() noexcept {
 }
 
 void BlockPool::give_back(Block* block) noexcept {
-  if (region_.base != nullptr && !moved(index(block))) move_block(index(block));
+  // It is the next one to be taken.
+  if (region_.base != nullptr && !moved(index(block)) && move_block(index(block)))
+    warm_pages(block, sizeof(Block));
   link(block);
 }
 

@@ -42,7 +42,10 @@ ActivityBuffers::~ActivityBuffers() {
 
 std::span<std::uint8_t> ActivityBuffers::used_first() noexcept {
   constexpr std::size_t kUsedFirst = std::size_t{8} << 20;
-  return {base_, std::min(total_bytes(), kUsedFirst)};
+  const std::size_t bytes = std::min(total_bytes(), kUsedFirst);
+  // At the beginning, until move_to() has turned the list of those that are free around.
+  const bool moved = marks_.load(std::memory_order_relaxed) != nullptr;
+  return {moved ? base_ + total_bytes() - bytes : base_, bytes};
 }
 
 void ActivityBuffers::push(std::uint32_t index) noexcept {
@@ -155,9 +158,14 @@ void ActivityBuffers::recycle(std::uint32_t index) noexcept {
   if (marks != nullptr) marks[index].sequence.store(0, std::memory_order_release);
   if (std::exchange(states_[index].copied, false))
     std::memset(region_.base + index * unit_bytes_, 0, states_[index].valid);
-  // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero.
+  // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero,
+  // and the next one to be taken.
+  std::uint8_t* const data = base_ + index * unit_bytes_;
+  const std::size_t bytes = states_[index].units * unit_bytes_;
   if (marks == nullptr || states_[index].moved || !move(index))
-    std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
+    std::memset(data, 0, bytes);
+  else
+    warm_pages(data, bytes);
   handled_.fetch_add(1, std::memory_order_relaxed);
   in_use_.fetch_sub(states_[index].units, std::memory_order_relaxed);
   push(index);

@@ -19,8 +19,8 @@ MOST = {"faults": 12, "waits": 12}
 # Of a processor, for a launch in a window beyond one outside: what it takes on a quiet machine several times over.
 MOST_US = 4
 # The simulation's own, which records as CUPTI does.
-HEAP = "warm_heap:16000000 "
-STEP = "kernel:fwd:40 kernel:bwd:60 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
+HEAP = "warm_heap:60000000 "
+STEP = "kernel:fwd:400 kernel:bwd:600 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
 
 
 def costs(done, name, kind):

@@ -86,6 +86,44 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
   close(file);
 }
 
+TEST_CASE("what is taken first is known, before and after the move into a file", "[recovery][native]") {
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  const int file = memfd_create("arena", 0);
+  REQUIRE(ftruncate(file, kBytes) == 0);
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  REQUIRE(mapped != MAP_FAILED);
+  const SharedRegion region{static_cast<std::uint8_t*>(mapped), kBytes};
+  const auto inside = [](std::span<std::uint8_t> range, const void* data, std::size_t bytes) {
+    const auto* begin = static_cast<const std::uint8_t*>(data);
+    return begin >= range.data() && begin + bytes <= range.data() + range.size();
+  };
+  const bool moves = GENERATE(false, true);
+  const bool in_use = GENERATE(false, true);  // as it moves
+
+  BlockPool pool(kBytes);
+  Block* const held = in_use ? pool.take() : nullptr;
+  if (moves) REQUIRE(pool.move_to(region));
+  const std::span<std::uint8_t> blocks = pool.used_first();
+  for (std::size_t i = 0; i + 1 < blocks.size() / sizeof(Block); ++i)
+    CHECK(inside(blocks, pool.take(), sizeof(Block)));
+  if (held != nullptr) pool.give_back(held);
+
+  std::vector<BufferMark> marks(kBytes);
+  ActivityBuffers buffers(kBytes);
+  ActivityBuffers::Buffer early;
+  if (in_use) early = buffers.take(1);
+  if (moves) REQUIRE(buffers.move_to(region, marks.data()));
+  const std::span<std::uint8_t> first = buffers.used_first();
+  for (std::size_t left = first.size();;) {
+    const ActivityBuffers::Buffer buffer = buffers.take(1);
+    if (buffer.bytes > left || (in_use && buffer.bytes + early.bytes > left)) break;
+    left -= buffer.bytes;
+    CHECK(inside(first, buffer.data, buffer.bytes));
+  }
+  munmap(mapped, kBytes);
+  close(file);
+}
+
 TEST_CASE("CUPTI's buffers that move into a file are marked once they are complete", "[recovery][native]") {
   ActivityBuffers buffers(4 << 20);
   const int file = memfd_create("buffers", 0);

@@ -468,6 +468,8 @@ ActivityRef reserve(CUpti_ActivityKind kind) {
     }
     place = existing;
   }
+  // CUPTI writes what it knows by now on the launching thread, which is the first to use that memory.
+  std::memcpy(place->second->data + place->second->used, &activity->kind, sizeof activity->kind);
   place->second->used += bytes;
   place->second->records.push_back(activity);
   return activity;
