@@ -33,7 +33,7 @@ class Code(simulated.SimulatedTest):
     def train(self, pattern, check=True, code=0, **options):
         given = {"WINDOW": "iter:30+4", "LOG": "debug", **options}
         # On a busy machine iterations are found late, and so the window comes late.
-        steps = "400" if pattern == "plain" else "60"
+        steps = "400" if pattern in ("plain", "graphed", "callables") else "60"
         done = self.script("", command=[PYTHON, str(PROGRAM), str(simulated.programs / "script_training.so"), pattern, steps], timeout=120,
                            check=check, **given)
         self.assertEqual(done.code, code, done.stderr)
@@ -101,6 +101,40 @@ class Code(simulated.SimulatedTest):
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
+
+    def test_graph_of_an_iteration(self):
+        """It was captured before anything was named, and its kernels are where they were captured."""
+        out = self.train("graphed")
+        self.check_sums(out)
+        self.check_modules(out)
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
+                         {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"),
+                                     ("graphed zero", 1, "Other")):
+            row = lines[line_of(marker)]
+            self.assertEqual((int(row["Self Instances"]), row[f"{phase} (ns)"]), (count * 4, row["Self Time (ns)"]), marker)
+        self.assertNotIn(line_of("replay"), lines)
+        self.assertEqual(out.lost(), {})
+
+    def test_graphs_of_a_module(self):
+        """The operators are those of the launch and of the capture; what no hook has seen captured is where the graph is launched."""
+        out = self.train("callables")
+        self.check_sums(out)
+        modules = self.table(out, "module_sum.csv", "Module")
+        self.assertEqual({path: (int(row["Self Instances"]), bool(int(row["Forward (ns)"])), bool(int(row["Backward (ns)"])))
+                          for path, row in modules.items() if not path.startswith("[")},
+                         {"Sequential": (0, True, True), "Sequential.0": (8, True, True), "Sequential.2": (8, True, True),
+                          "Sequential.1": (4, False, True), "Block": (0, True, True), "Block.a": (8, True, True), "Block.b": (8, True, True)})
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
+                         {"Work": 4 * 4, "WorkBackward": 4 * 4, "ReplayBackward": 4, "[none]": 12})
+        self.assertEqual((int(operators["Replay"]["Total Instances"]), int(operators["ReplayBackward"]["Total Instances"])), (2 * 4, 3 * 4))
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, count in (("forward", 4), ("backward", 4), ("replay backward", 1), ("compiled", 1), ("callables zero", 1)):
+            self.assertEqual(int(lines[line_of(marker)]["Self Instances"]), count * 4, marker)
+        self.assertEqual(out.lost(), {})
 
     def idle_by_line(self, out):
         """Of torch_model.py's lines, the idle time; and that of `[unattributed]`."""
