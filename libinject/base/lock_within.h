@@ -20,7 +20,8 @@ inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds m
   constexpr Nanoseconds kLongestPause = 10 * kMillisecond;
   constexpr Nanoseconds kShare = 16;  // of the wait so far
   for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most;) {
-    const Nanoseconds length = std::min(std::clamp(waited / kShare, kFirstPause, kLongestPause), most - waited);
+    const Nanoseconds length =
+        std::min(std::clamp(waited / kShare, kFirstPause, kLongestPause), most - waited);
     const timespec pause{0, static_cast<long>(length)};
     nanosleep(&pause, nullptr);
     waited += length;

@@ -122,8 +122,8 @@ void set_running(bool running) noexcept {
 
 std::optional<Capture> take_capture(CUstream stream) INJECT_REQUIRES(captures_mutex) {
   std::vector<Capture>& running = captures();
-  const auto found = std::find_if(running.begin(), running.end(),
-                                  [&](const Capture& one) { return one.stream == stream; });
+  const auto found =
+      std::find_if(running.begin(), running.end(), [&](const Capture& one) { return one.stream == stream; });
   if (found == running.end()) return std::nullopt;
   Capture taken = std::move(*found);
   running.erase(found);
@@ -153,7 +153,7 @@ class GraphReader {
     found->is_chain = true;
     Level level;
     if (!link(nodes, level)) return nullptr;
-    mark(level, calls);
+    found->as_made = mark(level, calls);
     if (!add(nodes, level, &calls, *found)) return nullptr;
     return found;
   }
@@ -167,7 +167,7 @@ class GraphReader {
     std::unordered_map<CUgraphNode, std::uint32_t> places;
     std::vector<std::vector<std::uint32_t>> before;  // what each waits for
     std::vector<std::uint32_t> made_by;              // number of the call, from 1 on
-    std::vector<std::uint32_t> order;                // in which they are listed: a chain's own, or the driver's
+    std::vector<std::uint32_t> order;                // a chain's, else that of the list
     bool is_chain = false;
   };
 
@@ -200,8 +200,7 @@ class GraphReader {
       if (driver.dependencies(nodes[i], nullptr, nullptr, &count) != CUDA_SUCCESS) return false;
       waits.resize(count);
       edges.resize(count);
-      if (count != 0 &&
-          driver.dependencies(nodes[i], waits.data(), edges.data(), &count) != CUDA_SUCCESS)
+      if (count != 0 && driver.dependencies(nodes[i], waits.data(), edges.data(), &count) != CUDA_SUCCESS)
         return false;
       if (count == 0 && first != nodes.size()) level.is_chain = false;
       if (count == 0) first = i;
@@ -228,8 +227,8 @@ class GraphReader {
   static void mark(Level& level, const std::vector<CUgraphNode>& tail, std::uint32_t call) {
     std::vector<std::uint32_t> open;
     const auto visit = [&](std::uint32_t place) {
-      if (std::exchange(level.made_by[place], level.made_by[place] == kNobody ? call : level.made_by[place]) ==
-          kNobody)
+      if (std::exchange(level.made_by[place],
+                        level.made_by[place] == kNobody ? call : level.made_by[place]) == kNobody)
         open.push_back(place);
     };
     for (const CUgraphNode node : tail)
@@ -241,12 +240,22 @@ class GraphReader {
     }
   }
 
-  static void mark(Level& level, const std::vector<Captured>& calls) {
+  /// False if the driver has listed nodes in another order than they were made in.
+  static bool mark(Level& level, const std::vector<Captured>& calls) {
     std::uint32_t number = 0;
+    std::uint32_t last = 0;
+    bool ascending = true;
     for (const Captured& call : calls) {
       mark(level, call.before, kUnseen);  // no hook has seen the calls that made these
       mark(level, call.after, ++number);
+      for (const CUgraphNode node : call.after) {
+        const auto place = level.places.find(node);
+        if (place == level.places.end() || level.made_by[place->second] != number) continue;
+        ascending = ascending && place->second >= last;
+        last = std::max(last, place->second);
+      }
     }
+    return ascending;
   }
 
   /// `calls` is null in a graph within one: it has been copied as a whole.
@@ -285,6 +294,7 @@ class GraphReader {
       found.kernels.push_back(*kernel);
     }
     if (child != nullptr) {
+      found.as_made = false;  // it is a copy, made as its place in here was
       std::vector<CUgraphNode> nodes;
       Level level;
       if (!list(child, nodes) || !link(nodes, level) || !add(nodes, level, nullptr, found)) return false;
@@ -306,7 +316,8 @@ class GraphReader {
         !std::equal(graph.kernels.begin(), graph.kernels.end(),
                     found.kernels.begin() + static_cast<std::ptrdiff_t>(first), same))
       return;
-    for (std::size_t i = 0; i < graph.kernels.size(); ++i) found.kernels[first + i].place = graph.kernels[i].place;
+    for (std::size_t i = 0; i < graph.kernels.size(); ++i)
+      found.kernels[first + i].place = graph.kernels[i].place;
   }
 
   std::optional<CapturedKernel> kernel_of(CUgraphNode node) {
@@ -352,12 +363,12 @@ void find_graph_functions() noexcept {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(next_symbol(name));
     return function != nullptr;
   };
-  const bool all = find(found.capture_info, "cuStreamGetCaptureInfo_v3") && find(found.nodes, "cuGraphGetNodes") &&
-                   find(found.dependencies, "cuGraphNodeGetDependencies_v2") &&
-                   find(found.type, "cuGraphNodeGetType") &&
-                   find(found.kernel, "cuGraphKernelNodeGetParams_v2") &&
-                   find(found.child, "cuGraphChildGraphNodeGetGraph") &&
-                   find(found.function_name, "cuFuncGetName") && find(found.kernel_name, "cuKernelGetName");
+  const bool all =
+      find(found.capture_info, "cuStreamGetCaptureInfo_v3") && find(found.nodes, "cuGraphGetNodes") &&
+      find(found.dependencies, "cuGraphNodeGetDependencies_v2") && find(found.type, "cuGraphNodeGetType") &&
+      find(found.kernel, "cuGraphKernelNodeGetParams_v2") &&
+      find(found.child, "cuGraphChildGraphNodeGetGraph") && find(found.function_name, "cuFuncGetName") &&
+      find(found.kernel_name, "cuKernelGetName");
   if (!all) return;
   driver = found;
   driver_known.store(true, std::memory_order_release);

@@ -37,8 +37,8 @@ struct CaptureTail {
   std::array<CUgraphNode, kMost> nodes;
 };
 
-/// A call of the program's while it captures (kControlCapture), before and after it is made. Where it launches
-/// into a stream that is captured, its nodes are in the place that the thread is at.
+/// A call of the program's while it captures (kControlCapture), before and after it is made. Where it
+/// launches into a stream that is captured, its nodes are in the place that the thread is at.
 class CapturableCall {
  public:
   /// `stream`: that it has as an argument; `launched`: a graph that it launches.
@@ -46,7 +46,6 @@ class CapturableCall {
   void made() noexcept;
 
  private:
-
   CUstream stream_;
   CUgraphExec launched_;
   CaptureTail before_;

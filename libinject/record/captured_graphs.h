@@ -28,12 +28,13 @@ struct CapturedKernel {
 
 /// What a capture has made.
 struct CapturedGraph {
-  /// Of a chain in the order in which they run, else in the driver's.
+  /// Of a chain in the order in which they run.
   std::vector<CapturedKernel> kernels;
   /// Pairs of these of which the second one waits for the first.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
   std::size_t nodes = 0;  ///< of all kinds, those of graphs within it not included
   bool is_chain = false;  ///< each node waits for the one before it
+  bool as_made = false;   ///< the kernels are listed in the order in which the nodes were made
 };
 
 /// The graphs that were captured, by the program's handles, and a number for each executable graph that was

@@ -21,10 +21,10 @@ namespace inject {
 /// only: no thread, no file, no message.
 struct Core {
   ParseResult configuration;
-  NameTable names;         ///< NVTX messages, demangled kernel names
-  NameTable mangled;       ///< kernel names as the driver has them
-  ShapeTable shapes;       ///< what library calls compute
-  GraphNodes graph_nodes;  ///< the calls that were captured into CUDA graphs
+  NameTable names;                 ///< NVTX messages, demangled kernel names
+  NameTable mangled;               ///< kernel names as the driver has them
+  ShapeTable shapes;               ///< what library calls compute
+  GraphNodes graph_nodes;          ///< the calls that were captured into CUDA graphs
   CapturedGraphs captured_graphs;  ///< the places that were captured into them
   RangeTree ranges;
   CodePlaces places;  ///< where in the program work is launched

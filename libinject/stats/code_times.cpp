@@ -134,12 +134,14 @@ void CodeTimes::graph(std::uint32_t window, std::uint16_t number, const Captured
                       const std::function<std::uint32_t(std::uint32_t)>& demangled) {
   Graph own;
   for (const CapturedKernel& kernel : graph.kernels) {
-    own.exact.push_back(exact_.find_or_add({demangled(kernel.name), kernel.grid[0], kernel.grid[1], kernel.grid[2],
-                                            kernel.block[0], kernel.block[1], kernel.block[2], 0}));
+    own.exact.push_back(
+        exact_.find_or_add({demangled(kernel.name), kernel.grid[0], kernel.grid[1], kernel.grid[2],
+                            kernel.block[0], kernel.block[1], kernel.block[2], 0}));
     own.places.push_back(kernel.place);
   }
   own.waits = graph.waits;
   own.is_chain = graph.is_chain;
+  own.as_made = graph.as_made;
   graphs_[window].try_emplace(number, std::move(own));
 }
 
@@ -240,11 +242,12 @@ bool CodeTimes::follows_order(const Launch& launch, const Graph& graph) {
   });
 }
 
-/// By the first launch that shows it: the kernels are those that were captured, in the order in which a chain's
-/// have run, or in that of the nodes' numbers, which ascend as nodes are made.
+/// By the first launch that shows it. A chain's kernels have run in the order in which they were captured.
+/// Others are numbered as they were made, unless a chain's are not.
 CodeTimes::GraphNodePlaces CodeTimes::nodes_of(const std::vector<Launch>& launches, const Graph& graph) {
   constexpr std::size_t kMostTries = 16;
   GraphNodePlaces nodes;
+  if (!graph.is_chain && !(graph.as_made && nodes_ascend_)) return nodes;
   std::size_t tries = 0;
   for (Launch launch : launches) {
     if (launch.size() != graph.exact.size()) continue;
@@ -254,9 +257,15 @@ CodeTimes::GraphNodePlaces CodeTimes::nodes_of(const std::vector<Launch>& launch
                             : one->node < other->node;
     });
     if (!has_kernels(launch, graph) || !follows_order(launch, graph)) continue;
-    for (std::size_t i = 0; i < launch.size(); ++i) nodes.emplace(launch[i]->node, static_cast<std::uint32_t>(i));
+    for (std::size_t i = 0; i < launch.size(); ++i)
+      nodes.emplace(launch[i]->node, static_cast<std::uint32_t>(i));
+    if (graph.is_chain && graph.as_made)
+      nodes_ascend_ = nodes_ascend_ &&
+                      std::is_sorted(launch.begin(), launch.end(), [](const Held* one, const Held* other) {
+                        return one->node < other->node;
+                      });
     if (nodes.size() == launch.size()) break;
-    nodes.clear();  // nodes that have no number of their own
+    nodes.clear();  // some have one number
   }
   return nodes;
 }
@@ -271,12 +280,14 @@ std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, cons
     if (kernel.graph != 0 && kernel.node != 0 && kernel.transfer == 0)
       launches[kernel.graph][kernel.order].push_back(&kernel);
   std::unordered_map<std::uint16_t, GraphNodePlaces> nodes;
-  for (auto& [number, of_graph] : launches) {
-    const auto graph = graphs->second.find(number);
-    if (graph == graphs->second.end()) continue;
-    std::vector<Launch> list;
-    for (auto& [order, launch] : of_graph) list.push_back(std::move(launch));
-    nodes[number] = nodes_of(list, graph->second);
+  for (const bool chains : {true, false}) {
+    for (auto& [number, of_graph] : launches) {
+      const auto graph = graphs->second.find(number);
+      if (graph == graphs->second.end() || graph->second.is_chain != chains) continue;
+      std::vector<Launch> list;
+      for (auto& [order, launch] : of_graph) list.push_back(std::move(launch));
+      nodes[number] = nodes_of(list, graph->second);
+    }
   }
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const auto of_graph = nodes.find(timed[i].graph);

@@ -135,8 +135,10 @@ class CodeTimes {
     std::vector<std::uint32_t> places;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
     bool is_chain = false;
+    bool as_made = false;
   };
-  using GraphNodePlaces = std::unordered_map<std::uint64_t, std::uint32_t>;  // of each node, its number in `exact`
+  using GraphNodePlaces =
+      std::unordered_map<std::uint64_t, std::uint32_t>;  // of each node, its number in `exact`
   using Launch = std::vector<const Held*>;
 
   bool any_named() const { return !named_launches_.empty(); }
@@ -144,7 +146,7 @@ class CodeTimes {
   Held held(const TransferEvent& event);
   static bool follows_order(const Launch& launch, const Graph& graph);
   static bool has_kernels(const Launch& launch, const Graph& graph);
-  static GraphNodePlaces nodes_of(const std::vector<Launch>& launches, const Graph& graph);
+  GraphNodePlaces nodes_of(const std::vector<Launch>& launches, const Graph& graph);
   std::vector<std::uint32_t> captured_places(std::uint32_t window, const std::vector<Held>& timed);
   static void note_launch(Held& work, const Attribution& launch, std::uint32_t device);
   template <typename Event>
@@ -167,14 +169,15 @@ class CodeTimes {
   const NameTable* names_;
   const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
-  CodePlaces* places_ = nullptr;  // null: no launches are named
+  CodePlaces* places_ = nullptr;                                   // null: no launches are named
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;     // by window
   std::map<std::uint32_t, Nanoseconds> first_left_out_;  // likewise: the earliest launch that was not held
   std::map<std::uint32_t, std::unordered_map<std::uint16_t, Graph>> graphs_;  // likewise, by number
   bool any_captured_ = false;
-  std::vector<Held> named_;                              // until their window is settled; from then on:
+  bool nodes_ascend_ = true;  // nothing has been seen of nodes that are not numbered as they were made
+  std::vector<Held> named_;   // until their window is settled; from then on:
   std::vector<LaunchedKernel> named_launches_;
   std::vector<std::uint32_t> named_places_;
   std::vector<std::uint32_t> named_works_;

@@ -239,6 +239,40 @@ class Code(simulated.SimulatedTest):
 
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Graphs(simulated.SimulatedTest):
+    """Kernels of graphs by the lines that captured them (torch_graphs.py)."""
+
+    def check(self, seed):
+        done = self.script("", command=[PYTHON, str(HERE / "torch_graphs.py"), str(simulated.programs / "script_training.so"), str(seed), "300",
+                                        "truth.json"], timeout=120, WINDOW="iter:30+12", LOG="debug")
+        self.assertEqual(done.out.lost(), {})
+        truth = json.loads((done.work / "truth.json").read_text())
+        marks = {int(row["GridXYZ"].split()[0]): int(row["Instances"]) for row in done.out.rows("cuda_gpu_kern_gb_sum.csv") if row["Name"].startswith("mark")}
+        self.assertEqual((len(marks), set(marks.values())), (12, {1}))
+        expected = collections.Counter()
+        for mark in marks:
+            expected += collections.Counter(dict(map(tuple, truth[mark - 1])))
+        unsure = expected.pop(None, 0)
+        expected.pop(0, 0)
+        found = collections.Counter({int(row["Line"]): int(row["Self Instances"]) for row in done.out.rows("line_sum.csv")
+                                     if row["File"] == str(done.work / "sites.py") and row["Line"]})
+        # Nothing is where it was not captured, and only what can't be told is missing: it is where the graph is launched.
+        self.assertEqual(expected - found, {})
+        self.assertLessEqual((found - expected).total(), unsure, found - expected)
+        return expected.total(), unsure
+
+    def test_generated(self):
+        known = unsure = 0
+        for seed in range(self.count):
+            with self.subTest(seed=seed):
+                sums = self.check(seed)
+                known, unsure = known + sums[0], unsure + sums[1]
+        self.assertGreater(known, unsure)
+
+    count = 4
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
 class Operators(simulated.SimulatedTest):
     """FLOPs by the sizes of operators' inputs, against PyTorch's own counter. PyTorch before 2.3 (Debian's) lacks the functions
     that the test of how sizes are read is made with: there they are not known, and nothing else is amiss."""

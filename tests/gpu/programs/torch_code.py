@@ -165,4 +165,5 @@ def main():
     torch.cuda.synchronize()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -103,7 +103,8 @@ extern "C" {
 [[gnu::visibility("default")]] int training_destroy_graph(int number) {
   return cudaGraphExecDestroy(graphs.at(static_cast<std::size_t>(number)));
 }
-/// Launches go to that stream from here on: after what has been captured so far, beside what follows on others.
+/// Launches go to that stream from here on: after what has been captured so far, beside what follows on
+/// others.
 [[gnu::visibility("default")]] int training_fork(unsigned number) {
   cudaEvent_t event = nullptr;
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);

@@ -131,8 +131,8 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData,
-                                       size_t* numDependencies) {
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
+                                       CUgraphEdgeData* edgeData, size_t* numDependencies) {
   if (hNode == nullptr || numDependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::vector<Node*>& after = reinterpret_cast<Node*>(hNode)->after;
   if (dependencies == nullptr) {
