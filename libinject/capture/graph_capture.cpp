@@ -205,7 +205,7 @@ class GraphReader {
       if (count == 0 && first != nodes.size()) level.is_chain = false;
       if (count == 0) first = i;
       if (count > 1) level.is_chain = false;
-      for (const CUgraphNode other : waits) {
+      for (CUgraphNode other : waits) {
         const auto place = level.places.find(other);
         if (place == level.places.end()) return false;
         level.before[i].push_back(place->second);
@@ -231,7 +231,7 @@ class GraphReader {
                         level.made_by[place] == kNobody ? call : level.made_by[place]) == kNobody)
         open.push_back(place);
     };
-    for (const CUgraphNode node : tail)
+    for (CUgraphNode node : tail)
       if (const auto place = level.places.find(node); place != level.places.end()) visit(place->second);
     while (!open.empty()) {
       const std::uint32_t place = open.back();
@@ -248,7 +248,7 @@ class GraphReader {
     for (const Captured& call : calls) {
       mark(level, call.before, kUnseen);  // no hook has seen the calls that made these
       mark(level, call.after, ++number);
-      for (const CUgraphNode node : call.after) {
+      for (CUgraphNode node : call.after) {
         const auto place = level.places.find(node);
         if (place == level.places.end() || level.made_by[place->second] != number) continue;
         ascending = ascending && place->second >= last;

@@ -72,7 +72,7 @@ def compare_flops(report, model, out, counted):
 def compare(options, report, model):
     out = os.path.join(options.work, model)
     program = [sys.executable, GRAPHS, "whole"] if model == "graph" else [sys.executable, PROGRAM, model]
-    done = run([*program, "400" if model == "graph" else "60"],
+    done = run([*program, "1000" if model == "graph" else "60"],
                profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary=out + ".summary"), timeout=240, log=out + ".log")
     if not report.check(f"{model}: the training ends", done.rc == 0, done.why() if done.rc else ""):
         return

@@ -8,6 +8,7 @@ says: one after the other, beside each other on two streams, of a module's forwa
 usage: torch_graphs.py PATTERN STEPS [TRUTH.json]
 """
 
+import functools
 import json
 import os
 import sys
@@ -152,7 +153,7 @@ class SlowLayer(nn.Module):
 
 def lines(steps, account):
     for longer in (1_000, 2_000, 3_000):
-        captured(lambda: another(longer))  # gone at once
+        captured(functools.partial(another, longer))  # gone at once
     torch.cuda.synchronize()
     cycles.clear()
     graphs = [captured(one_after_the_other), captured(beside_each_other)]
