@@ -16,11 +16,12 @@ namespace inject {
 /// longer the wait has been, the longer the pauses are, so that their number stays small.
 inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds most) noexcept {
   std::unique_lock lock(mutex, std::try_to_lock);
-  constexpr Nanoseconds kMinPause = 100'000;
-  constexpr Nanoseconds kMaxPause = 10 * kMillisecond;
+  constexpr Nanoseconds kFirstPause = 100'000;
+  constexpr Nanoseconds kLongestPause = 10 * kMillisecond;
   constexpr Nanoseconds kShare = 16;  // of the wait so far
   for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most;) {
-    const Nanoseconds length = std::min(std::clamp(waited / kShare, kMinPause, kMaxPause), most - waited);
+    const Nanoseconds length =
+        std::min(std::clamp(waited / kShare, kFirstPause, kLongestPause), most - waited);
     const timespec pause{0, static_cast<long>(length)};
     nanosleep(&pause, nullptr);
     waited += length;

@@ -13,6 +13,7 @@
 
 #include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
+#include "libinject/capture/graph_capture.h"
 #include "libinject/capture/hooks/real_symbol.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/thread_registry.h"
@@ -45,7 +46,8 @@ std::string driver_version() {
   return str_format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-void find_current_device() noexcept {
+void find_driver_functions() noexcept {
+  find_graph_functions();
   if (context_device.load(std::memory_order_relaxed) != nullptr) return;
   context_device.store(reinterpret_cast<decltype(&cuCtxGetDevice)>(next_symbol("cuCtxGetDevice")),
                        std::memory_order_release);

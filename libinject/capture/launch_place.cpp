@@ -2,12 +2,14 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/launch_place.h"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string_view>
 
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/mutex.h"
 #include "libinject/capture/python/code_context.h"
 #include "libinject/capture/python/thread_stack.h"
 #include "libinject/capture/torch/op_listener.h"
@@ -23,6 +25,18 @@ constexpr std::size_t kMaxName = 256;
 constexpr std::string_view kEnginePrefix = "autograd::engine::";
 
 constinit SampledThread sampled_thread;
+
+/// The iterations after a window, and captures: each asks for the same.
+constinit Mutex asking_mutex;
+constinit LaunchNames asked_for_iterations INJECT_GUARDED_BY(asking_mutex);
+constinit bool capturing INJECT_GUARDED_BY(asking_mutex) = false;
+constinit std::atomic<bool> captures_by_operators{false};
+constinit std::atomic<bool> captures_by_stacks{false};
+
+void ask() INJECT_REQUIRES(asking_mutex) {
+  read_stacks(asked_for_iterations.stacks || (capturing && captures_by_stacks));
+  listen_to_operators(asked_for_iterations.operators || (capturing && captures_by_operators));
+}
 
 /// What is around the launch, of the thread's operators.
 struct Operators {
@@ -58,12 +72,31 @@ bool launches_can_be_named(LaunchNames names) noexcept {
 
 void name_launches(LaunchNames names) noexcept {
   sampled_thread.clear();
-  read_stacks(names.stacks);
-  listen_to_operators(names.operators);
+  const MutexLock lock(asking_mutex);
+  asked_for_iterations = names;
+  ask();
+}
+
+void name_captures(LaunchNames names) noexcept {
+  captures_by_operators = names.operators;
+  captures_by_stacks = names.stacks;
+}
+
+bool captures_are_named() noexcept {
+  return captures_by_operators.load(std::memory_order_relaxed) ||
+         captures_by_stacks.load(std::memory_order_relaxed);
+}
+
+void set_capturing(bool capture) noexcept {
+  const MutexLock lock(asking_mutex);
+  if (!captures_are_named()) return;
+  capturing = capture;
+  ask();
 }
 
 void forget_launch_names() noexcept {
   sampled_thread.clear();
+  name_captures({});
   read_stacks(false);
   ignore_operators();
 }

@@ -20,6 +20,13 @@ struct LaunchNames {
 bool launches_can_be_named(LaunchNames names) noexcept;
 /// From here on, until the next call. One caller at a time.
 void name_launches(LaunchNames names) noexcept;
+/// By what the work is named that is captured into graphs, whenever that is: of nothing until this has been
+/// called.
+void name_captures(LaunchNames names) noexcept;
+/// Whether any is to be.
+bool captures_are_named() noexcept;
+/// The program captures graphs now, or no longer.
+void set_capturing(bool capturing) noexcept;
 /// No longer, as the process exits, or is a forked child.
 void forget_launch_names() noexcept;
 

@@ -20,6 +20,7 @@ struct Attribution {
   std::uint32_t window = 0;
   std::uint32_t thread = 0;  ///< index into the run's thread list
   std::uint32_t range = 0;   ///< NVTX context node; a CodePlace where launches are named
+  std::uint16_t graph = 0;   ///< launched, where it was captured: its number in Core::captured_graphs
   std::uint32_t owner =
       0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
   std::uint32_t shape = 0;          ///< in Core::shapes: what that call computes, 0 if not known

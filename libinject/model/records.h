@@ -84,7 +84,7 @@ struct alignas(64) CallRecord {
   std::uint32_t shape = 0;   ///< in Core::shapes: what the outermost call computes of those around this one
                              ///< and itself whose arguments are read; 0 if there is none
   std::int16_t status = 0;   ///< the API's own status code; with kCallGraph, where it is 0, what tells graphs
-                             ///< apart
+                             ///< apart (record/captured_graphs.h)
   std::uint16_t generation = 0;  ///< counts CUPTI attachments: correlation ids are unique within one
 };
 

@@ -135,6 +135,14 @@ void Drain::add_launch(std::uint32_t thread, const CallRecord& record) {
   launch.stream_handle = record.stream;
   launch.host_begin = record.begin;
   launch.host_end = record.end;
+  if (graph && *graph < CapturedGraphs::kNumbers && open_window(record.window) != 0) {
+    launch.graph = *graph;
+    if (statistics_.wants_graph(record.window, *graph)) {
+      if (const CapturedGraphs::Graph captured = core_.captured_graphs.find(*graph); captured != nullptr)
+        statistics_.add_graph(record.window, *graph, *captured,
+                              [this](std::uint32_t mangled) { return demangled_name(mangled); });
+    }
+  }
   launches_.add(record.generation, record.correlation, launch, submitted, graph);
 }
 

@@ -2,6 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/code_places.h"
 
+#include <array>
+#include <cstddef>
+
+#include "libinject/record/open_operators.h"
+
 namespace inject {
 
 namespace {
@@ -25,6 +30,50 @@ std::uint32_t CodePlaces::place(const CodePlace& place) noexcept {
                                      static_cast<std::uint64_t>(place.phase));
   return places_.intern(
       hash, [&](const CodePlace& seen) { return seen == place; }, [&] { return place; });
+}
+
+bool CodePlaces::is_below(std::uint32_t node, std::uint32_t ancestor) const noexcept {
+  while (node > ancestor) node = nodes_.item(node).parent;  // a parent has the lower number
+  return node == ancestor;
+}
+
+/// The chain of operators of one place inside that of another; 0 where there is no room.
+std::uint32_t CodePlaces::joined(std::uint32_t outer, std::uint32_t inner) noexcept {
+  constexpr std::size_t kMaxChain = OpenOperators::kMost;
+  std::array<std::uint32_t, kMaxChain> chain;
+  std::size_t count = 0;
+  for (; inner != 0 && count < kMaxChain; inner = nodes_.item(inner).parent) chain[count++] = inner;
+  while (count > 0) {
+    CodeNode node = nodes_.item(chain[--count]);
+    node.parent = outer;
+    outer = this->node(node);
+    if (outer == 0) break;
+  }
+  return outer;
+}
+
+// The capture knows more of what is inside of it, and the launch of what is around that: a graph that is
+// launched in the backward pass is a part of it, however it was captured.
+std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch) noexcept {
+  if (captured == 0) return launch;
+  if (launch == 0) return captured;
+  const auto says_most = [](CodePhase phase) {
+    return phase == CodePhase::kBackward || phase == CodePhase::kRecompute || phase == CodePhase::kOptimizer;
+  };
+  const CodePlace inner = place(captured);
+  const CodePlace outer = place(launch);
+  CodePlace both = inner;
+  if (both.module == 0) both.module = outer.module;
+  if (!says_most(inner.phase) && (says_most(outer.phase) || inner.phase == CodePhase::kOther)) {
+    both.phase = outer.phase;
+    // On a thread of autograd's the stack of the capture begins with the backward pass.
+    if (says_most(outer.phase) && inner.module == 0) both.stack = outer.stack;
+  }
+  if (both.stack == 0) both.stack = outer.stack;
+  if (!is_below(inner.op, outer.op)) both.op = joined(outer.op, inner.op);
+  if (both.op == 0 && (inner.op | outer.op) != 0) return captured;
+  const std::uint32_t number = place(both);
+  return number != 0 ? number : captured;
 }
 
 void CodePlaces::note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept {

@@ -27,6 +27,10 @@ class CodePlaces {
   std::uint32_t node(const CodeNode& node) noexcept;
   std::uint32_t place(const CodePlace& place) noexcept;
 
+  /// The place of work that was captured into a graph in one place, and is run by a launch of the graph in
+  /// another (docs/code.md). Either may be 0, not known.
+  std::uint32_t replayed(std::uint32_t captured, std::uint32_t launch) noexcept;
+
   CodeNode node(std::uint32_t id) const noexcept { return nodes_.item(id); }
   CodePlace place(std::uint32_t id) const noexcept { return places_.item(id); }
 
@@ -79,6 +83,9 @@ class CodePlaces {
   }
 
  private:
+  bool is_below(std::uint32_t node, std::uint32_t ancestor) const noexcept;
+  std::uint32_t joined(std::uint32_t outer, std::uint32_t inner) noexcept;
+
   static constexpr std::uint32_t kMaxNodes = 1u << 17;
   static constexpr std::uint32_t kMaxPlaces = 1u << 16;
   static constexpr std::uint32_t kMaxModuleCalls = 1u << 14;

@@ -15,9 +15,10 @@ namespace inject {
 
 /// What hooks have to do beyond forwarding. Every hook reads control_word first; 0 means: forward at once.
 enum ControlBits : std::uint32_t {
-  kControlRecord = 1u << 0,  ///< a window is open: record calls
-  kControlGate = 1u << 1,    ///< CUPTI is being attached or detached: hold new launches for a moment
-  kControlSearch = 1u << 2,  ///< the search for iterations is on: emit signs (record/iteration_watch.h)
+  kControlRecord = 1u << 0,   ///< a window is open: record calls
+  kControlGate = 1u << 1,     ///< CUPTI is being attached or detached: hold new launches for a moment
+  kControlSearch = 1u << 2,   ///< the search for iterations is on: emit signs (record/iteration_watch.h)
+  kControlCapture = 1u << 3,  ///< graphs are captured, whose kernels are named (capture/graph_capture.h)
 };
 
 extern std::atomic<std::uint32_t> control_word;

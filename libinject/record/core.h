@@ -5,6 +5,7 @@
 #include "libinject/base/ticks.h"
 #include "libinject/config/options.h"
 #include "libinject/record/block_pool.h"
+#include "libinject/record/captured_graphs.h"
 #include "libinject/record/code_places.h"
 #include "libinject/record/graph_nodes.h"
 #include "libinject/record/name_table.h"
@@ -20,10 +21,11 @@ namespace inject {
 /// only: no thread, no file, no message.
 struct Core {
   ParseResult configuration;
-  NameTable names;         ///< NVTX messages, demangled kernel names
-  NameTable mangled;       ///< kernel names as the driver has them
-  ShapeTable shapes;       ///< what library calls compute
-  GraphNodes graph_nodes;  ///< the calls that were captured into CUDA graphs
+  NameTable names;                 ///< NVTX messages, demangled kernel names
+  NameTable mangled;               ///< kernel names as the driver has them
+  ShapeTable shapes;               ///< what library calls compute
+  GraphNodes graph_nodes;          ///< the calls that were captured into CUDA graphs
+  CapturedGraphs captured_graphs;  ///< the places that were captured into them
   RangeTree ranges;
   CodePlaces places;  ///< where in the program work is launched
   BlockPool ring;

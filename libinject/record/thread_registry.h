@@ -44,6 +44,8 @@ struct alignas(64) ThreadState {
   FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of
   bool has_stepped = false;                    ///< an optimizer
   std::uint32_t captures = 0;                  ///< CUDA graphs that it captures now
+  std::uint32_t capture_period = 0;            ///< in which it has captured into …
+  void* capture_stream = nullptr;              ///< … this stream (capture/graph_capture.cpp)
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
   std::uint32_t launch_place = 0;              ///< of that, where launches are named …
   std::uint64_t launch_call = 0;               ///< … and its OperatorCall, packed
@@ -75,7 +77,9 @@ struct alignas(64) ThreadState {
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = last_short_end = kept_end = kept_end_ticks = sign_sum = step_sum = 0;
     sign_count = step_count = step_function = step_optimizer = captures = 0;
+    capture_period = 0;
     step = fetch = nullptr;
+    capture_stream = nullptr;
     fetch_begin = 0;
     has_stepped = false;
     launching.store(0, std::memory_order_relaxed);

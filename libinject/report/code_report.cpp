@@ -302,7 +302,7 @@ bool is_library_file(std::string_view file) {
 
 CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
                              std::size_t most_stack_text) {
-  if (!times.any_named() || times.sums().empty()) return {};
+  if (!times.any_places() || times.sums().empty()) return {};
   CodeSums sums(places);
   for (const auto& [kernel, total] : times.sums()) {
     sums.add(kernel.place, total);

@@ -316,7 +316,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     report.kernels.push_back({&detail, kernel_use(detail, run.devices)});
   report.measured_kernels = measured_kernels(statistics, run);
   const DeviceDiagnoser diagnoser(statistics, run, report.calls, report.measured_kernels);
-  if (places != nullptr && statistics.code_times().any_named()) {
+  if (places != nullptr && statistics.code_times().any_places()) {
     std::unordered_map<std::uint32_t, const DetailRow*> details;
     for (const KernelReport& kernel : report.kernels) details[kernel.detail->number] = kernel.detail;
     report.code = build_code_report(statistics.code_times(), *places,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libinject/base/clock.h"
+#include "libinject/capture/launch_place.h"
 
 namespace inject {
 
@@ -42,7 +43,10 @@ Pipeline::Pipeline(const Options& options, const Sources& sources, RunWriter::Cl
       router_(windows_, statistics_, writer_.timeline(), writer_.chrome()) {
   const bool may_name =
       options.window.kind == WindowKind::kIteration || options.window.kind == WindowKind::kAuto;
-  if (may_name && (options.hooks & (kHookTorch | kHookPython)) != 0) statistics_.expect_names();
+  if (may_name && (options.hooks & (kHookTorch | kHookPython)) != 0) {
+    statistics_.expect_names(core_.places);
+    name_captures({(options.hooks & kHookTorch) != 0, (options.hooks & kHookPython) != 0});
+  }
   statistics_.threads_are_named_by(
       [this](std::uint32_t thread) { return core_.threads.thread_name(thread); });
 }

@@ -292,7 +292,8 @@ RunInfo RunWriter::run_info(const char* state) {
   run.losses_outside = sources_.windows.losses_outside();
   run.name_overflows = sources_.core.names.overflows() + sources_.core.mangled.overflows();
   run.shape_overflows = sources_.core.shapes.overflows();
-  run.places_lost = sources_.core.places.overflows() + sources_.statistics.code_times().left_out();
+  run.places_lost = sources_.core.places.overflows() + sources_.core.captured_graphs.lost() +
+                    sources_.statistics.code_times().left_out();
   run.range_overflows = sources_.core.ranges.overflows() + nvtx_ranges_lost();
   run.repeated_records = sources_.drain.repeated();
   run.iteration_records_lost = sources_.statistics.iterations().lost();

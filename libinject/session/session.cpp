@@ -145,7 +145,7 @@ Session* Session::start() noexcept {
         options.api == ApiStatistics::kCuda && options.trace == 0 && (options.hooks & kHookCudart) != 0,
         std::memory_order_release);
     the_session.store(session, std::memory_order_release);
-    find_current_device();
+    find_driver_functions();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
     LoaderUse::count_in_this_process();  // a forked child may be the first to have a session
     pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);

@@ -394,7 +394,7 @@ void WindowController::prepare_first() {
   for (const std::span<std::uint8_t> memory :
        {parts_.core.ring.used_first(), parts_.cupti.buffers().used_first()})
     warm_pages(memory.data(), memory.size());
-  find_current_device();  // where no cuInit has called us
+  find_driver_functions();  // where no cuInit has called us
   Pipeline::Locked(parts_.pipeline).writer().prepare_folder();
   state.log(LogLevel::kDebug, "memory and files for the first window took " + in_ms(now() - begin));
 }

@@ -136,7 +136,7 @@ void Worker::step() {
   {
     const SessionUnlock unlocked(state);
     if (first_window) {
-      find_current_device();  // where no cuInit has called us
+      find_driver_functions();  // where no cuInit has called us
       Pipeline::Locked(parts_.pipeline).writer().may_write();
     }
     if (recorded != 0) {

@@ -51,6 +51,9 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   kernel.duration = duration_between(event.start, event.end);
   note_launch(kernel, event.launch, event.device);
   kernel.shape = event.launch.shape;
+  kernel.graph = event.launch.graph;
+  kernel.node = event.graph_node;
+  kernel.start = event.start;
   // Each launch of a graph makes the call anew.
   const bool is_replayed = event.replayed.call != 0;
   kernel.call = hash_mix((std::uint64_t{is_replayed ? event.replayed.thread : event.launch.thread} << 32 |
@@ -92,7 +95,7 @@ void CodeTimes::count(const Held& work, std::uint32_t place) {
 
 template <typename Event>
 void CodeTimes::hold(const Event& event, std::uint32_t detail) {
-  if (!expected_) return;
+  if (places_ == nullptr) return;
   Held work = held(event);
   work.detail = detail;
   std::vector<Held>& timed = timed_[event.launch.window];
@@ -110,7 +113,7 @@ void CodeTimes::hold(const Event& event, std::uint32_t detail) {
 
 template <typename Event>
 void CodeTimes::hold_named(const Event& event) {
-  if (!expected_) return;
+  if (places_ == nullptr) return;
   if (named_.size() >= kMaxNamed) {
     ++left_out_;
     return;
@@ -119,6 +122,27 @@ void CodeTimes::hold_named(const Event& event) {
   named_.back().place = event.launch.range;
   named_.back().call = event.launch.stream_handle;
   named_window_ = event.launch.window & ~kNamingWindow;
+}
+
+bool CodeTimes::wants_graph(std::uint32_t window, std::uint16_t number) const {
+  if (places_ == nullptr) return false;
+  const auto of_window = graphs_.find(window);
+  return of_window == graphs_.end() || !of_window->second.contains(number);
+}
+
+void CodeTimes::graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
+                      const std::function<std::uint32_t(std::uint32_t)>& demangled) {
+  Graph own;
+  for (const CapturedKernel& kernel : graph.kernels) {
+    own.exact.push_back(
+        exact_.find_or_add({demangled(kernel.name), kernel.grid[0], kernel.grid[1], kernel.grid[2],
+                            kernel.block[0], kernel.block[1], kernel.block[2], 0}));
+    own.places.push_back(kernel.place);
+  }
+  own.waits = graph.waits;
+  own.is_chain = graph.is_chain;
+  own.as_made = graph.as_made;
+  graphs_[window].try_emplace(number, std::move(own));
 }
 
 void CodeTimes::kernel(const KernelEvent& event, std::uint32_t detail) {
@@ -138,19 +162,19 @@ void CodeTimes::named(const TransferEvent& event) {
 }
 
 void CodeTimes::gap(std::uint32_t window, const IdleGap& gap) {
-  if (expected_) gaps_.gap(window, gap);
+  if (places_ != nullptr) gaps_.gap(window, gap);
 }
 
 void CodeTimes::named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place) {
-  if (expected_) gaps_.wait(thread, begin, end, place);
+  if (places_ != nullptr) gaps_.wait(thread, begin, end, place);
 }
 
 void CodeTimes::sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack) {
-  if (expected_) gaps_.sample(thread, time, stack);
+  if (places_ != nullptr) gaps_.sample(thread, time, stack);
 }
 
 void CodeTimes::boundary(Nanoseconds begin) {
-  if (!expected_) return;
+  if (places_ == nullptr) return;
   if (boundaries_.size() == kMaxBoundaries) boundaries_.pop_front();
   boundaries_.push_back(begin);
 }
@@ -161,12 +185,14 @@ void CodeTimes::settle_window(std::uint32_t window) {
        of_window = timed_.erase(of_window)) {
     join(of_window->first, of_window->second);
   }
+  graphs_.erase(graphs_.begin(), graphs_.upper_bound(window));
 }
 
 /// In the order in which they were launched, each with its iteration.
 std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) const {
-  std::stable_sort(kernels.begin(), kernels.end(),
-                   [](const Held& one, const Held& other) { return one.order < other.order; });
+  std::stable_sort(kernels.begin(), kernels.end(), [](const Held& one, const Held& other) {
+    return std::pair(one.order, one.node) < std::pair(other.order, other.node);
+  });
   std::vector<LaunchedKernel> launched;
   launched.reserve(kernels.size());
   for (const Held& kernel : kernels) {
@@ -203,6 +229,78 @@ void CodeTimes::take_named() {
   named_.shrink_to_fit();
 }
 
+bool CodeTimes::has_kernels(const Launch& launch, const Graph& graph) {
+  return std::equal(launch.begin(), launch.end(), graph.exact.begin(), graph.exact.end(),
+                    [](const Held* kernel, std::uint32_t exact) {
+                      return kernel->exact == exact && exact != KeyIndex<8>::kOther;
+                    });
+}
+
+bool CodeTimes::follows_order(const Launch& launch, const Graph& graph) {
+  return std::all_of(graph.waits.begin(), graph.waits.end(), [&](const auto& pair) {
+    return launch[pair.first]->start <= launch[pair.second]->start;
+  });
+}
+
+/// By the first launch that shows it. A chain's kernels have run in the order in which they were captured.
+/// Others are numbered as they were made, unless a chain's are not.
+CodeTimes::GraphNodePlaces CodeTimes::nodes_of(const std::vector<Launch>& launches, const Graph& graph) {
+  constexpr std::size_t kMostTries = 16;
+  GraphNodePlaces nodes;
+  if (!graph.is_chain && !(graph.as_made && nodes_ascend_)) return nodes;
+  std::size_t tries = 0;
+  for (Launch launch : launches) {
+    if (launch.size() != graph.exact.size()) continue;
+    if (++tries > kMostTries) break;
+    std::sort(launch.begin(), launch.end(), [&](const Held* one, const Held* other) {
+      return graph.is_chain ? std::pair(one->start, one->node) < std::pair(other->start, other->node)
+                            : one->node < other->node;
+    });
+    if (!has_kernels(launch, graph) || !follows_order(launch, graph)) continue;
+    for (std::size_t i = 0; i < launch.size(); ++i)
+      nodes.emplace(launch[i]->node, static_cast<std::uint32_t>(i));
+    if (graph.is_chain && graph.as_made)
+      nodes_ascend_ = nodes_ascend_ &&
+                      std::is_sorted(launch.begin(), launch.end(), [](const Held* one, const Held* other) {
+                        return one->node < other->node;
+                      });
+    if (nodes.size() == launch.size()) break;
+    nodes.clear();  // some have one number
+  }
+  return nodes;
+}
+
+/// Of kernels of graphs the place that they were captured in; 0 where it is not known.
+std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, const std::vector<Held>& timed) {
+  std::vector<std::uint32_t> places(timed.size());
+  const auto graphs = graphs_.find(window);
+  if (graphs == graphs_.end()) return places;
+  std::unordered_map<std::uint16_t, std::map<std::uint32_t, Launch>> launches;  // by number and launch
+  for (const Held& kernel : timed)
+    if (kernel.graph != 0 && kernel.node != 0 && kernel.transfer == 0)
+      launches[kernel.graph][kernel.order].push_back(&kernel);
+  std::unordered_map<std::uint16_t, GraphNodePlaces> nodes;
+  for (const bool chains : {true, false}) {
+    for (auto& [number, of_graph] : launches) {
+      const auto graph = graphs->second.find(number);
+      if (graph == graphs->second.end() || graph->second.is_chain != chains) continue;
+      std::vector<Launch> list;
+      for (auto& [order, launch] : of_graph) list.push_back(std::move(launch));
+      nodes[number] = nodes_of(list, graph->second);
+    }
+  }
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    const auto of_graph = nodes.find(timed[i].graph);
+    if (of_graph == nodes.end()) continue;
+    const auto node = of_graph->second.find(timed[i].node);
+    const Graph& graph = graphs->second.at(timed[i].graph);
+    if (node != of_graph->second.end() && graph.exact[node->second] == timed[i].exact)
+      places[i] = graph.places[node->second];
+    any_captured_ = any_captured_ || places[i] != 0;
+  }
+  return places;
+}
+
 void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   std::vector<JoinedPlace> joined(timed.size());
   std::vector<LaunchedKernel> timed_launches;
@@ -211,10 +309,14 @@ void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
     joined = join_places(timed_launches, named_launches_, named_places_, named_works_);
     if (tell_places_) tell(timed, timed_launches, joined);
   }
-  for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
+  std::vector<std::uint32_t> own_places = captured_places(window, timed);
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    own_places[i] = places_->replayed(own_places[i], joined[i].place);
+    count(timed[i], own_places[i]);
+  }
   const auto left_out = first_left_out_.find(window);
   const bool all_held = left_out == first_left_out_.end();
-  add_flops(timed, timed_launches, joined,
+  add_flops(timed, timed_launches, joined, own_places,
             all_held ? std::numeric_limits<Nanoseconds>::max() : left_out->second);
   if (!all_held) first_left_out_.erase(left_out);
   gaps_.settle(window, code_launches(timed), joined);
@@ -292,7 +394,8 @@ const CodeTimes::IterationFlops* CodeTimes::iteration_flops(Nanoseconds time) co
 
 /// `timed` is in the order of the launches. What was launched from `held_until` on need not be in it.
 void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
-                          const std::vector<JoinedPlace>& joined, Nanoseconds held_until) {
+                          const std::vector<JoinedPlace>& joined,
+                          const std::vector<std::uint32_t>& own_places, Nanoseconds held_until) {
   const auto iteration_of = [&](std::size_t i) -> IterationFlops* {
     if (launched.empty() || launched[i].iteration == 0) return nullptr;
     const std::size_t next = launched[i].iteration;
@@ -311,7 +414,7 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
     IterationFlops* const iteration = iteration_of(i);
     ShapeWork work;
     bool is_first = false;
-    std::uint32_t place = joined[i].place;
+    std::uint32_t place = own_places[i];
     if (kernel.shape != ShapeTable::kNone) work = model_work_of(shapes_->shape(kernel.shape));
     if (work.flops != 0) {
       const auto call = places.try_emplace(kernel.call, place);

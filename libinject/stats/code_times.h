@@ -15,6 +15,8 @@
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/analysis/shape_work.h"
 #include "libinject/model/events.h"
+#include "libinject/record/captured_graphs.h"
+#include "libinject/record/code_places.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/code_gaps.h"
@@ -46,7 +48,12 @@ class CodeTimes {
   CodeTimes(const NameTable& names, const ShapeTable& shapes) : names_(&names), shapes_(&shapes) {}
 
   /// Launches may be named: kernels are kept until their window is settled. Otherwise nothing is.
-  void expect() { expected_ = true; }
+  void expect(CodePlaces& places) { places_ = &places; }
+
+  /// A graph of that number was launched in a window; its kernels follow. `demangled` gives the id of a name.
+  void graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
+             const std::function<std::uint32_t(std::uint32_t)>& demangled);
+  bool wants_graph(std::uint32_t window, std::uint16_t number) const;
 
   void kernel(const KernelEvent& event, std::uint32_t detail = kNoDetail);
   void copy(const TransferEvent& event);
@@ -97,8 +104,8 @@ class CodeTimes {
   const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
   /// Work that found no room: it has no place.
   std::uint64_t left_out() const { return left_out_; }
-  /// Whether any launch has been named.
-  bool any_named() const { return !named_launches_.empty(); }
+  /// Whether any launch has been named, or any kernel's capture.
+  bool any_places() const { return any_named() || any_captured_; }
 
  private:
   struct Held {
@@ -114,13 +121,33 @@ class CodeTimes {
     Nanoseconds launched;
     Nanoseconds returned;  // from the call that launched it
     std::uint64_t call;    // which library call that is; of those that are named, an OperatorCall, packed
+    std::uint64_t node;    // of a graph
+    Nanoseconds start;     // on the device
+    std::uint16_t graph;   // its number; 0: not one that was captured
     std::uint16_t device;
     std::uint8_t transfer;  // 0: a kernel
     bool is_small;          // a copy, of less than kSmallCopy
   };
 
+  /// A graph that was captured: its kernels, and the places that these were captured in.
+  struct Graph {
+    std::vector<std::uint32_t> exact;
+    std::vector<std::uint32_t> places;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
+    bool is_chain = false;
+    bool as_made = false;
+  };
+  using GraphNodePlaces =
+      std::unordered_map<std::uint64_t, std::uint32_t>;  // of each node, its number in `exact`
+  using Launch = std::vector<const Held*>;
+
+  bool any_named() const { return !named_launches_.empty(); }
   Held held(const KernelEvent& event);
   Held held(const TransferEvent& event);
+  static bool follows_order(const Launch& launch, const Graph& graph);
+  static bool has_kernels(const Launch& launch, const Graph& graph);
+  GraphNodePlaces nodes_of(const std::vector<Launch>& launches, const Graph& graph);
+  std::vector<std::uint32_t> captured_places(std::uint32_t window, const std::vector<Held>& timed);
   static void note_launch(Held& work, const Attribution& launch, std::uint32_t device);
   template <typename Event>
   void hold(const Event& event, std::uint32_t detail = kNoDetail);
@@ -136,17 +163,21 @@ class CodeTimes {
   void tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
             const std::vector<JoinedPlace>& joined) const;
   void add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
-                 const std::vector<JoinedPlace>& joined, Nanoseconds held_until);
+                 const std::vector<JoinedPlace>& joined, const std::vector<std::uint32_t>& own_places,
+                 Nanoseconds held_until);
 
   const NameTable* names_;
   const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
-  bool expected_ = false;
+  CodePlaces* places_ = nullptr;                                   // null: no launches are named
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;     // by window
   std::map<std::uint32_t, Nanoseconds> first_left_out_;  // likewise: the earliest launch that was not held
-  std::vector<Held> named_;                              // until their window is settled; from then on:
+  std::map<std::uint32_t, std::unordered_map<std::uint16_t, Graph>> graphs_;  // likewise, by number
+  bool any_captured_ = false;
+  bool nodes_ascend_ = true;  // nothing has been seen of nodes that are not numbered as they were made
+  std::vector<Held> named_;   // until their window is settled; from then on:
   std::vector<LaunchedKernel> named_launches_;
   std::vector<std::uint32_t> named_places_;
   std::vector<std::uint32_t> named_works_;

@@ -227,9 +227,18 @@ void Statistics::add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t
   collectors_->code_times.sample(thread, time, stack);
 }
 
-void Statistics::expect_names() {
+void Statistics::add_graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
+                           const std::function<std::uint32_t(std::uint32_t)>& demangled) {
+  collectors_->code_times.graph(window, number, graph, demangled);
+}
+
+bool Statistics::wants_graph(std::uint32_t window, std::uint16_t number) const {
+  return collectors_->code_times.wants_graph(window, number);
+}
+
+void Statistics::expect_names(CodePlaces& places) {
   Collectors& c = *collectors_;
-  c.code_times.expect();
+  c.code_times.expect(places);
   c.device_times.tell_gaps([&c](std::uint32_t window, const IdleGap& gap) { c.code_times.gap(window, gap); });
 }
 

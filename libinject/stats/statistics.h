@@ -210,7 +210,12 @@ class Statistics {
   /// What a thread was doing there: the node of its Python stack.
   void add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
   /// There may be such iterations. To be called before any kernel is added.
-  void expect_names();
+  void expect_names(CodePlaces& places);
+  /// A graph that was launched in a window; `demangled` gives the id of a name. Before its kernels are added.
+  void add_graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
+                 const std::function<std::uint32_t(std::uint32_t)>& demangled);
+  /// Whether that one is not known yet, and matters.
+  bool wants_graph(std::uint32_t window, std::uint16_t number) const;
   void tell_places(std::function<void(std::span<const PlacedLaunch>)> tell);
   /// What is sampled from now on. To be called before the kernels to be joined are added.
   void set_metrics(std::vector<MetricInfo> list);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """Kernels by operator and module: op_sum.csv and module_sum.csv against torch.profiler's account of the same training in a second
-process, whose modules are marked by hooks of the test; FLOPs against torch.utils.flop_counter there. Programs: programs/torch_code.py."""
+process, whose modules are marked by hooks of the test; FLOPs against torch.utils.flop_counter there. Programs: programs/torch_code.py,
+and programs/torch_graphs.py for what is captured into CUDA graphs."""
 
 import json
 import os
@@ -13,7 +14,9 @@ from nccl_ddp import ENVIRONMENT, device_count, free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "programs", "torch_code.py")
-MODELS = "resnet50,transformer,deepspeech2,gpt2,gpt2_checkpoint,gpt2_recompute,compiled,varying,fsdp2"
+GRAPHS = os.path.join(HERE, "programs", "torch_graphs.py")
+MODELS = ("gaps,resnet50,transformer,deepspeech2,gpt2,gpt2_checkpoint,gpt2_recompute,compiled,varying,fsdp2,graph,graph_lines,"
+          "graph_compiled")
 WINDOW = 4
 DISTRIBUTED = {"fsdp2"}  # on two GPUs; rank 0 is looked at
 # Where iterations differ from one to the next, of the kernels' time what has a place.
@@ -83,13 +86,14 @@ def compare(options, report, model):
         also = ENVIRONMENT
         folder = out + "-%r"
         out += "-0"
-    done = run([*start, PROGRAM, model, "60"],
+    program = [*start, GRAPHS, "whole"] if model == "graph" else [*start, PROGRAM, model]
+    done = run([*program, "1000" if model == "graph" else "60"],
                {**profiled_environment(options.library, folder, f"iter:30+{WINDOW}", summary=folder + ".summary"), **also}, timeout=240,
                log=out + ".log")
     if not report.check(f"{model}: the training ends", done.rc == 0, done.why() if done.rc else ""):
         return
     account = out + ".json"
-    done = run([*start, PROGRAM, model, "0", account], {**clean_environment(), **also}, timeout=240, log=out + ".profiler.log")
+    done = run([*program, "0", account], {**clean_environment(), **also}, timeout=240, log=out + ".profiler.log")
     if not report.check(f"{model}: torch.profiler's account", done.rc == 0, done.why() if done.rc else ""):
         return
     with open(account) as file:
@@ -167,10 +171,70 @@ def waits(options, report):
         print("  ", row["Idle Time (ns)"], row["File"].rpartition("/")[2], row["Line"], row["Function"])
 
 
+def user_lines(rows, program):
+    """Total time, and that of the backward pass, by line of the program."""
+    times = {}
+    for row in rows:
+        if row["Line"] and os.path.basename(row["File"]) == os.path.basename(program):
+            total, backward = times.get(row["Line"], (0, 0))
+            times[row["Line"]] = total + int(row["Total Time (ns)"]), backward + int(row["Backward (ns)"])
+    return times
+
+
+def graph_lines(options, report):
+    """Kernels of graphs that all look the same and last as long as their line says."""
+    out = os.path.join(options.work, "graph_lines")
+    account = out + ".json"
+    done = run([sys.executable, GRAPHS, "lines", "400", account], profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary="off"),
+               timeout=240, log=out + ".log")
+    if not report.check("graph lines: the program ends", done.rc == 0, done.why() if done.rc else ""):
+        return
+    with open(account) as file:
+        cycles = json.load(file)
+    times = user_lines(read_csv(os.path.join(out, "line_sum.csv")), GRAPHS)
+    # A kernel takes some time to start, beside the cycles that it counts.
+    spin = [row for row in read_csv(os.path.join(out, "cuda_gpu_kern_sum.csv")) if "spin_kernel" in row["Name"]]
+    unit = sum(int(row["Total Time (ns)"]) for row in spin) / WINDOW / sum(cycles.values())
+    for line, count in sorted(cycles.items(), key=lambda pair: int(pair[0])):
+        total, backward = times.get(line, (0, 0))
+        expected = count * unit * WINDOW
+        report.check(f"graph lines: line {line} takes {total / 1e3:.1f} us of {expected / 1e3:.1f}", abs(total - expected) <= 0.1 * expected + 20_000, "")
+        print(f"   line {line}: {total} ns, {backward} of it backward, {count} cycles a step")
+    slow = {row["Module"]: row for row in read_csv(os.path.join(out, "module_sum.csv"))}.get("SlowLayer", {})
+    report.check("graph lines: the module's forward and backward pass", int(slow.get("Forward (ns)", 0)) > 0 and int(slow.get("Backward (ns)", 0)) > 0, str(slow))
+
+
+def graph_compiled(options, report):
+    """What is captured of a compiled model has the line that calls it, and phases."""
+    out = os.path.join(options.work, "graph_compiled")
+    done = run([sys.executable, GRAPHS, "compiled", "200"], profiled_environment(options.library, out, f"iter:60+{WINDOW}", summary="off"), timeout=280,
+               log=out + ".log")
+    if not report.check("graph compiled: the program ends", done.rc == 0, done.why() if done.rc else ""):
+        return
+    rows = read_csv(os.path.join(out, "op_sum.csv"))
+    whole = sum(int(row["Self Time (ns)"]) for row in rows)
+    unknown = sum(int(row["Self Time (ns)"]) for row in rows if row["Operator"] == "[unattributed]")
+    report.check(f"graph compiled: {unknown / whole:.2%} of kernel time unattributed", unknown <= 0.05 * whole, "")
+    backward = sum(int(row["Backward (ns)"]) for row in read_csv(os.path.join(out, "module_sum.csv")) if not row["Parent"])
+    report.check(f"graph compiled: {backward / whole:.2%} of kernel time in the backward pass", 0.3 * whole <= backward <= 0.9 * whole, "")
+    with open(GRAPHS) as file:
+        call = next(str(number) for number, text in enumerate(file, 1) if "# COMPILED" in text)
+    total, _ = user_lines(read_csv(os.path.join(out, "line_sum.csv")), GRAPHS).get(call, (0, 0))
+    report.check(f"graph compiled: the line of the call has {total / whole:.2%} of kernel time", total >= 0.5 * whole, "")
+    for name, key in (("op_sum.csv", "Operator"), ("module_sum.csv", "Module"), ("line_sum.csv", "Function")):
+        print(f"   compiled, {name}:", *(f"{row['Time (%)']} % {row.get('File', '').rpartition('/')[2]} {row.get('Line', '')} {row[key]}"
+                                         for row in read_csv(os.path.join(out, name))[:8]), sep="\n      ")
+
+
+OTHERS = {"gaps": waits, "graph_lines": graph_lines, "graph_compiled": graph_compiled}
+
+
 def test(options, report):
-    report.guarded("gaps", waits, options, report)
     for model in options.models.split(","):
-        report.guarded(model, compare, options, report, model)
+        if model in OTHERS:
+            report.guarded(model, OTHERS[model], options, report)
+        else:
+            report.guarded(model, compare, options, report, model)
 
 
 def arguments(parser):

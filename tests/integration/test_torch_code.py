@@ -33,7 +33,7 @@ class Code(simulated.SimulatedTest):
     def train(self, pattern, check=True, code=0, **options):
         given = {"WINDOW": "iter:30+4", "LOG": "debug", **options}
         # On a busy machine iterations are found late, and so the window comes late.
-        steps = "400" if pattern == "plain" else "60"
+        steps = "400" if pattern in ("plain", "graphed", "callables") else "60"
         done = self.script("", command=[PYTHON, str(PROGRAM), str(simulated.programs / "script_training.so"), pattern, steps], timeout=120,
                            check=check, **given)
         self.assertEqual(done.code, code, done.stderr)
@@ -101,6 +101,40 @@ class Code(simulated.SimulatedTest):
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
+
+    def test_graph_of_an_iteration(self):
+        """It was captured before anything was named, and its kernels are where they were captured."""
+        out = self.train("graphed")
+        self.check_sums(out)
+        self.check_modules(out)
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
+                         {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"),
+                                     ("graphed zero", 1, "Other")):
+            row = lines[line_of(marker)]
+            self.assertEqual((int(row["Self Instances"]), row[f"{phase} (ns)"]), (count * 4, row["Self Time (ns)"]), marker)
+        self.assertNotIn(line_of("replay"), lines)
+        self.assertEqual(out.lost(), {})
+
+    def test_graphs_of_a_module(self):
+        """The operators are those of the launch and of the capture; what no hook has seen captured is where the graph is launched."""
+        out = self.train("callables")
+        self.check_sums(out)
+        modules = self.table(out, "module_sum.csv", "Module")
+        self.assertEqual({path: (int(row["Self Instances"]), bool(int(row["Forward (ns)"])), bool(int(row["Backward (ns)"])))
+                          for path, row in modules.items() if not path.startswith("[")},
+                         {"Sequential": (0, True, True), "Sequential.0": (8, True, True), "Sequential.2": (8, True, True),
+                          "Sequential.1": (4, False, True), "Block": (0, True, True), "Block.a": (8, True, True), "Block.b": (8, True, True)})
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
+                         {"Work": 4 * 4, "WorkBackward": 4 * 4, "ReplayBackward": 4, "[none]": 12})
+        self.assertEqual((int(operators["Replay"]["Total Instances"]), int(operators["ReplayBackward"]["Total Instances"])), (2 * 4, 3 * 4))
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, count in (("forward", 4), ("backward", 4), ("replay backward", 1), ("compiled", 1), ("callables zero", 1)):
+            self.assertEqual(int(lines[line_of(marker)]["Self Instances"]), count * 4, marker)
+        self.assertEqual(out.lost(), {})
 
     def idle_by_line(self, out):
         """Of torch_model.py's lines, the idle time; and that of `[unattributed]`."""
@@ -202,6 +236,40 @@ class Code(simulated.SimulatedTest):
         # Without operators nothing tells what the backward pass is of.
         self.assertEqual(int(self.table(out, "module_sum.csv", "Module")["Net.blocks.1.a"]["Total Instances"]), 4)
         self.assertEqual([row["Operator"] for row in out.rows("op_sum.csv")], ["[none]"])
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Graphs(simulated.SimulatedTest):
+    """Kernels of graphs by the lines that captured them (torch_graphs.py)."""
+
+    def check(self, seed):
+        done = self.script("", command=[PYTHON, str(HERE / "torch_graphs.py"), str(simulated.programs / "script_training.so"), str(seed), "300",
+                                        "truth.json"], timeout=120, WINDOW="iter:30+12", LOG="debug")
+        self.assertEqual(done.out.lost(), {})
+        truth = json.loads((done.work / "truth.json").read_text())
+        marks = {int(row["GridXYZ"].split()[0]): int(row["Instances"]) for row in done.out.rows("cuda_gpu_kern_gb_sum.csv") if row["Name"].startswith("mark")}
+        self.assertEqual((len(marks), set(marks.values())), (12, {1}))
+        expected = collections.Counter()
+        for mark in marks:
+            expected += collections.Counter(dict(map(tuple, truth[mark - 1])))
+        unsure = expected.pop(None, 0)
+        expected.pop(0, 0)
+        found = collections.Counter({int(row["Line"]): int(row["Self Instances"]) for row in done.out.rows("line_sum.csv")
+                                     if row["File"] == str(done.work / "sites.py") and row["Line"]})
+        # Nothing is where it was not captured, and only what can't be told is missing: it is where the graph is launched.
+        self.assertEqual(expected - found, {})
+        self.assertLessEqual((found - expected).total(), unsure, found - expected)
+        return expected.total(), unsure
+
+    def test_generated(self):
+        known = unsure = 0
+        for seed in range(self.count):
+            with self.subTest(seed=seed):
+                sums = self.check(seed)
+                known, unsure = known + sums[0], unsure + sums[1]
+        self.assertGreater(known, unsure)
+
+    count = 4
 
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")

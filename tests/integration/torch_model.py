@@ -102,6 +102,80 @@ def plain():
     train()
 
 
+def captured(work):
+    """The number of the graph that it becomes."""
+    cuda.training_begin_capture()
+    work()
+    return cuda.training_end_capture()
+
+
+def graphed():
+    """A whole iteration is captured, once, before the first one."""
+    model = Net()
+    optimizer = Stepping(model.parameters(), lr=0.01)
+    x = torch.ones(2, requires_grad=True)
+
+    def iteration():
+        model(x).sum().backward()
+        optimizer.step()
+    iteration()
+    graph = captured(iteration)
+    mark = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.01)
+    for _ in range(ITERATIONS):
+        time.sleep(0.002)
+        cuda.training_copy(ctypes.c_size_t(64), 1)
+        cuda.training_launch(b"zero", 1)  # graphed zero
+        cuda.training_launch_graph(graph)  # replay
+        mark.step()
+
+
+class Replay(torch.autograd.Function):
+    """As torch.cuda.make_graphed_callables() has it: the passes are two graphs."""
+    @staticmethod
+    def forward(ctx, x, graphs):
+        ctx.graphs = graphs
+        cuda.training_launch_graph(graphs[0])
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        cuda.training_launch_graph(ctx.graphs[1])  # replay backward
+        return gradient, None
+
+
+class Replaying(torch.nn.Module):
+    def __init__(self, graphs):
+        super().__init__()
+        self.graphs = graphs
+
+    def forward(self, x):
+        return Replay.apply(x, self.graphs)  # replaying
+
+
+def callables():
+    """Of one block the forward and the backward pass are captured; an unseen kernel is in the latter, and in a
+    third graph, which is all that the compiled function is."""
+    block = Block()
+    x = torch.ones(2, requires_grad=True)
+    outputs = []
+    forward = captured(lambda: outputs.append(block(x)))
+
+    def backward():
+        cuda.training_launch_unseen(b"unseen", 1)
+        outputs[0].sum().backward()
+    graphs = forward, captured(backward)
+    compiled = captured(lambda: cuda.training_launch_unseen(b"compiled", 1))
+    model = torch.nn.Sequential(Layer(4), Replaying(graphs), Layer(6))
+    optimizer = Stepping(model.parameters(), lr=0.01)
+    for _ in range(ITERATIONS):
+        time.sleep(0.002)
+        cuda.training_copy(ctypes.c_size_t(64), 1)
+        cuda.training_launch(b"zero", 1)  # callables zero
+        cuda.training_launch_graph(compiled)  # compiled
+        model(x).sum().backward()
+        optimizer.step()
+
+
 def checkpoint():
     train(checkpointed=True)
 

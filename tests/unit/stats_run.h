@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "libinject/model/run_info.h"
+#include "libinject/record/code_places.h"
 #include "libinject/stats/statistics.h"
 #include "tests/unit/catch.h"
 
@@ -16,6 +17,7 @@ struct StatsRun {
   NameTable names{100'000, std::size_t{16} << 20};
   RangeTree tree{100'000};
   ShapeTable shapes{1000};
+  CodePlaces places{names};
   Statistics statistics{names, tree, shapes};
 
   std::uint32_t range(std::uint32_t parent, std::string_view name, RangeStyle style = RangeStyle::kPushPop) {

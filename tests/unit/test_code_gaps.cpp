@@ -445,7 +445,7 @@ class Machine {
  public:
   explicit Machine(std::uint32_t seed, std::size_t most_held = DeviceTimeStatistics::kMaxHeld)
       : choice{std::mt19937(seed)}, observer(most_held) {
-    run.statistics.expect_names();
+    run.statistics.expect_names(run.places);
     observer.tell_gaps([this](std::uint32_t, const IdleGap& gap) { gaps.push_back(gap); });
   }
 

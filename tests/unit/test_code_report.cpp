@@ -20,7 +20,7 @@ struct Program {
   std::uint32_t correlation = 0;
   Nanoseconds time = 1000;
 
-  Program() { times.expect(); }
+  Program() { times.expect(places); }
 
   std::uint32_t frames(const std::vector<std::pair<std::string, std::uint32_t>>& stack) {
     std::uint32_t node = 0;

@@ -20,7 +20,7 @@ constexpr std::uint64_t kAttention = 300;
 class Training {
  public:
   explicit Training(bool checkpointed) : checkpointed_(checkpointed) {
-    run_.statistics.expect_names();
+    run_.statistics.expect_names(run_.places);
     GemmShape product;
     product.flops = kProduct;
     product.a = product.b = DataType::kBf16;

@@ -20,9 +20,9 @@ constexpr Nanoseconds kSecondOfSteps = 1'000'000'000;
 constexpr const char* kForeachCopy = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18UnaryOp";
 
 /// A program that tells of its optimizers' steps.
-class Training {
+class SteppedTraining {
  public:
-  explicit Training(bool told = true) {
+  explicit SteppedTraining(bool told = true) {
     if (told) detector.expect_steps(false);
     detector.name(function_of(kCopies), kForeachCopy);
   }
@@ -122,7 +122,7 @@ TEST_CASE("a graph that is replayed many times between two steps is no iteration
   // Gradients are accumulated by a graph; before, the passes that are captured have run without it.
   for (const unsigned replays : {2u, 8u, 32u, 60u}) {
     CAPTURE(replays);
-    Training program;
+    SteppedTraining program;
     for (unsigned pass = 0; pass < 4; ++pass) {
       for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
     }
@@ -139,7 +139,7 @@ TEST_CASE("a graph that is replayed many times between two steps is no iteration
 }
 
 TEST_CASE("a graph that holds the step is an iteration at once", "[iterations]") {
-  Training program;
+  SteppedTraining program;
   for (unsigned pass = 0; pass < 4; ++pass) {
     for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
     program.step(1, {64, 128}, pass == 3);
@@ -157,7 +157,7 @@ TEST_CASE("a graph that holds the step is an iteration at once", "[iterations]")
 }
 
 TEST_CASE("a graph is an iteration as well if no step comes for long", "[iterations]") {
-  Training program;
+  SteppedTraining program;
   for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
   for (int k = 0; k < 100; ++k) {
     program.begin();
@@ -350,12 +350,12 @@ TEST_CASE("steps of different optimizers in no order are no cycle", "[steps]") {
 TEST_CASE("layers that copy their parameters as an optimizer does are no iterations", "[steps][iterations]") {
   for (const bool told : {true, false}) {
     CAPTURE(told);
-    Training program(told);
+    SteppedTraining program(told);
     for (unsigned k = 0; k < 40; ++k) {
       program.begin();
       program.event(SignKind::kCopyToDevice, 1, 5);
       for (unsigned layer = 0; layer < 32; ++layer) {
-        program.kernel(Training::kCopies);
+        program.kernel(SteppedTraining::kCopies);
         for (unsigned i = 10; i < 20; ++i) program.kernel(i);
       }
       if (told) program.step(1, {7, 8, 9});
@@ -387,7 +387,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
     const bool any_length = below(2) == 0;
     const unsigned layers = 2 + below(10);
     const unsigned micro_batches = 1 + below(3);
-    Training program;
+    SteppedTraining program;
     for (unsigned k = 0; k < 80; ++k) {
       program.begin();
       program.event(SignKind::kCopyToDevice, 1, any_length ? below(1000) : 5);
@@ -395,7 +395,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
         for (unsigned batch = 0; batch < micro_batches; ++batch) {
           const unsigned length = any_length ? below(1000) : 0;
           for (unsigned layer = 0; layer < layers + (any_length ? below(20) : 0); ++layer) {
-            if (below(3) == 0 && any_length) program.kernel(Training::kCopies, length);
+            if (below(3) == 0 && any_length) program.kernel(SteppedTraining::kCopies, length);
             for (unsigned i = 10; i < 15; ++i) program.kernel(i + 10 * optimizer.kind, length);
           }
         }
@@ -422,7 +422,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
 
 TEST_CASE("an optimizer for each parameter: an iteration has a step of each", "[steps][iterations]") {
   std::mt19937 random(5);
-  Training program;
+  SteppedTraining program;
   std::vector<std::uint64_t> sizes(120);
   for (std::uint64_t& size : sizes) size = random() % 9;
   for (unsigned k = 0; k < 20; ++k) {
@@ -452,7 +452,7 @@ TEST_CASE("optimizers that launch the same are told apart by the models between 
       const unsigned critics = 1 + below(5);
       const unsigned layers = 4 + below(20);
       const unsigned own = 2 + layers / 2 + below(layers);  // each has so many that the other lacks
-      Training program(told);
+      SteppedTraining program(told);
       for (unsigned k = 0; k < 100; ++k) {
         program.begin();
         program.event(SignKind::kCopyToDevice, 1, 5);
@@ -464,7 +464,7 @@ TEST_CASE("optimizers that launch the same are told apart by the models between 
           if (told) {
             program.step(1, {7, 8});
           } else {
-            program.kernel(Training::kCopies);
+            program.kernel(SteppedTraining::kCopies);
           }
         }
       }
@@ -492,7 +492,7 @@ TEST_CASE("what a program does now and then makes no iteration of several steps"
     const unsigned reported = 2 + below(9);
     const unsigned epoch = 2 + below(20);
     const bool any_length = below(3) == 0;
-    Training program;
+    SteppedTraining program;
     for (unsigned k = 0; k < 120; ++k) {
       program.begin();
       const bool last = k % epoch == epoch - 1;  // a smaller batch, for which another kernel is chosen
@@ -514,7 +514,7 @@ TEST_CASE("what a program does now and then makes no iteration of several steps"
 
 TEST_CASE("a line search that launches as it likes is an iteration", "[steps][iterations]") {
   std::mt19937 random(23);
-  Training program;
+  SteppedTraining program;
   for (unsigned k = 0; k < 60; ++k) {
     program.begin();
     program.event(SignKind::kCopyToDevice, 1, 5);
@@ -534,7 +534,7 @@ TEST_CASE("steps that are skipped make no number slip where the rest repeats", "
   for (const unsigned optimizers : {1u, 2u}) {
     for (const bool copies : {false, true}) {
       CAPTURE(optimizers, copies);
-      Training program;
+      SteppedTraining program;
       for (unsigned k = 0; k < 60; ++k) {
         program.begin();
         program.event(SignKind::kCopyToDevice, 1, 5);
@@ -560,7 +560,7 @@ TEST_CASE("steps that are skipped make no number slip where the rest repeats", "
 
 TEST_CASE("an iteration ends where what follows was seen first, whatever steps were skipped",
           "[steps][iterations]") {
-  Training program;
+  SteppedTraining program;
   for (unsigned k = 0; k < 40; ++k) {
     program.begin();
     program.event(SignKind::kCopyToDevice, 1, 5);
@@ -579,11 +579,11 @@ TEST_CASE("an iteration ends where what follows was seen first, whatever steps w
 
 TEST_CASE("numbers begin with the program's first step, whatever was taken for iterations before",
           "[steps][iterations]") {
-  Training program;
+  SteppedTraining program;
   // Shards are copied for half a minute, by what looks like an optimizer.
   program.apart = 1'000'000;
   while (program.time < 35'000'000'000) {
-    program.kernel(Training::kCopies);
+    program.kernel(SteppedTraining::kCopies);
     for (unsigned i = 100; i < 130; ++i) program.kernel(i);
   }
   std::mt19937 random(2);
@@ -601,12 +601,12 @@ TEST_CASE("numbers begin with the program's first step, whatever was taken for i
 TEST_CASE("a program that tells of no steps after all goes by its kernels' names", "[steps][iterations]") {
   for (const bool stops : {false, true}) {
     CAPTURE(stops);
-    Training program;
+    SteppedTraining program;
     program.apart = 400'000;
     const auto iteration = [&](bool told) {
       program.event(SignKind::kCopyToDevice, 1, 5);
       for (unsigned i = 10; i < 40; ++i) program.kernel(i);
-      program.kernel(Training::kCopies);
+      program.kernel(SteppedTraining::kCopies);
       if (told) program.step(1, {7, 8, 9});
     };
     // Somebody cleared all callbacks.
@@ -630,7 +630,7 @@ TEST_CASE("where one of two models comes in no order, that each step ends an ite
           "[steps]") {
   for (const bool second_model : {true, false}) {
     CAPTURE(second_model);
-    Training training;
+    SteppedTraining training;
     std::mt19937 random(5);
     for (unsigned k = 0; k < 140; ++k) {
       training.begin();

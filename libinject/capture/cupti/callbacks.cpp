@@ -6,6 +6,7 @@
 #include "libinject/capture/cupti/launch_observer.h"
 #include "libinject/capture/cupti/launch_signs.h"
 #include "libinject/record/control.h"
+#include "libinject/record/core.h"
 #include "libinject/record/iteration_watch.h"
 
 namespace inject {
@@ -23,8 +24,12 @@ LaunchObserver::Work work_of(const DriverFunction& function, const void* paramet
   if (function.call == DriverCall::kGraphLaunch) {
     const void* graph =
         parameters == nullptr ? nullptr : static_cast<const cuGraphLaunch_params*>(parameters)->hGraph;
-    return {kCallGraph,
-            static_cast<std::uint16_t>(hash_mix(reinterpret_cast<std::uint64_t>(graph) * kHashSeed))};
+    std::uint16_t number = 0;
+    if (const Core* core = Core::get_if_any(); core != nullptr) number = core->captured_graphs.number(graph);
+    if (number == 0)
+      number = static_cast<std::uint16_t>(hash_mix(reinterpret_cast<std::uint64_t>(graph) * kHashSeed) |
+                                          CapturedGraphs::kNumbers);
+    return {kCallGraph, number};
   }
   return {static_cast<std::uint8_t>(function.is_empty(parameters) ? kCallNoWork : 0), 0};
 }

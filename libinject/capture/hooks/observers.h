@@ -8,8 +8,11 @@
 // throw. With a member kUnrecorded the call has no frame.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
+#include "libinject/capture/graph_capture.h"
 #include "libinject/model/functions.h"
 #include "libinject/model/records.h"
 #include "libinject/record/iteration_watch.h"
@@ -57,28 +60,83 @@ struct Observer<kFn_cudaProfilerStart> {
   static void after(int status) noexcept { on_profiler_start(status); }
 };
 
-/// What is captured does not run, and may be a whole iteration.
+/// What is captured does not run, and may be a whole iteration. Where the kernels of a graph were captured is
+/// kept (capture/graph_capture.h).
+template <bool per_thread>
 struct CaptureBegins {
-  static void after(int status) noexcept {
-    if (status == 0) note_capture(true);
+  template <typename... A>
+  static void after(void* /*real*/, int status, CUstream stream, A... /*more*/) noexcept {
+    if (status != 0) return;
+    note_capture(true);
+    capture_began(per_thread && stream == nullptr ? CU_STREAM_PER_THREAD : stream);
   }
 };
 template <>
-struct Observer<kFn_cudaStreamBeginCapture> : CaptureBegins {};
+struct Observer<kFn_cudaStreamBeginCapture> : CaptureBegins<false> {};
 template <>
-struct Observer<kFn_cudaStreamBeginCapture_ptsz> : CaptureBegins {};
+struct Observer<kFn_cudaStreamBeginCapture_ptsz> : CaptureBegins<true> {};
 template <>
-struct Observer<kFn_cudaStreamBeginCaptureToGraph> : CaptureBegins {};
+struct Observer<kFn_cudaStreamBeginCaptureToGraph> : CaptureBegins<false> {};
 template <>
-struct Observer<kFn_cudaStreamBeginCaptureToGraph_ptsz> : CaptureBegins {};
+struct Observer<kFn_cudaStreamBeginCaptureToGraph_ptsz> : CaptureBegins<true> {};
 
+template <bool per_thread>
 struct CaptureEnds {
-  static void after(int) noexcept { note_capture(false); }
+  static void after(void* /*real*/, int status, CUstream stream, const CUgraph* graph) noexcept {
+    note_capture(false);
+    capture_ended(per_thread && stream == nullptr ? CU_STREAM_PER_THREAD : stream,
+                  status == 0 ? *graph : nullptr);
+  }
 };
 template <>
-struct Observer<kFn_cudaStreamEndCapture> : CaptureEnds {};
+struct Observer<kFn_cudaStreamEndCapture> : CaptureEnds<false> {};
 template <>
-struct Observer<kFn_cudaStreamEndCapture_ptsz> : CaptureEnds {};
+struct Observer<kFn_cudaStreamEndCapture_ptsz> : CaptureEnds<true> {};
+
+template <>
+struct Observer<kFn_cudaGraphCreate> {
+  static void after(void* /*real*/, int status, const CUgraph* graph, unsigned /*flags*/) noexcept {
+    if (status == 0) graph_destroyed(*graph);  // another one had that handle, and is gone
+  }
+};
+template <>
+struct Observer<kFn_cudaGraphClone> {
+  static void after(void* /*real*/, int status, const CUgraph* graph, CUgraph original) noexcept {
+    if (status == 0) graph_copied(*graph, original);
+  }
+};
+template <>
+struct Observer<kFn_cudaGraphDestroy> {
+  static void before(CUgraph graph) noexcept { graph_destroyed(graph); }
+};
+
+struct Instantiates {
+  template <typename... A>
+  static void after(void* /*real*/, int status, const CUgraphExec* executable, CUgraph graph,
+                    A... /*more*/) noexcept {
+    if (status == 0) graph_instantiated(*executable, graph);
+  }
+};
+template <>
+struct Observer<kFn_cudaGraphInstantiate> : Instantiates {};
+template <>
+struct Observer<kFn_cudaGraphInstantiateWithFlags> : Instantiates {};
+template <>
+struct Observer<kFn_cudaGraphInstantiateWithParams> : Instantiates {};
+template <>
+struct Observer<kFn_cudaGraphInstantiateWithParams_ptsz> : Instantiates {};
+template <>
+struct Observer<kFn_cudaGraphExecUpdate> {
+  template <typename... A>
+  static void after(void* /*real*/, int status, CUgraphExec executable, CUgraph graph,
+                    A... /*more*/) noexcept {
+    if (status == 0) graph_instantiated(executable, graph);
+  }
+};
+template <>
+struct Observer<kFn_cudaGraphExecDestroy> {
+  static void before(CUgraphExec executable) noexcept { executable_destroyed(executable); }
+};
 
 template <>
 struct Observer<kFn_cudaProfilerStop> {

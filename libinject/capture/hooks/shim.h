@@ -6,11 +6,14 @@
 // noexcept, and no catch: pthread_cancel unwinds through the real calls, and would end the program at either.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
+#include "libinject/capture/graph_capture.h"
 #include "libinject/capture/hooks/arity.h"
 #include "libinject/capture/hooks/frame.h"
 #include "libinject/capture/hooks/observers.h"
@@ -48,6 +51,21 @@ struct StatusCode {
 template <FunctionId function>
 struct CallArguments {};
 
+/// The stream, or executable graph, among a call's arguments; null if there is none, or if it is the default
+/// stream, of which nothing is captured.
+template <typename Wanted, typename... A>
+[[gnu::always_inline]] inline Wanted argument_of_type(A... args) noexcept {
+  Wanted found = nullptr;
+  [[maybe_unused]] const auto look = [&](auto argument) {
+    if constexpr (std::is_same_v<decltype(argument), Wanted>) found = argument;
+    if constexpr (std::is_same_v<Wanted, cudaStream_t> &&
+                  std::is_same_v<decltype(argument), const cudaLaunchConfig_t*>)
+      if (argument != nullptr) found = argument->stream;
+  };
+  (look(args), ...);
+  return found;
+}
+
 template <FunctionId function, typename F>
 struct Shim;
 
@@ -75,6 +93,11 @@ struct Shim<function, R(A...)> {
       (kCategory<function> == Category::kQuery || kCategory<function> == Category::kEvent ||
        kCategory<function> == Category::kDevice || kCategory<function> == Category::kStream ||
        function == kFn_cudaStreamIsCapturing || function == kFn_cudaStreamIsCapturing_ptsz);
+
+  /// Whether its work may become a part of a graph that is captured.
+  static constexpr bool kMayBeCaptured =
+      std::is_enum_v<R> && ((is_sign(kCategory<function>) && kCategory<function> != Category::kSync) ||
+                            kCategory<function> == Category::kGroup);
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
@@ -121,27 +144,37 @@ struct Shim<function, R(A...)> {
       Observer<function>::after(static_cast<int>(result));
       return result;
     } else {
+      constexpr std::uint32_t kFramed = kControlRecord | kControlGate;
       const std::uint32_t control = control_word.load(std::memory_order_relaxed);
       if constexpr (is_sign(kCategory<function>)) {
         if ((control & kControlSearch) != 0) {
-          const SeenLaunch seen = tell_sign<function>(args...);
+          [[maybe_unused]] const SeenLaunch seen = tell_sign<function>(args...);
           if constexpr (kCategory<function> == Category::kLaunch) {
             if (seen.kernel != nullptr && function_is_new(seen.function)) {
-              const R result = framed(real, args...);
+              const R result = capturable(real, control, args...);
               if (static_cast<int>(result) != 0 || !tell_kernel_name(seen, __builtin_return_address(0)))
                 function_stays_new(seen.function);
               return result;
             }
           }
-          // What has been told may have opened a window or closed it.
-          if ((control_word.load(std::memory_order_relaxed) & ~std::uint32_t{kControlSearch}) == 0)
-            INJECT_TAIL_CALL real(args...);
-          return framed(real, args...);
         }
       }
-      if ((control & ~std::uint32_t{kControlSearch}) == 0) INJECT_TAIL_CALL real(args...);
+      if constexpr (kMayBeCaptured) {
+        if ((control & kControlCapture) != 0) return capturable(real, control, args...);
+      }
+      // What has been told may have opened a window or closed it.
+      if ((control_word.load(std::memory_order_relaxed) & kFramed) == 0) INJECT_TAIL_CALL real(args...);
       return framed(real, args...);
     }
+  }
+
+  /// What is captured into a graph has no stack or name later.
+  [[gnu::always_inline]] static inline R capturable(Real real, std::uint32_t control, A... args) {
+    if ((control & kControlCapture) == 0) return framed(real, args...);
+    CapturableCall call(argument_of_type<cudaStream_t>(args...), argument_of_type<cudaGraphExec_t>(args...));
+    const R result = framed(real, args...);
+    call.made();
+    return result;
   }
 
   [[gnu::always_inline]] static inline R framed(Real real, A... args) {

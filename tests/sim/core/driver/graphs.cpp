@@ -131,6 +131,45 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
+                                       CUgraphEdgeData* edgeData, size_t* numDependencies) {
+  if (hNode == nullptr || numDependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::vector<Node*>& after = reinterpret_cast<Node*>(hNode)->after;
+  if (dependencies == nullptr) {
+    *numDependencies = after.size();
+    return CUDA_SUCCESS;
+  }
+  *numDependencies = std::min(*numDependencies, after.size());
+  for (std::size_t i = 0; i < *numDependencies; ++i) {
+    dependencies[i] = after[i]->handle();
+    if (edgeData != nullptr) edgeData[i] = {};
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  const Node* node = reinterpret_cast<const Node*>(hNode);
+  if (node == nullptr || node->type != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_ERROR_INVALID_VALUE;
+  const auto number = [](std::int32_t value) { return static_cast<unsigned>(value); };
+  *nodeParams = {};
+  nodeParams->func = reinterpret_cast<CUfunction>(node->kernel.kernel);
+  nodeParams->gridDimX = number(node->kernel.grid.x);
+  nodeParams->gridDimY = number(node->kernel.grid.y);
+  nodeParams->gridDimZ = number(node->kernel.grid.z);
+  nodeParams->blockDimX = number(node->kernel.block.x);
+  nodeParams->blockDimY = number(node->kernel.block.y);
+  nodeParams->blockDimZ = number(node->kernel.block.z);
+  nodeParams->sharedMemBytes = node->kernel.shared_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
+  const Node* node = reinterpret_cast<const Node*>(hNode);
+  if (node == nullptr || node->child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *phGraph = node->child->handle();
+  return CUDA_SUCCESS;
+}
+
 // `hNode` is a node of the graph that was instantiated; its copy is in the same place.
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
   if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -69,6 +69,10 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
+  return impl::cuFuncGetName(name, reinterpret_cast<CUfunction>(hfunc));
+}
+
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction) {
   *pi = attrib == CU_FUNC_ATTRIBUTE_NUM_REGS                ? 32
         : attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
