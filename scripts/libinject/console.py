@@ -62,7 +62,7 @@ def finite(value: Any) -> Any:
         return None
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
 

@@ -12,7 +12,7 @@ from libinject.result import Result, Row
 
 def numbers(rows: list[Row], column: str) -> list[float]:
     """Without empty cells."""
-    return [float(value) for row in rows if isinstance(value := row.get(column), int | float)]
+    return [float(value) for row in rows if isinstance(value := row.get(column), (int, float))]
 
 
 def complete_iterations(result: Result) -> list[Row]:
@@ -29,7 +29,7 @@ FEWEST_STEPS = 7  # whose median has an interval
 
 def unprofiled_steps(result: Result) -> list[Row]:
     """The iterations that ran without CUPTI, if there are enough of them."""
-    rows = [row for row in result.rows("step_times", "Duration (ns)") if isinstance(row["Duration (ns)"], int | float) and row["Duration (ns)"] > 0]
+    rows = [row for row in result.rows("step_times", "Duration (ns)") if isinstance(row["Duration (ns)"], (int, float)) and row["Duration (ns)"] > 0]
     return rows if len(rows) >= FEWEST_STEPS else []
 
 

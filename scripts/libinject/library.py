@@ -19,7 +19,7 @@ def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
         inside = name if name.endswith(".so") else f"{name}/{name}"
         places += [tree / build / inside for build in ("build-release", "build")]
     # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…/libinject, or the system's.
-    for prefix in (*_HERE.parents[3:4], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
+    for prefix in (*list(_HERE.parents)[3:4], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
         triplet = sysconfig.get_config_var("MULTIARCH") or ""
         places += [prefix / folder_in_package / name, prefix / folder_in_package / triplet / name]
     return places

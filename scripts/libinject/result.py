@@ -14,9 +14,9 @@ import pathlib
 import re
 import stat
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TextIO, Union
 
-Cell = str | int | float | None
+Cell = Union[str, int, float, None]
 Row = dict[str, Cell]
 
 # Columns without a unit that are numbers; all others without a unit are text.
@@ -196,7 +196,7 @@ def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
     """`only`: as read_rows() has it. Raises BadFile."""
     rows = read_rows(path, only, LARGEST_TABLE, _MOST_CELLS)
     columns = tuple(str(column) for column in next(rows))
-    return Table(path, columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
+    return Table(path, columns, tuple(dict(zip(columns, row)) for row in rows))
 
 
 class Result:
@@ -324,4 +324,4 @@ def _with_members(written: dict, path: pathlib.Path) -> dict:
 
 
 def _kind_of(value: object) -> str:
-    return "null" if value is None else "a number" if isinstance(value, int | float) and not isinstance(value, bool) else _KINDS.get(type(value), "a truth value")
+    return "null" if value is None else "a number" if isinstance(value, (int, float)) and not isinstance(value, bool) else _KINDS.get(type(value), "a truth value")

@@ -64,15 +64,17 @@ def profiled(folder, program, *words, **options):
     env = {**{name: value for name, value in os.environ.items() if not name.startswith(("INJECT_", "LD_"))},
            "LD_LIBRARY_PATH": str(BUILD / "sim"), "LD_PRELOAD": str(BUILD / "libinject.so"),
            **{f"INJECT_{name}": value for name, value in {"OUT": str(folder), "SUMMARY": "off", **options}.items()}}
-    subprocess.run([BUILD / program, *words], env=env, cwd=folder.parent, capture_output=True, timeout=100, check=False)
+    subprocess.run([program, *words], env=env, cwd=folder.parent, capture_output=True, timeout=100, check=False)
 
 
 def profile(root):
-    """Real folders: several windows and iterations, every table, metrics, raw records, a run that was killed."""
-    script = "tests/integration/script/script_cuda"
-    profiled(root / "windows", "examples/inject-train", "--steps", "400", "--no-profiler-api", WINDOW="iter:10+8/20x3", BATCH="64")
+    """Real folders: several windows and iterations, every table, metrics, raw records, the lines of a program in Python, a run that was
+    killed."""
+    script = BUILD / "tests/integration/script/script_cuda"
+    profiled(root / "windows", BUILD / "examples/inject-train", "--steps", "400", "--no-profiler-api", WINDOW="iter:10+8/20x3", BATCH="64")
     profiled(root / "everything", script, *EVERYTHING.split(), WINDOW="api", TRACE="csv", METRICS="auto", METRICS_INTERVAL="1ms", METRICS_TIMELINE="1",
              BATCH="8")
+    profiled(root / "code", sys.executable, ROOT / "tests/packages/train.py", WINDOW="auto")
     profiled(root / "recovered", script, *EVERYTHING.split(), "until_delivered", "crash:KILL", WINDOW="always", TRACE="csv", RECOVER="1")
     subprocess.run([BUILD / "injectctl" / "injectctl", "recover", root / "recovered"], capture_output=True, timeout=100, check=True)
 
@@ -83,7 +85,9 @@ def renew_kept():
         root = pathlib.Path(name).resolve()
         profile(root)
         for path in sorted(root.glob("*/*.*")):
-            data = path.read_bytes().replace(os.fsencode(BUILD), b"/build").replace(os.fsencode(root), b"/out")
+            data = path.read_bytes()
+            for place, name in ((BUILD, b"/build"), (ROOT, b"/source"), (root, b"/out"), (sys.prefix, b"/usr")):
+                data = data.replace(os.fsencode(place), name)
             data = data.replace(b'"host": "%b"' % os.fsencode(os.uname().nodename), b'"host": "node"')
             entry = tarfile.TarInfo(str(path.relative_to(root)))
             entry.size = len(data)
@@ -108,12 +112,20 @@ def folders_to_begin_with(kept):
                               ranks.collective(8, ranks.MS, [9000] * 8, world=4, bytes=4096, operation="Broadcast", Communicator=group)])
         command(["merge", root / "job", "--parquet", root / "copies", "-o", root / "job.html"])
         for path in sorted(root.rglob("*")):
-            if path.suffix in (".csv", ".json", ".parquet"):
+            if path.suffix in (".csv", ".folded", ".json", ".parquet"):
                 found[str(path.parent.relative_to(root))][path.name] = path.read_bytes()
-    short = [name for name in ("windows", "everything", "recovered", "job/rank-0", "copies") if len(found[name]) < 6]
+    short = [name for name in ("windows", "everything", "code", "recovered", "job/rank-0", "copies") if len(found[name]) < 6]
     if short:
         raise SystemExit(f"result_folders.py: no tables in {', '.join(short)}: are library, programs and simulation in {BUILD}?")
-    found["everything"]["gpu_stacks.folded"] = "".join(
+    # PyTorch's part of these tables, and stacks that differ.
+    code = found["code"]
+    for table, names in (("op_sum.csv", ("aten::mm", "aten::add_", "Own")), ("module_sum.csv", ("Net", "Net.first", "Net.layers.0"))):
+        header, *rows = csv.reader(io.StringIO(code[table].decode()))
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([header, *rows, *({**dict(zip(header, rows[0], strict=True)), **changed}.values() for changed in (
+            {header[1]: name, **({"Class": "Linear", "Depth": name.count("."), "Parent": name.rpartition(".")[0]} if table == "module_sum.csv" else {})} for name in names))])
+        code[table] = out.getvalue().encode()
+    code["gpu_stacks.folded"] = found["everything"]["gpu_stacks.folded"] = "".join(
         f"{phase};train (/me/train.py:72);Net.forward (/me/model.py:{line});void gemm<float, {line}>(int) {line * 1000}\n"
         for phase in ("forward", "backward", "[unattributed]") for line in range(9)).encode()
     return dict(found)
@@ -383,8 +395,8 @@ class Case:
         # What holds the others together is hit as often as a third of them.
         name = self.chance.choice(names) if self.likely(0.7) or "run.json" not in names else "run.json"
         file = path / name
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > 1 << 24:
-            return  # what is there is no table already
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > 1 << 24 or not file.stat().st_mode & 0o400:
+            return  # what is there is no table already, or nothing that a user other than root can read
         kind = self.chance.randrange(20)
         if kind == 0:
             self.damage.file(file)
@@ -398,7 +410,7 @@ class Case:
             file.write_bytes(self.damage.bytes(file.read_bytes()))
 
     def single(self):
-        return self.chance.choice(("windows", "everything", "everything", "recovered", "job/rank-1"))
+        return self.chance.choice(("windows", "everything", "everything", "code", "code", "recovered", "job/rank-1"))
 
     def oddity(self, parent):
         """What is no result folder."""

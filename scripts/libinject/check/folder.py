@@ -11,10 +11,11 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator
+from typing import Union
 
 from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Result, as_number, printable, read_cells
 
-Number = int | float
+Number = Union[int, float]
 SAMPLES = "metric_samples"  # empty where no sample was taken
 _MOST_CELLS = 64 << 20  # of a table, as read_cells() counts them: raw records of that size have fewer, and take some ten times as much memory
 
@@ -45,7 +46,7 @@ class Table:
             self.lines.append(before + 1)
             cells.append([shared(cell, cell) for cell in row])
             before = line
-        self._cells = dict(zip(header, map(list, zip(*cells, strict=True)), strict=True)) if cells else {column: [] for column in header}
+        self._cells = dict(zip(header, map(list, zip(*cells)))) if cells else {column: [] for column in header}
         self._numbers: dict[str, list[Number | None]] = {}
         self._rows_by: dict[str, dict[str, list[int]]] = {}
 
@@ -73,7 +74,7 @@ class Table:
     def each(self, *columns: str) -> Iterator[tuple[int, tuple[Number, ...]]]:
         """The rows that have a number in each of these columns; none where one of the columns is not there."""
         if self.has(*columns):
-            for index, row in enumerate(zip(*(self.numbers(column) for column in columns), strict=True)):
+            for index, row in enumerate(zip(*(self.numbers(column) for column in columns))):
                 if None not in row:
                     yield index, row  # type: ignore[misc]
 

@@ -63,7 +63,7 @@ def header(folder: Folder) -> Iterator[Place]:
     for name, expected in HEADERS.items():
         if (table := folder.table(name)) is not None and ",".join(table.columns) != expected:
             theirs = expected.split(",")
-            wrong = next((found for found, wanted in zip(table.columns, theirs, strict=False) if found != wanted), table.columns[-1])
+            wrong = next((found for found, wanted in zip(table.columns, theirs) if found != wanted), table.columns[-1])
             yield table.place(None, printable(wrong, 40), f"the header is not '{expected}'")
 
 

@@ -156,7 +156,7 @@ def metric_error(folder: Folder) -> Iterator[Place]:
         error_column = f"± {column}"
         if not table.has(error_column):
             continue
-        for index, (value, error) in enumerate(zip(table.numbers(column), table.numbers(error_column), strict=True)):
+        for index, (value, error) in enumerate(zip(table.numbers(column), table.numbers(error_column))):
             if (value is None) != (error is None):
                 yield table.place(index, column,
                                   f"'{table.cells(column)[index]}' ± '{table.cells(error_column)[index]}': one without the other")
@@ -173,11 +173,11 @@ def metric_kernels(folder: Folder) -> Iterator[Place]:
     if table is None or detail is None or "[other]" in detail.cells("Name"):
         return
     ran: dict[tuple, list[Number]] = collections.defaultdict(lambda: [0, 0])
-    for index, key in enumerate(zip(*(detail.cells(column) for column in columns), strict=True)):
+    for index, key in enumerate(zip(*(detail.cells(column) for column in columns))):
         ran[key][0] += detail.numbers("Instances")[index] or 0
         ran[key][1] += detail.numbers("Total Time (ns)")[index] or 0
-    for index, key in enumerate(zip(*(table.cells(column) for column in columns), strict=True)):
-        for column, most in zip(("Instances", "Total Time (ns)"), ran.get(key, [0, 0]), strict=True):
+    for index, key in enumerate(zip(*(table.cells(column) for column in columns))):
+        for column, most in zip(("Instances", "Total Time (ns)"), ran.get(key, [0, 0])):
             if (table.numbers(column)[index] or 0) > most and key[-1] != "[other]":
                 yield table.place(index, column, f"{table.cells(column)[index]}, {most} in {detail.path.name}: {named(key[-1])}")
 

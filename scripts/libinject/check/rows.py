@@ -129,7 +129,7 @@ def share(folder: Folder) -> Iterator[Place]:
     for name, column, part, alike in _SHARES:
         if (table := folder.table(name, column, part, *alike)) is None:
             continue
-        keys = list(zip(*(table.cells(key) for key in alike), strict=True)) if alike else [()] * len(table)
+        keys = list(zip(*(table.cells(key) for key in alike))) if alike else [()] * len(table)
         totals: dict[tuple, float] = collections.defaultdict(int)
         for index, (value,) in table.each(part):
             totals[keys[index]] += value
@@ -160,7 +160,7 @@ def distinct(folder: Folder) -> Iterator[Place]:
     for name, columns in _KEYS.items():
         if (table := folder.table(name, *columns)) is not None:
             first: dict[tuple, int] = {}
-            for index, key in enumerate(zip(*(table.cells(column) for column in columns), strict=True)):
+            for index, key in enumerate(zip(*(table.cells(column) for column in columns))):
                 if key in first:
                     yield table.place(index, columns[-1], f"{named(', '.join(key))} has row {table.lines[first[key]]} as well")
                 first.setdefault(key, index)
@@ -174,7 +174,7 @@ _TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), 
 def total_mark(folder: Folder) -> Iterator[Place]:
     for name, (column, word) in _TOTALS.items():
         if (table := folder.table(name, column, "Total")) is not None:
-            for index, (cell, mark) in enumerate(zip(table.cells(column), table.cells("Total"), strict=True)):
+            for index, (cell, mark) in enumerate(zip(table.cells(column), table.cells("Total"))):
                 if mark != (expected := "yes" if cell == word else "no"):
                     yield table.place(index, "Total", f"{named(mark)} of {column} {named(cell)}, where it is {expected}")
 

@@ -57,7 +57,7 @@ def _violations(value: object, part: dict, path: str, strict: bool) -> Iterator[
     # null is allowed by its type.
     if "enum" in part and value not in part["enum"]:
         yield path, f"{_shown(value)} is none of the values that it may have"
-    if isinstance(value, int | float) and value < part.get("minimum", value):
+    if isinstance(value, (int, float)) and value < part.get("minimum", value):
         yield path, f"{_shown(value)} is below {part['minimum']}"
     if isinstance(value, str) and "pattern" in part and not re.search(part["pattern"], value):
         yield path, f"{_shown(value)} is not of the form {part['pattern']}"

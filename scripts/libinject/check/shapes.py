@@ -71,7 +71,7 @@ def _conv(table: Table) -> Iterator[tuple[int, Number]]:
         known = len({len(part) for part in (sizes, window, strides, padding, dilation)}) == 1 and None not in (*sizes, *window)
         if known and groups and all(strides):
             results = [(size + 2 * pad - apart * (width - 1) - 1) // stride + 1
-                       for size, width, stride, pad, apart in zip(sizes, window, strides, padding, dilation, strict=True)]
+                       for size, width, stride, pad, apart in zip(sizes, window, strides, padding, dilation)]
             yield index, 2 * batch * filters * math.prod(results) * (channels // groups) * math.prod(window)
 
 

@@ -63,7 +63,7 @@ def kernel_sum(folder: Folder) -> Iterator[Place]:
             continue
         rows = rows_of(table, scope) if scope else None
         told = f"{source.path.name}" + (f" (rows of {'all devices' if scope == _ALL else 'one device'})" if scope else "")
-        for column, wanted in zip((count, time), expected, strict=True):
+        for column, wanted in zip((count, time), expected):
             if table.sum(column, rows) != wanted:
                 yield _differs(table, column, table.sum(column, rows), wanted, told)
 
@@ -93,7 +93,7 @@ def kernel_name_sum(folder: Folder) -> Iterator[Place]:
         for index, key in enumerate(source.cells("Name")):
             if is_others(key):
                 continue
-            for column, sums in zip(columns, found.get(key, [0, 0]), strict=True):
+            for column, sums in zip(columns, found.get(key, [0, 0])):
                 if source.numbers(column)[index] != sums:
                     yield source.place(index, column, f"{source.cells(column)[index]}, {sums} in {table.path.name}: {named(key)}")
 
@@ -108,13 +108,13 @@ def kernel_extremes(folder: Folder) -> Iterator[Place]:
         table = folder.table(name, *columns)
         if table is None or not len(table):
             continue
-        for column, pick in zip(columns, (min, max), strict=True):
+        for column, pick in zip(columns, (min, max)):
             ours, theirs = (pick((number for number in each.numbers(column) if number is not None), default=None) for each in (table, source))
             if ours != theirs:
                 yield table.place(None, column, f"{ours} of all, {theirs} in {source.path.name}")
             elif name in ("cuda_gpu_kern_gb_sum", "kernel_detail") and table.has("Name") and not any(map(is_others, table.cells("Name"))):
                 found: dict[str, Number] = {}
-                for key, number in zip(table.cells("Name"), table.numbers(column), strict=True):
+                for key, number in zip(table.cells("Name"), table.numbers(column)):
                     if number is not None:
                         found[key] = pick(found.get(key, number), number)
                 for index, key in enumerate(source.cells("Name")):
@@ -145,7 +145,7 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
                 direction = operation.removeprefix("[CUDA memcpy ").removesuffix("]")
                 found = split.get(direction, [0, 0, 0.0])
                 rows = sum(cell == direction for cell in copies.cells("Direction"))
-                for column, mine, wanted in zip(("Count", "Total Time (ns)"), found[:2], expected, strict=True):
+                for column, mine, wanted in zip(("Count", "Total Time (ns)"), found[:2], expected):
                     if mine != wanted:
                         yield copies.place(None, column, f"{mine} {direction}, {wanted} in {times.path.name}")
                 if operation in megabytes and abs(found[2] - megabytes[operation]) > 0.0005 * (rows + 1.01):
@@ -165,8 +165,8 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
             if name == "phase_sum" and scope == _ALL or scope == "each" and without_devices(table):
                 continue
             rows = rows_of(table, scope)
-            for (count, time), wanted in zip((("Copies", "Copy Time (ns)"), ("Memsets", "Memset Time (ns)")), expected, strict=True):
-                for column, total in zip((count, time), wanted, strict=True):
+            for (count, time), wanted in zip((("Copies", "Copy Time (ns)"), ("Memsets", "Memset Time (ns)")), expected):
+                for column, total in zip((count, time), wanted):
                     if table.sum(column, rows) != total:
                         yield _differs(table, column, table.sum(column, rows), total, f"{times.path.name} (rows of {scope})")
             if sizes is not None and table.has(*SIZES):
@@ -202,7 +202,7 @@ def device_sum(folder: Folder) -> Iterator[Place]:
             continue
         columns = [column for column in table.columns if column in times or column.startswith(("Idle: ", "Own Work", "Input in Fetch: "))]
         groups: dict[tuple, list[int]] = collections.defaultdict(list)
-        for index, key in enumerate(zip(*(table.cells(column) for column in keys), strict=True)):
+        for index, key in enumerate(zip(*(table.cells(column) for column in keys))):
             groups[key].append(index)
         devices = table.cells("Device")
         for rows in groups.values():
@@ -219,19 +219,19 @@ def window_split(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Window", "Device", *WORK)
     if windows is None or without_devices(windows):
         return
-    keys = list(zip(windows.cells("Window"), windows.cells("Device"), strict=True))
+    keys = list(zip(windows.cells("Window"), windows.cells("Device")))
     for name in ("iteration_sum", "phase_sum"):
         table = folder.table(name, "Window", "Device", *WORK)
         if table is None or without_devices(table) or name == "phase_sum" and not phases_complete(folder):
             continue
         sums: dict[tuple[str, str], list[Number]] = collections.defaultdict(lambda: [0] * len(WORK))
-        for index, key in enumerate(zip(table.cells("Window"), table.cells("Device"), strict=True)):
+        for index, key in enumerate(zip(table.cells("Window"), table.cells("Device"))):
             for place, column in enumerate(WORK):
                 sums[key][place] += table.numbers(column)[index] or 0
         for index, key in enumerate(keys):
             if name == "phase_sum" and key[1] == _ALL:
                 continue
-            for column, found in zip(WORK, sums[key], strict=True):
+            for column, found in zip(WORK, sums[key]):
                 if (windows.numbers(column)[index] or 0) != found:
                     yield windows.place(index, column, f"{windows.cells(column)[index]}, {found} in the window's rows of {table.path.name}")
 
@@ -288,7 +288,7 @@ def range_kernels(folder: Folder) -> Iterator[Place]:
     ran = _by_name(kernels, "Name", "Instances", "Total Time (ns)")
     for index, name in enumerate(table.cells("Kernel Name")):
         if not is_others(name):
-            for column, most in zip(("Kern Inst", "Total Time (ns)"), ran.get(name, [0, 0]), strict=True):
+            for column, most in zip(("Kern Inst", "Total Time (ns)"), ran.get(name, [0, 0])):
                 if (table.numbers(column)[index] or 0) > most:
                     yield table.place(index, column, f"{table.cells(column)[index]}, {most} in {kernels.path.name}: {named(name)}")
 

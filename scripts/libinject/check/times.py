@@ -408,7 +408,7 @@ def trace_sum(folder: Folder) -> Iterator[Place]:
     trace = folder.table("cuda_gpu_trace", "Name", "Duration (ns)", "GrdX")
     if trace is not None:
         found: list[dict[str, list[Number]]] = [{}, {}]
-        for name, grid, duration in zip(trace.cells("Name"), trace.cells("GrdX"), trace.numbers("Duration (ns)"), strict=True):
+        for name, grid, duration in zip(trace.cells("Name"), trace.cells("GrdX"), trace.numbers("Duration (ns)")):
             _add(found[grid == ""], name, duration)
         yield from _compared(trace, found[0], folder.table("cuda_gpu_kern_sum", "Name", "Instances", "Total Time (ns)"), "Instances", "Name")
         operations = folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)")
@@ -416,7 +416,7 @@ def trace_sum(folder: Folder) -> Iterator[Place]:
     calls = folder.table("cuda_api_trace", "Name", "Duration (ns)")
     if calls is not None:
         sums: dict[str, list[Number]] = {}
-        for name, duration in zip(calls.cells("Name"), calls.numbers("Duration (ns)"), strict=True):
+        for name, duration in zip(calls.cells("Name"), calls.numbers("Duration (ns)")):
             _add(sums, name, duration)
         yield from _compared(calls, sums, folder.table("cuda_api_sum", "Name", "Num Calls", "Total Time (ns)"), "Num Calls", "Name")
 
@@ -431,7 +431,7 @@ def _compared(trace: Table, sums: dict[str, list[Number]], table: Table | None, 
     if table is None or any(map(is_others, table.cells(key))):
         return
     for index, name in enumerate(table.cells(key)):
-        for column, found in zip((count, "Total Time (ns)", "Min (ns)", "Max (ns)"), sums.pop(name, [0, 0, 0, 0]), strict=True):
+        for column, found in zip((count, "Total Time (ns)", "Min (ns)", "Max (ns)"), sums.pop(name, [0, 0, 0, 0])):
             if table.has(column) and table.numbers(column)[index] != found:
                 yield table.place(index, column, f"{table.cells(column)[index]}, {found} in {trace.path.name}: {named(name)}")
     for name, (number, *_) in sums.items():

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-from typing import Annotated
 
 import typer
 
@@ -16,7 +15,7 @@ _MOST = 20  # findings printed for each rule and folder
 
 
 def check(
-    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders written by libinject.")],
+    folders: list[str] = typer.Argument(..., metavar="DIR", help="Folders written by libinject."),
     as_json: bool = console.Json,
 ) -> None:
     """Check that the tables of one or more folders keep what their documentation promises. Prints a line for each cell that does

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -36,14 +36,14 @@ def groups(arguments: list[str]) -> list[list[str]]:
 
 
 def compare(
-    folders: Annotated[list[str], typer.Argument(metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and "
-                                                 "from A to C. A1 A2 vs B1 B2: runs repeated on either side.")],
-    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
-                                               "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
-    strict: Annotated[bool, typer.Option("--strict", help="Judge conditions by the figures alone, ignoring the interval.")] = False,
-    least: Annotated[float, typer.Option("--least", metavar="PERCENT", min=0, help="Do not report smaller changes.")] = 1.0,
-    top: Annotated[int, typer.Option("--top", min=1, help="Rows to show of each table on the terminal.")] = 10,
-    output: Annotated[pathlib.Path | None, typer.Option("--output", "-o", help="Write an HTML page: compare.html.")] = None,
+    folders: list[str] = typer.Argument(..., metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and from A to C. "
+                                        "A1 A2 vs B1 B2: runs repeated on either side."),
+    fail_if: list[str] = typer.Option([], "--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
+                                      "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable."),
+    strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),
+    least: float = typer.Option(1.0, "--least", metavar="PERCENT", min=0, help="Do not report smaller changes."),
+    top: int = typer.Option(10, "--top", min=1, help="Rows to show of each table on the terminal."),
+    output: pathlib.Path = typer.Option(None, "--output", "-o", help="Write an HTML page: compare.html."),
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
@@ -69,10 +69,10 @@ def compare(
     if as_json:
         from libinject.compare.as_json import comparison_as_dict
         console.print_json({"basis": basis.value, "least": least / 100,
-                            "comparisons": [comparison_as_dict(*pair) for pair in zip(comparisons, outcomes, strict=True)]})
+                            "comparisons": [comparison_as_dict(*pair) for pair in zip(comparisons, outcomes)]})
     else:
         from libinject.compare.terminal import print_comparison
-        for number, (comparison, of_it) in enumerate(zip(comparisons, outcomes, strict=True)):
+        for number, (comparison, of_it) in enumerate(zip(comparisons, outcomes)):
             if number:
                 console.out.print()
             print_comparison(comparison, top, of_it)

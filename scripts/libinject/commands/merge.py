@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,23 +19,15 @@ _MOST_PROBLEMS = 20
 _MANY = 50  # folders, whose reading takes a while
 
 
-_Folders = typer.Argument(metavar="DIR", help="Result folders of ranks, folders that contain such folders, or Parquet copies.")
-_Out = typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page.")
-_Parquet = typer.Option(metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder.")
-_Ranks = typer.Option(min=1, help="Show at most so many ranks on the terminal.")
-_Jobs = typer.Option(help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a rank occurs "
-                          "twice).")
-
-_Force = typer.Option("--force", help="Merge the folders even if they are not ranks of one job.")
-
-
 def merge(
-    folders: Annotated[list[pathlib.Path], _Folders],
-    out: Annotated[pathlib.Path | None, _Out] = None,
-    parquet: Annotated[pathlib.Path | None, _Parquet] = None,
-    ranks: Annotated[int, _Ranks] = 16,
-    jobs: Annotated[str, _Jobs] = "auto",
-    force: Annotated[bool, _Force] = False,
+    folders: list[pathlib.Path] = typer.Argument(..., metavar="DIR", help="Result folders of ranks, folders that contain such folders, or "
+                                                 "Parquet copies."),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write the report as an HTML page."),
+    parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder."),
+    ranks: int = typer.Option(16, min=1, help="Show at most so many ranks on the terminal."),
+    jobs: str = typer.Option("auto", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
+                             "rank occurs twice)."),
+    force: bool = typer.Option(False, "--force", help="Merge the folders even if they are not ranks of one job."),
     as_json: bool = console.Json,
 ) -> None:
     """Merge the result folders of a distributed job's ranks: step times, skew, stragglers, waiting, scaling, links."""

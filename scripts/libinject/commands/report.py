@@ -8,7 +8,6 @@ import contextlib
 import pathlib
 import sys
 import webbrowser
-from typing import Annotated
 
 import typer
 
@@ -19,9 +18,9 @@ _MOST_FOLDERS = 32  # some hundred kB each
 
 
 def report(
-    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders written by libinject.")],
-    out: Annotated[pathlib.Path, typer.Option("--out", "-o", help="The file to write; - for stdout.")] = pathlib.Path("report.html"),
-    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    folders: list[str] = typer.Argument(..., metavar="DIR", help="Folders written by libinject."),
+    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", help="The file to write; - for stdout."),
+    open_it: bool = typer.Option(False, "--open", help="Open the page in a browser."),
     as_json: bool = console.Json,
 ) -> None:
     """Make one HTML page of one or more folders: verdict, plots and tables. It opens offline; --json prints what it shows."""

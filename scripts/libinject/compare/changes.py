@@ -235,9 +235,9 @@ def _table(kind: str, before: Sequence[Run], after: Sequence[Run]) -> list[tuple
     changes = []
     for name, a, b in rows:
         there = [any(m is not absent for m in side) for side in (a, b)]
-        values = [statistics.fmean(m.value for m in side) if is_there else None for side, is_there in zip((a, b), there, strict=True)]
+        values = [statistics.fmean(m.value for m in side) if is_there else None for side, is_there in zip((a, b), there)]
         counts = [statistics.fmean(m.count or 0.0 for m in side) if is_there and side[0].count is not None else None
-                  for side, is_there in zip((a, b), there, strict=True)]
+                  for side, is_there in zip((a, b), there)]
         changes.append((Change(name, values[0], values[1], counts[0], counts[1]), _test(a, b, spread)))
     return changes
 
@@ -281,8 +281,8 @@ def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Tes
                 variance, freedom = relative * mean * mean / len(side), degrees
         variances.append(variance)
         freedoms.append(freedom)
-    if any(variance > 0 and freedom <= 0 for variance, freedom in zip(variances, freedoms, strict=True)):
+    if any(variance > 0 and freedom <= 0 for variance, freedom in zip(variances, freedoms)):
         return None
     total = sum(variances)
-    parts = sum(variance * variance / freedom for variance, freedom in zip(variances, freedoms, strict=True) if variance > 0)
+    parts = sum(variance * variance / freedom for variance, freedom in zip(variances, freedoms) if variance > 0)
     return Test(math.sqrt(total), min(total * total / parts if parts > 0 else math.inf, 1e6))

@@ -127,7 +127,7 @@ _WINDOW_SERIES = (("kernel_time", "Kernel Time (ns)", True),
 
 def number(row: Row, column: str) -> float:
     value = row.get(column)
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _total(rows: Iterable[Row], column: str) -> float:
@@ -135,7 +135,7 @@ def _total(rows: Iterable[Row], column: str) -> float:
 
 
 def _series(rows: list[Row], column: str) -> tuple[float, ...]:
-    return tuple(float(row[column]) for row in rows if isinstance(row.get(column), int | float))
+    return tuple(float(row[column]) for row in rows if isinstance(row.get(column), (int, float)))
 
 
 def of_series(series: tuple[float, ...]) -> Measure:
@@ -161,7 +161,7 @@ class Shape:
 
     def to(self, other: Shape) -> str:
         """The name of a row that was this shape and is now the other."""
-        types = (_from_to(a, b) for a, b in zip(self.types, other.types, strict=True))
+        types = (_from_to(a, b) for a, b in zip(self.types, other.types))
         return " ".join(filter(None, (_from_to(self.call, other.call), self.size, ", ".join(filter(None, dict.fromkeys(types))))))
 
 
@@ -508,5 +508,5 @@ def _shape_name(row: Row, keys: list[str]) -> str:
         value = row.get(key)
         if value is None or value == "":
             continue
-        texts.append(f"{key}={value}" if isinstance(value, int | float) or len(key) == 1 else str(value))
+        texts.append(f"{key}={value}" if isinstance(value, (int, float)) or len(key) == 1 else str(value))
     return " ".join(texts) or "[no name]"

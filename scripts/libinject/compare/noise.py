@@ -41,7 +41,7 @@ def autocorrelation(values: Sequence[float]) -> float:
     total = sum((rank - mean) ** 2 for rank in ranked)
     if total == 0:
         return 0.0
-    r = sum((a - mean) * (b - mean) for a, b in itertools.pairwise(ranked)) / total
+    r = sum((a - mean) * (b - mean) for a, b in zip(ranked, ranked[1:])) / total
     return min(0.9, max(0.0, r + (1 + 3 * r) / count))
 
 
@@ -56,7 +56,7 @@ def blocks(values: Sequence[float]) -> list[float]:
     if len(values) <= MOST_BLOCKS:
         return list(values)
     edges = [len(values) * i // MOST_BLOCKS for i in range(MOST_BLOCKS + 1)]
-    return [statistics.median(values[a:b]) for a, b in itertools.pairwise(edges)]
+    return [statistics.median(values[a:b]) for a, b in zip(edges, edges[1:])]
 
 
 @functools.lru_cache(maxsize=64)

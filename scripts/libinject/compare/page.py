@@ -23,7 +23,7 @@ _NEW = 1e300  # the relative change of a new row, for sorting
 
 
 def page(comparisons: Sequence[Comparison], outcomes: Sequence[Sequence[Outcome]]) -> str:
-    return articles_page("Comparison of runs", "compare", [_article(*pair) for pair in zip(comparisons, outcomes, strict=True)])
+    return articles_page("Comparison of runs", "compare", [_article(*pair) for pair in zip(comparisons, outcomes)])
 
 
 def _article(comparison: Comparison, outcomes: Sequence[Outcome]) -> Article:

@@ -66,7 +66,7 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
         header, justify = columns[index]
         figures = justify == "right"
         table.add_column(header, justify=justify, no_wrap=figures, min_width=max(map(len, (header, *(row[index] for row in rows)))) if figures else None)
-    for (metric, change), row in zip(comparison.metrics, rows, strict=True):
+    for (metric, change), row in zip(comparison.metrics, rows):
         table.add_row(*(Text(row[index]) for index in shown), style=_style(change, metric.better))
     _show(table)
 
@@ -89,12 +89,12 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
         if _narrow():
             headers, *rows = (row[:2] + row[3:] for row in (headers, *rows))
         # Figures are whole, and names have what they leave, on some lines.
-        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        widths = [max(map(len, column)) for column in zip(headers, *rows)]
         room = max(20, console.width() - sum(width + 3 for width in widths) - 2)
-        for header, width in zip(headers, widths, strict=True):
+        for header, width in zip(headers, widths):
             table.add_column(header, justify="right", no_wrap=True, min_width=width)
         table.add_column("Name", no_wrap=True, overflow="ellipsis")
-        for change, row in zip(real, rows, strict=False):
+        for change, row in zip(real, rows):
             name = describe.without_signature(change.name) if kind.name == "kernels" else change.name
             table.add_row(*row, Text(_wrapped(name, room)), style=_style(change, -1))
         _show(table)

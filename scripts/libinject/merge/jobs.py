@@ -67,7 +67,7 @@ def divide(store: Store, how: str = "auto", force: bool = False) -> list[Job]:
     complete = dict(store.connection.execute(
         "SELECT run, count(*) FROM iteration_sum WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' GROUP BY run").fetchall())
     largest = dict(store.connection.execute("SELECT run, max(Ranks) FROM nccl_sum WHERE Ranks < 1000000 GROUP BY run").fetchall())
-    jobs = [_job(name, members, complete, largest) for name, members in zip(_names(groups), groups, strict=True)]
+    jobs = [_job(name, members, complete, largest) for name, members in zip(_names(groups), groups)]
     store.run("CREATE OR REPLACE TABLE member (job BIGINT, rank BIGINT, run BIGINT)")
     members = [(index, rank, run["run"]) for index, job in enumerate(jobs) for rank, run in job.ranks.items()]
     store.insert("member", ("BIGINT",) * 3, members)

@@ -20,7 +20,7 @@ _SHARES = (("share", "collectives"), ("waiting_at_least_share", "waiting in them
 
 
 def page(report: dict[str, Any], heat_maps: Sequence[dict[str, Any]], stacks: Sequence[Box]) -> str:
-    articles = [_article(job, *more) for job, *more in zip(report["jobs"], heat_maps, stacks, strict=True)]
+    articles = [_article(job, *more) for job, *more in zip(report["jobs"], heat_maps, stacks)]
     scaling = shown.scaling_table(report)
     if scaling is not None:
         articles.insert(0, _scaling(scaling, report["scaling"]))

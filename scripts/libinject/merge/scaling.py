@@ -36,7 +36,7 @@ def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:
 
 def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[str]) -> dict[str, Any] | None:
     """Relative to the job with the fewest ranks, by what throughputs() has `found` of each job. None unless there are two sizes to compare."""
-    lacking = [job.name for job, kinds in zip(jobs, found, strict=True) if kinds and not kinds[0]["unprofiled"]]
+    lacking = [job.name for job, kinds in zip(jobs, found) if kinds and not kinds[0]["unprofiled"]]
     throughputs = [next((kind for kind in kinds if kind["unprofiled"] != bool(lacking)), None) for kinds in found]
     measured = sorted(((job.world, index) for index, job in enumerate(jobs) if throughputs[index] is not None))
     if len({world for world, _ in measured}) < 2:

@@ -62,7 +62,7 @@ class Store:
 
         self.connection.close()
         self._folder.cleanup()
-        if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
+        if isinstance(error, (duckdb.OutOfMemoryException, duckdb.IOException)):
             raise Failure(printable(str(error).partition("\n")[0], 300)) from None
 
     def add(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -83,12 +83,12 @@ class Store:
         """Column by column: a statement for each row takes a hundred times as long."""
         if rows:
             columns = ", ".join(f"unnest(${index + 1}::{kind}[])" for index, kind in enumerate(types))
-            self.connection.execute(f"INSERT INTO {table} SELECT {columns}", [list(column) for column in zip(*rows, strict=True)])
+            self.connection.execute(f"INSERT INTO {table} SELECT {columns}", [list(column) for column in zip(*rows)])
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         done = self.connection.execute(sql, list(parameters))
         names = [column[0] for column in done.description]
-        return [dict(zip(names, row, strict=True)) for row in done.fetchall()]
+        return [dict(zip(names, row)) for row in done.fetchall()]
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.connection.execute(sql, list(parameters))

@@ -91,10 +91,10 @@ def _table(table: Table) -> None:
     fits = sum(column.widest for column in columns) + (_GAP + 1) * (len(columns) - 1) + _EDGES <= room
     kept = columns if fits else _fitting(columns, room)
     drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if fits else (0, 1, 0, 0))
-    for column, width in zip(kept, [column.widest for column in kept] if fits else _widths(kept, room), strict=True):
+    for column, width in zip(kept, [column.widest for column in kept] if fits else _widths(kept, room)):
         header = column.name if fits or column.is_text else "\n".join(textwrap.wrap(column.name, column.least, break_long_words=False, break_on_hyphens=False))
         drawn.add_column(header, justify="left" if column.is_text else "right", overflow="fold", width=width)
-    for row in zip(*(column.cells for column in kept), strict=True):
+    for row in zip(*(column.cells for column in kept)):
         drawn.add_row(*map(Text, row))
     console.print_wrapped(table.title, "  ", "  ")
     width, console.out.width = console.out.width, room

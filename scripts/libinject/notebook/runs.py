@@ -10,7 +10,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Union, cast, overload
 
 from libinject import figures
 from libinject.console import duration
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-Source = str | os.PathLike[str]
+Source = Union[str, os.PathLike[str]]
 _RAW = "with INJECT_TRACE"
 
 
@@ -82,7 +82,7 @@ class Run(Frames[Frame]):
         self._library, self._totals = frames, totals
         self._frames: dict[tuple[str, Totals], Frame] = {}
         self._problems: list[str] = []
-        row = dict(zip(RUNS, collect.run_row(0, self._result, self._problems), strict=True))
+        row = dict(zip(RUNS, collect.run_row(0, self._result, self._problems)))
         self.path = self._result.path
         self.name = clean(self._result.name)  # the folder's
         self.rank: int | None = row["rank"]  # None outside of distributed jobs
@@ -265,7 +265,7 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
         if key not in self._frames:
             parts, bad = [], []
             absent: NotInRun | None = None
-            for of_run, run in zip(self.names, self._runs, strict=True):
+            for of_run, run in zip(self.names, self._runs):
                 try:
                     columns = [column for column in run.columns(table, totals) if column.name not in ("run", "rank", "host")]
                     parts.append((_front(of_run, run), columns))
@@ -288,7 +288,7 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
             Column("GPU Utilization (%)", REAL, [verdict.utilization for verdict in found]),
             Column("Potential Gain (%)", REAL, [verdict.gain for verdict in found]),
             Column("Device Time (ns)", WHOLE, [verdict.device_time_ns for verdict in found])])
-            for name, run in zip(self.names, self._runs, strict=True) for found in (run.verdicts,)])
+            for name, run in zip(self.names, self._runs) for found in (run.verdicts,)])
 
     @property
     def steps(self) -> Frame:
@@ -300,7 +300,7 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
             Column("Steps", WHOLE, [steps.count if steps else 0]),
             *(Column(column, REAL, [getattr(steps, field, None)]) for column, field in times.items()),
             Column("Unprofiled", WHOLE, [int(steps.unprofiled) if steps else None]), Column("Samples/s", REAL, [run.samples_per_second])])
-            for name, run in zip(self.names, self._runs, strict=True) for steps in (run.steps,)])
+            for name, run in zip(self.names, self._runs) for steps in (run.steps,)])
 
     def _made(self, name: str, parts: list[tuple[list[Column], list[Column]]]) -> Frame:
         if name not in self._frames:
@@ -308,7 +308,7 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
         return self._frames[name]
 
     def _repr_html_(self) -> str:
-        runs = [(name, run._result, run.rank, run.host) for name, run in zip(self.names, self._runs, strict=True)]
+        runs = [(name, run._result, run.rank, run.host) for name, run in zip(self.names, self._runs)]
         return summary.of_runs(runs, self._left_out)
 
     def __repr__(self) -> str:
@@ -360,7 +360,7 @@ def load(source: Source | Iterable[Source], frames: str = "pandas", totals: Tota
     if frames not in dataframes.LIBRARIES:
         raise ValueError(f"frames is \"pandas\" or \"polars\", not {frames!r}")
     _checked(totals)
-    single = isinstance(source, str | os.PathLike)
+    single = isinstance(source, (str, os.PathLike))
     paths: list[pathlib.Path] = []
     problems: list[str] = []
     pattern = False

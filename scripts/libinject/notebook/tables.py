@@ -8,7 +8,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, Union, overload
 
 from libinject.check.folder import SAMPLES
 from libinject.check.folder import Table as Cells
@@ -16,7 +16,7 @@ from libinject.check.formats import is_whole
 from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Cell, Result, as_number, is_number_column, printable
 
 Frame = TypeVar("Frame")
-Totals = bool | Literal["only"]
+Totals = Union[bool, Literal["only"]]
 WHOLE, REAL, TEXT = "whole", "real", "text"
 _MOST_COLUMNS = 1000
 _LARGEST_WHOLE = 2**63  # of DataFrames' integers

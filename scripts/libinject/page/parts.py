@@ -215,7 +215,7 @@ def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequ
     shown = rows[:MOST_ROWS]
     source = file.removesuffix(".csv")
     columns = [column(names[at], (row[at] for row in shown)) for at in full]
-    for at, each in zip(full, columns, strict=True):
+    for at, each in zip(full, columns):
         each["meaning"] = (meanings or {}).get(each["name"]) or meaning_of(source, each["name"])
         each["off"] = _is_off(each["name"], (row[at] for row in rows)) if on is None else each["name"] not in on or _is_off(each["name"], (row[at] for row in rows))
     labels = {at for at in full if names[at] in _LABELS}
@@ -238,4 +238,4 @@ def table(result: Result, name: str, title: str, first: Sequence[str] = (), on: 
 
 def numbers(rows: Iterable[Row], name: str) -> list[int | float]:
     """What a column has, without its empty cells."""
-    return [value for row in rows if isinstance(value := row.get(name), int | float)]
+    return [value for row in rows if isinstance(value := row.get(name), (int, float))]

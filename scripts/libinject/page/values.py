@@ -23,12 +23,12 @@ def text_of(value: Any) -> str:
     """A text, or a number as text; nothing of anything else."""
     if isinstance(value, str):
         return clean(value)
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**64 else ""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**64 else ""
 
 
 def described(form: str, row: Row, grouped: bool = False) -> str:
     """`form` with the row's cells in place of their columns' names, and a question mark for one that is empty. `grouped`: 1,000."""
-    cells = collections.defaultdict(lambda: "?", ((name, f"{cell:,}" if grouped and isinstance(cell, int | float) else cell)
+    cells = collections.defaultdict(lambda: "?", ((name, f"{cell:,}" if grouped and isinstance(cell, (int, float)) else cell)
                                                   for name, cell in row.items() if cell not in (None, "")))
     return form.format_map(cells)
 

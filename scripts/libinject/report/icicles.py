@@ -14,7 +14,7 @@ from libinject.result import Row
 from libinject.stacks import PHASES, UNATTRIBUTED, Stack
 
 # As the plot of phases has them where there are three.
-COLOURS = dict(zip(PHASES, ("compute", "launch", "sync", "copy", "input", "rest"), strict=True))
+COLOURS = dict(zip(PHASES, ("compute", "launch", "sync", "copy", "input", "rest")))
 MOST_BOXES = 3000  # on the page, before what is left is summed up
 MOST_LEVELS = 160  # libinject reads 128 frames of a stack
 _MOST_HELD = 200_000  # boxes, while stacks are added up
@@ -78,7 +78,7 @@ def stack_boxes(stacks: Iterable[Stack], most: int = _MOST_HELD) -> Box:
 def _whole(row: Row, column: str) -> int:
     """0 where there is none, or less."""
     value = row.get(column)
-    return max(0, int(value)) if isinstance(value, int | float) else 0
+    return max(0, int(value)) if isinstance(value, (int, float)) else 0
 
 
 def _module_times(row: Row) -> list[int]:
@@ -122,8 +122,8 @@ def module_boxes(rows: Iterable[Row]) -> Box:
         found.append((box, boxes[parent], _module_times(row)))
     # From the innermost out: a box has at least what is inside.
     for box, around, times in reversed(found):
-        box.times = [max(own, inner) for own, inner in zip(times, box.times, strict=True)]
-        around.times = [whole + part for whole, part in zip(around.times, box.times, strict=True)]
+        box.times = [max(own, inner) for own, inner in zip(times, box.times)]
+        around.times = [whole + part for whole, part in zip(around.times, box.times)]
     return root
 
 
@@ -137,7 +137,7 @@ def icicle(root: Box, id_: str, title: str, file: str, most: int = MOST_BOXES) -
 
     def leave_out(around: int, count: int, times: Iterable[int]) -> None:
         rest = rests.setdefault(around, [0] * (1 + len(PHASES)))
-        rests[around] = [whole + part for whole, part in zip(rest, (count, *times), strict=True)]
+        rests[around] = [whole + part for whole, part in zip(rest, (count, *times))]
 
     # What is inside is not larger: taken by size, each comes after the one around it.
     order = 0

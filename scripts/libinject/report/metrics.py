@@ -75,18 +75,18 @@ class Timeline:
                 self.ends[into] = self.ends[at]
                 self._counts[into] += self._counts[at]
                 for lists in (self.sums, self.weights):
-                    lists[into] = [a + b for a, b in zip(lists[into], lists[at], strict=True)]
+                    lists[into] = [a + b for a, b in zip(lists[into], lists[at])]
             for name in ("starts", "ends", "sums", "weights", "gaps", "_counts"):
                 values = getattr(self, name)
                 setattr(self, name, [values[at] for at in kept])
 
     def means(self, at: int) -> list[float | None]:
-        return [round(sums[at] / weights[at], 3) if weights[at] else None for sums, weights in zip(self.sums, self.weights, strict=True)]
+        return [round(sums[at] / weights[at], 3) if weights[at] else None for sums, weights in zip(self.sums, self.weights)]
 
 
 def _number(cell: Any) -> float | None:
     """A user's own list has columns whose names do not tell the unit."""
-    if isinstance(cell, int | float):
+    if isinstance(cell, (int, float)):
         return cell
     try:
         return as_number(cell) if cell else None
@@ -127,7 +127,7 @@ def section(result: Result) -> Section:
     for device, timeline in found.items():
         times: list[float | None] = []
         places: list[int | None] = []  # None: a line ends
-        for at, (start, end, gap) in enumerate(zip(timeline.starts, timeline.ends, timeline.gaps, strict=True)):
+        for at, (start, end, gap) in enumerate(zip(timeline.starts, timeline.ends, timeline.gaps)):
             times += [None] * gap + [(start + end) / 2]
             places += [None] * gap + [at]
         # One unit for an axis: of columns that name none, who knows what two have in common.

@@ -47,6 +47,6 @@ def page_model(results: Sequence[Result], problems: Sequence[str]) -> dict[str, 
     """`problems`: a line for each folder that cannot be shown."""
     runs = [run_model(result) for result in results]
     if len({run["name"] for run in runs}) < len(runs):  # out/, of several jobs
-        for run, result in zip(runs, results, strict=True):
+        for run, result in zip(runs, results):
             run["name"] = clean(str(result.path))
     return {"libinject": libinject.__version__, "problems": [clean(problem) for problem in problems], "runs": runs}

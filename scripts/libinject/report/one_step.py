@@ -62,7 +62,7 @@ class _Step:
     def whole(self) -> bool:
         """As far as is known."""
         kernels = self.row.get("Kernels")
-        return self.kernels == kernels if isinstance(kernels, int | float) else self.work > 0
+        return self.kernels == kernels if isinstance(kernels, (int, float)) else self.work > 0
 
 
 def _candidates(result: Result) -> tuple[list[_Step], float]:
@@ -207,7 +207,7 @@ def _timeline(records: Records, step: _Step) -> tuple[Timeline, int]:
         short *= 2
     names: dict[str, int] = {}
     rows = []
-    for key, of_row in zip(shown, lanes, strict=True):
+    for key, of_row in zip(shown, lanes):
         rows.append({
             "name": f"GPU {clean(key[1], 20)}, stream {clean(key[2], 20)}" if key[0] == 0 else records.thread_name(key[1]),
             "lanes": [[field for part in lane for field in (
@@ -252,11 +252,11 @@ def _durations(result: Result, spread: _Spread) -> tuple[Histograms | None, list
         return None, []
     recorded = [spread.bins.get(str(row["Name"])) for row in rows]
     notes = []
-    incomplete = sum(bins is not None and sum(bins.values()) != row["Instances"] for row, bins in zip(rows, recorded, strict=True))
+    incomplete = sum(bins is not None and sum(bins.values()) != row["Instances"] for row, bins in zip(rows, recorded))
     if incomplete:
         notes.append(f"Of {incomplete} of these kernels the records do not have as many executions as the table: their bars show those that there are.")
     return Histograms("durations", "Durations by kernel", "cuda_gpu_kern_sum.csv", _PER_OCTAVE,
-                      [_kernel(row, bins) for row, bins in zip(rows, recorded, strict=True)]), notes
+                      [_kernel(row, bins) for row, bins in zip(rows, recorded)]), notes
 
 
 def sections(result: Result) -> list[Section]:

@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 def _whole(value: Cell) -> int:
     """-1 of what is no time."""
-    return int(value) if isinstance(value, int | float) and abs(value) < 2**62 else -1
+    return int(value) if isinstance(value, (int, float)) and abs(value) < 2**62 else -1
 
 
 class Records:
@@ -65,7 +65,7 @@ class Records:
         if self._csv:
             for row in self._rows(WORK, ("Start (ns)", "Duration (ns)", "CorrId", "Device", "Strm", "Name", "GrdX")):
                 start, duration, correlation, device, stream, name, grid = row
-                if _whole(duration) >= 0 and isinstance(start, int | float):
+                if _whole(duration) >= 0 and isinstance(start, (int, float)):
                     found = _DEVICE.match(str(device))
                     yield Work(_whole(start), _whole(duration), str(correlation), found[1] if found else str(device), str(stream),
                                str(name), grid is not None)
@@ -82,7 +82,7 @@ class Records:
             for file in (CALLS, LIBRARY):
                 if (self._result.path / file).exists():
                     for start, duration, thread, name, *correlation in self._rows(file, columns[:4] if file == LIBRARY else columns):
-                        if _whole(duration) >= 0 and isinstance(start, int | float):
+                        if _whole(duration) >= 0 and isinstance(start, (int, float)):
                             submitted = str(correlation[0]) if correlation and correlation[0] != "0" else ""
                             yield Call(_whole(start), _whole(duration), submitted, str(thread), str(name), file == LIBRARY)
             return
@@ -128,7 +128,7 @@ def _event(line: str) -> dict | None:
         event = json.loads(line.rstrip().rstrip(","))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(event, dict) or not all(isinstance(event.get(key), int | float) and abs(event[key]) < 2**52 for key in ("ts", "dur")) \
+    if not isinstance(event, dict) or not all(isinstance(event.get(key), (int, float)) and abs(event[key]) < 2**52 for key in ("ts", "dur")) \
             or event["dur"] < 0 or not isinstance(event.get("name"), str):
         return None
     more = event.get("args")

@@ -30,7 +30,7 @@ def _series(name: str, rows: list[tuple[int, Row]], column: str, **style: Any) -
     notes: list[str] = []
     before = None
     for at, row in rows:
-        if not isinstance(row[column], int | float):
+        if not isinstance(row[column], (int, float)):
             continue
         if style.get("lines") and x and row["Window"] != before:
             x.append(None)

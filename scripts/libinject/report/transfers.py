@@ -51,7 +51,7 @@ def memory(result: Result) -> Section:
     bands = windows_over_time(result)
     measured = {device: points for device, points in devices.items() if any(value is not None for _, value, _ in points)}
     for device, points in list(measured.items())[:_MOST_DEVICES]:
-        times, values, notes = zip(*points, strict=True)
+        times, values, notes = zip(*points)
         spans = [time for time in times if time is not None], [edge for band in bands for edge in (band["from"], band["to"])]
         series.append({"name": f"in use, GPU {device}", "x": list(times), "y": list(values), "notes": list(notes), "lines": True})
         if device in peaks:

@@ -110,10 +110,10 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
     if len(steps) >= 2:
         values["step_time_q1_ns"], values["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
     rows = [(number(row, "Total Time (ns)"), number(row, "Occupancy (%)"))
-            for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], int | float)]
+            for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], (int, float))]
     values["occupancy_pct"] = _mean(rows)
     values["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
-                                              if isinstance(row.get("Occupancy (%)"), int | float)])
+                                              if isinstance(row.get("Occupancy (%)"), (int, float))])
     total = math.fsum(m.value for m in run.tables["families"].values())
     if total > 0:
         found.families = {printable(name, 80): 100 * m.value / total for name, m in run.tables["families"].items()}

@@ -121,7 +121,7 @@ def _line_plot(sweep: Sweep, lines: dict[str, list[Measured]], title: str, unit:
         values = [_value(item, name) for item in items]
         x = [places.get(item.point.values[first]) for item in items]
         line = {"name": others or title, "x": x, "y": values, "lines": True, "of": number,
-                "labels": [printable(item.point.title, 200) if value is not None else "" for item, value in zip(items, values, strict=True)]}
+                "labels": [printable(item.point.title, 200) if value is not None else "" for item, value in zip(items, values)]}
         if name == "step_time_ns":
             line["errors"] = [_distances(items, values, quartile) for quartile in ("step_time_q1_ns", "step_time_q3_ns")]
         series.append(line)
@@ -137,7 +137,7 @@ def _line_plot(sweep: Sweep, lines: dict[str, list[Measured]], title: str, unit:
 def _distances(items: list[Measured], values: list[float | None], quartile: str) -> list[float | None]:
     """From the value to the quartile, or nothing."""
     return [None if value is None or (other := item.figures.get(quartile)) is None else abs(other - value)
-            for item, value in zip(items, values, strict=True)]
+            for item, value in zip(items, values)]
 
 
 def _family_plots(lines: dict[str, list[Measured]], measured: Sequence[Measured]) -> Iterable[Plot]:

@@ -144,4 +144,4 @@ def failed_allocations(table: pathlib.Path) -> int:
     except BadFile:
         return 0
     return sum(int(row["Failed"]) for row in rows
-               if row["API"] == "[all]" and row["Device"] != "host" and isinstance(row["Failed"], int | float))
+               if row["API"] == "[all]" and row["Device"] != "host" and isinstance(row["Failed"], (int, float)))

@@ -54,7 +54,7 @@ def _continued(name: str, before: list[str], last: str) -> list[str]:
     if len(numbers) < 2 or end is None or any(number is None for number in numbers):
         raise BadVariable(f"--var {name}: the three dots need at least two numbers before them and one after: {_FORMS}")
     known = [number for number in numbers if number is not None]
-    pairs = list(itertools.pairwise(known))
+    pairs = list(zip(known, known[1:]))
     found: list[list[fractions.Fraction]] = []
     if len({b - a for a, b in pairs}) == 1:
         found.append(_walk(known[-1], end, "+", pairs[0][1] - pairs[0][0]) or [])
@@ -126,7 +126,7 @@ def parse_all(texts: Sequence[str]) -> dict[str, list[str]]:
 
 def combinations(variables: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     """The first variable changes last."""
-    return [dict(zip(variables, values, strict=True)) for values in itertools.product(*variables.values())]
+    return [dict(zip(variables, values)) for values in itertools.product(*variables.values())]
 
 
 def fill(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
