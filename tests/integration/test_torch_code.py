@@ -243,7 +243,7 @@ class Graphs(simulated.SimulatedTest):
     """Kernels of graphs by the lines that captured them (torch_graphs.py)."""
 
     def check(self, seed):
-        done = self.script("", command=[PYTHON, str(HERE / "torch_graphs.py"), str(simulated.programs / "script_training.so"), str(seed), "300",
+        done = self.script("", command=[PYTHON, str(HERE / "torch_graphs.py"), str(simulated.programs / "script_training.so"), str(seed), "800",
                                         "truth.json"], timeout=120, WINDOW="iter:30+12", LOG="debug")
         self.assertEqual(done.out.lost(), {})
         truth = json.loads((done.work / "truth.json").read_text())
