@@ -22,7 +22,7 @@ function(inject_layer name)
   endforeach()
   # Several files at once: half the time.
   if(INJECT_JOIN)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   # A sixth of what these files take to compile. Not with ThreadSanitizer, where GCC 12 then warns of its own library.

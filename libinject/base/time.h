@@ -10,7 +10,8 @@ namespace inject {
 /// activity.
 using Nanoseconds = std::uint64_t;
 
-inline constexpr Nanoseconds kMillisecond = 1'000'000;
+inline constexpr Nanoseconds kMicrosecond = 1'000;
+inline constexpr Nanoseconds kMillisecond = 1'000 * kMicrosecond;
 inline constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 
 }  // namespace inject

@@ -160,7 +160,6 @@ Problem parse_metrics(std::string_view value, Options& options, const Environmen
 
 Problem parse_metrics_interval(std::string_view value, Options& options,
                                const EnvironmentLookup& /*environment*/) {
-  constexpr std::uint64_t kMicrosecond = 1'000;
   std::uint64_t time = 0;
   if (value.size() > 2 && value.substr(value.size() - 2) == "us") {
     const char* const end_of_number = value.data() + value.size() - 2;

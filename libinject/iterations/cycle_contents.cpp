@@ -12,7 +12,7 @@ namespace {
 
 // The latest cycles that are looked at, and as many events.
 constexpr std::size_t kMaxCycles = kMaxEdges - 1;
-constexpr std::uint64_t kMaxEvents = 1u << 16;
+constexpr std::uint64_t kMaxCycleEvents = 1u << 16;
 // Of the programs in tests/data/iterations, those with one model and data of one size have no more than 0.002
 // of their launches beyond each other's, and those with data of any size mostly less than 0.08 if shapes do
 // not count. Generative networks have 0.07 to 0.14 and 0.2 to 1.4.
@@ -144,7 +144,8 @@ std::optional<std::uint64_t> pattern_among(const std::vector<std::size_t>& numbe
 std::vector<Launches> launches_of(const SignHistory& history, std::span<const std::uint64_t> edges) {
   std::vector<Launches> found;
   std::uint64_t events = 0;
-  for (std::size_t i = 0; i + 1 < edges.size() && found.size() < kMaxCycles && events < kMaxEvents; ++i) {
+  for (std::size_t i = 0; i + 1 < edges.size() && found.size() < kMaxCycles && events < kMaxCycleEvents;
+       ++i) {
     if (edges[i + 1] < history.oldest() || history.has_gap(edges[i + 1], edges[i])) break;
     found.push_back(launches_between(history, edges[i + 1] + 1, edges[i] + 1));
     events += edges[i] - edges[i + 1];
@@ -176,7 +177,8 @@ CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::
   found.alike = (numbers.size() - most) * kOddOne <= numbers.size();
   if (found.period) return found;
   // No more can be looked at.
-  const bool all = stretches.size() >= kMaxCycles || edges.front() - edges[stretches.size()] >= kMaxEvents;
+  const bool all =
+      stretches.size() >= kMaxCycles || edges.front() - edges[stretches.size()] >= kMaxCycleEvents;
   if (all) found.period = 1;
   return found;
 }
@@ -203,7 +205,7 @@ std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& his
     edges.push_back(*step);
   }
   found_ = pattern_and_kinds(history, edges);
-  visits_ = static_cast<std::int64_t>(4 * std::min(edges.front() - edges.back(), kMaxEvents));
+  visits_ = static_cast<std::int64_t>(4 * std::min(edges.front() - edges.back(), kMaxCycleEvents));
   return found_.period;
 }
 

@@ -118,7 +118,7 @@ void add_call_columns(Columns<CallTableRow>& columns) {
 void add_rate_columns(Columns<CallTableRow>& columns) {
   columns.of(&CallTableRow::call)
       .add(
-          "FLOPs", kFlops,
+          "FLOPs", kFlop,
           [](const CallReport& call) { return cell_if(call.call->work.flops_known, call.call->work.flops); },
           "Of one call, a multiply-add counting two; normalizations, activations and biases count nothing.",
           "rows in brackets: no one shape is known; more than 64 bits hold")

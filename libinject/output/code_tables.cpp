@@ -52,7 +52,7 @@ void add_flop_columns(Columns<Row>& columns) {
           "FLOP Time (ns)", kTime, [](const Row& row) { return row.inclusive.flop_time; },
           "Of the total time: kernels of library calls and operators whose FLOPs are known (code.md).")
       .add(
-          "FLOPs", kFlops, [rate](const Row& row) { return rate(row).flops; },
+          "FLOPs", kFlop, [rate](const Row& row) { return rate(row).flops; },
           "Of these; attention as if it were not causal.")
       .add(
           "TFLOP/s", kTeraflops, [rate](const Row& row) { return rate(row).teraflops; },

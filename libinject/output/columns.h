@@ -40,7 +40,7 @@ inline constexpr Unit kPercent{"%", "0 … 100", 1};
 inline constexpr Unit kRateShare{"%", "≥ 0", 1};
 inline constexpr Unit kMegabytes{"MB", "≥ 0", 3};
 inline constexpr Unit kBytes{"bytes", "≥ 0"};
-inline constexpr Unit kFlops{"FLOP", "≥ 0"};
+inline constexpr Unit kFlop{"FLOP", "≥ 0"};
 inline constexpr Unit kTeraflops{"10^12 FLOP/s", "≥ 0", 3};
 inline constexpr Unit kIntensity{"FLOP/byte", "≥ 0", 2};
 inline constexpr Unit kBandwidth{"GB/s", "≥ 0", 3};

@@ -28,7 +28,7 @@ Columns<Listed<FamilyRow>> family_columns(const Report&) {
            "Share of the time that is of kernels known to use tensor cores.")
       .add("Tensor Cores Unknown (%)", kPercent, share(&Row::unknown_cores),
            "Share of the time that is of kernels whose names do not tell.")
-      .add("FLOPs", kFlops, &Row::flops, "Of the library calls of known shape whose kernels these are.")
+      .add("FLOPs", kFlop, &Row::flops, "Of the library calls of known shape whose kernels these are.")
       .add(
           "TFLOP/s", kTeraflops,
           [](const Row& row) {

@@ -11,6 +11,7 @@
 #include "libinject/base/format.h"
 #include "libinject/base/json_text.h"
 #include "libinject/base/text.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
@@ -23,10 +24,6 @@ std::string utc_text(std::uint64_t nanoseconds) {
   if (::gmtime_r(&seconds, &parts) == nullptr) return {};
   return str_format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", parts.tm_year + 1900, parts.tm_mon + 1,
                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, nanoseconds % 1'000'000'000u);
-}
-
-std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
-  return static_cast<std::int64_t>(time - run.base);
 }
 
 std::array<LostCount, 5> counts_of(const Losses& losses) {

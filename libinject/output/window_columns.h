@@ -44,7 +44,7 @@ template <typename Row, typename Rate>
 void add_flop_columns(Columns<Row>& columns, Rate rate) {
   using namespace units;
   columns.of(rate)
-      .add("FLOPs", kFlops, &FlopRate::flops, "Of the library calls of known shape.", kAllDevices)
+      .add("FLOPs", kFlop, &FlopRate::flops, "Of the library calls of known shape.", kAllDevices)
       .add("TFLOP/s", kTeraflops, &FlopRate::teraflops, "FLOPs by Duration.",
            "rows of one device; nothing is known to be computed; a rate that can't be (peaks.md)")
       .add(

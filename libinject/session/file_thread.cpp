@@ -13,7 +13,7 @@ namespace inject {
 namespace {
 
 // The thread stays this long for what comes next.
-constexpr Nanoseconds kLinger = 5 * kSecond;
+constexpr Nanoseconds kThreadLinger = 5 * kSecond;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void* FileThread::entry(void* self) noexcept {
 void FileThread::run() {
   MutexLock lock(mutex_);
   const auto wanted = [this]() INJECT_REQUIRES(mutex_) { return woken_ || ending_; };
-  while (lock.wait_for(changed_, kLinger, wanted) && std::exchange(woken_, false)) {
+  while (lock.wait_for(changed_, kThreadLinger, wanted) && std::exchange(woken_, false)) {
     lock.unlock();
     work_();
     lock.lock();

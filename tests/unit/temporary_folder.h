@@ -6,7 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -29,7 +29,9 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
   std::string read(const std::string& name) const {
     std::ifstream file(path_ + "/" + name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
   }
 
  private:

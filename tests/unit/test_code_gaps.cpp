@@ -23,8 +23,6 @@
 namespace inject {
 namespace {
 
-constexpr Nanoseconds kUs = 1000;
-constexpr Nanoseconds kMs = 1'000'000;
 constexpr std::uint32_t kMain = 1;
 constexpr std::uint32_t kOtherThread = 2;
 
@@ -40,7 +38,7 @@ GapPlace unknown(IdleCause cause) {
 
 /// The same launches in window 1 and in the iteration that is named after it, one second later.
 struct Iteration {
-  static constexpr Nanoseconds kLater = 1000 * kMs;
+  static constexpr Nanoseconds kLater = 1000 * kMillisecond;
 
   CodeGaps gaps;
   std::vector<CodeLaunch> launches;
@@ -48,7 +46,7 @@ struct Iteration {
   /// Its place is its number.
   std::uint32_t launch(Nanoseconds time, std::uint32_t thread = kMain, std::uint32_t device = 0) {
     const auto place = static_cast<std::uint32_t>(launches.size() + 1);
-    launches.push_back({time, time + 5 * kUs, thread, place, device, false, false});
+    launches.push_back({time, time + 5 * kMicrosecond, thread, place, device, false, false});
     return place;
   }
   std::uint32_t copy(Nanoseconds time, Nanoseconds end, bool waits, std::uint32_t thread = kMain) {
@@ -98,13 +96,13 @@ struct Iteration {
 
 TEST_CASE("A gap in which the host computed is that of the lines in between", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  run.sample(2 * kMs, 70);
-  run.sample(3 * kMs, 70);
-  run.sample(4 * kMs, 71);
-  run.sample(4 * kMs, 72, kOtherThread);
-  const std::uint32_t second = run.launch(5 * kMs);
-  const std::uint32_t third = run.launch(6 * kMs);
+  run.launch(1 * kMillisecond);
+  run.sample(2 * kMillisecond, 70);
+  run.sample(3 * kMillisecond, 70);
+  run.sample(4 * kMillisecond, 71);
+  run.sample(4 * kMillisecond, 72, kOtherThread);
+  const std::uint32_t second = run.launch(5 * kMillisecond);
+  const std::uint32_t third = run.launch(6 * kMillisecond);
   const std::uint64_t odd = 1'000'001;
   run.settle({run.gap(second, IdleCause::kHostCompute, odd), run.gap(third, IdleCause::kHostCompute)});
   CHECK(run.time(at_stack(71, IdleCause::kHostCompute)) == odd / 3);
@@ -117,15 +115,15 @@ TEST_CASE("A gap in which the host computed is that of the lines in between", "[
 TEST_CASE("What comes after the last launch is of the next iteration's first", "[code_gaps]") {
   const auto run_to = [](std::optional<Nanoseconds> end) {
     auto run = std::make_unique<Iteration>();
-    const std::uint32_t first = run->launch(1 * kMs);
-    run->launch(2 * kMs);
-    run->sample(3 * kMs, 70);
-    run->sample(4 * kMs, 71);
-    run->sample(6 * kMs, 72);  // in the next one
+    const std::uint32_t first = run->launch(1 * kMillisecond);
+    run->launch(2 * kMillisecond);
+    run->sample(3 * kMillisecond, 70);
+    run->sample(4 * kMillisecond, 71);
+    run->sample(6 * kMillisecond, 72);  // in the next one
     run->settle({run->gap(first, IdleCause::kHostCompute)}, end);
     return run;
   };
-  const auto whole = run_to(Iteration::kLater + 5 * kMs);
+  const auto whole = run_to(Iteration::kLater + 5 * kMillisecond);
   CHECK(whole->time(at_stack(70, IdleCause::kHostCompute)) == 500);
   CHECK(whole->time(at_stack(71, IdleCause::kHostCompute)) == 500);
   // Not seen to its end: nobody knows what would have come.
@@ -135,16 +133,16 @@ TEST_CASE("What comes after the last launch is of the next iteration's first", "
 
 TEST_CASE("The host's own work is kept apart from its way to a launch", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  run.sample(2 * kMs, 70);
-  run.sample(3 * kMs, 71);
-  const std::uint32_t sampled = run.launch(5 * kMs);
-  const std::uint32_t other = run.launch(6 * kMs);
-  const std::uint32_t unread = run.launch(7 * kMs, kOtherThread);
+  run.launch(1 * kMillisecond);
+  run.sample(2 * kMillisecond, 70);
+  run.sample(3 * kMillisecond, 71);
+  const std::uint32_t sampled = run.launch(5 * kMillisecond);
+  const std::uint32_t other = run.launch(6 * kMillisecond);
+  const std::uint32_t unread = run.launch(7 * kMillisecond, kOtherThread);
   std::vector<IdleGap> gaps;
   for (const std::uint32_t launch : {sampled, other, unread}) {
     gaps.push_back(run.gap(launch, IdleCause::kHostCompute, 1001));
-    gaps.push_back(run.gap(launch, IdleCause::kHostCompute, 5 * kMs + 1));
+    gaps.push_back(run.gap(launch, IdleCause::kHostCompute, 5 * kMillisecond + 1));
     gaps.back().own_work = true;
   }
   run.settle(gaps);
@@ -154,47 +152,48 @@ TEST_CASE("The host's own work is kept apart from its way to a launch", "[code_g
   };
   const auto both = [&](GapPlace place) { return std::pair(time(place, false), time(place, true)); };
   using Times = std::pair<std::uint64_t, std::uint64_t>;
-  CHECK(both(at_stack(70, IdleCause::kHostCompute)) == Times(501, (5 * kMs + 1) - (5 * kMs + 1) / 2));
-  CHECK(both(at_stack(71, IdleCause::kHostCompute)) == Times(500, (5 * kMs + 1) / 2));
+  CHECK(both(at_stack(70, IdleCause::kHostCompute)) ==
+        Times(501, (5 * kMillisecond + 1) - (5 * kMillisecond + 1) / 2));
+  CHECK(both(at_stack(71, IdleCause::kHostCompute)) == Times(500, (5 * kMillisecond + 1) / 2));
   CHECK(both(at_launch(other, IdleCause::kHostCompute)) == Times(1001, 0));
-  CHECK(both(unknown(IdleCause::kHostCompute)) == Times(0, 5 * kMs + 1));
-  CHECK(both(at_launch(unread, IdleCause::kHostCompute)) == Times(1001, 5 * kMs + 1));
+  CHECK(both(unknown(IdleCause::kHostCompute)) == Times(0, 5 * kMillisecond + 1));
+  CHECK(both(at_launch(unread, IdleCause::kHostCompute)) == Times(1001, 5 * kMillisecond + 1));
 }
 
 TEST_CASE("A long gap that the named iterations do not have has no line", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  const std::uint32_t of_main = run.launch(2 * kMs);
-  run.sample(3 * kMs, 70);
-  run.launch(4 * kMs);
-  const std::uint32_t of_other = run.launch(5 * kMs, kOtherThread);
-  run.settle({run.gap(of_main, IdleCause::kHostCompute, 100 * kMs),
-              run.gap(of_main, IdleCause::kLaunchCall, 90 * kMs),
-              run.gap(of_main, IdleCause::kHostWait, 1 * kMs),
+  run.launch(1 * kMillisecond);
+  const std::uint32_t of_main = run.launch(2 * kMillisecond);
+  run.sample(3 * kMillisecond, 70);
+  run.launch(4 * kMillisecond);
+  const std::uint32_t of_other = run.launch(5 * kMillisecond, kOtherThread);
+  run.settle({run.gap(of_main, IdleCause::kHostCompute, 100 * kMillisecond),
+              run.gap(of_main, IdleCause::kLaunchCall, 90 * kMillisecond),
+              run.gap(of_main, IdleCause::kHostWait, 1 * kMillisecond),
               // Its stack is not read.
-              run.gap(of_other, IdleCause::kHostCompute, 80 * kMs)});
-  CHECK(run.time(unknown(IdleCause::kHostCompute)) == 100 * kMs);
-  CHECK(run.time(at_launch(of_main, IdleCause::kLaunchCall)) == 90 * kMs);
-  CHECK(run.time(at_launch(of_main, IdleCause::kHostWait)) == 1 * kMs);
-  CHECK(run.time(at_launch(of_other, IdleCause::kHostCompute)) == 80 * kMs);
+              run.gap(of_other, IdleCause::kHostCompute, 80 * kMillisecond)});
+  CHECK(run.time(unknown(IdleCause::kHostCompute)) == 100 * kMillisecond);
+  CHECK(run.time(at_launch(of_main, IdleCause::kLaunchCall)) == 90 * kMillisecond);
+  CHECK(run.time(at_launch(of_main, IdleCause::kHostWait)) == 1 * kMillisecond);
+  CHECK(run.time(at_launch(of_other, IdleCause::kHostCompute)) == 80 * kMillisecond);
 }
 
 TEST_CASE("While a thread waits or copies its stack does not count, and in a launch it is that one's",
           "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  run.wait(2 * kMs, 9 * kMs, 500);
-  run.sample(3 * kMs, 70);
-  run.copy(10 * kMs, 19 * kMs, true);
-  run.sample(15 * kMs, 71);
-  run.sample(20 * kMs, 72);
-  const std::uint32_t slow = run.launch(21 * kMs);
-  run.launches.back().end = 29 * kMs;
-  run.sample(25 * kMs, 73);
-  run.sample(26 * kMs, 73);
-  run.sample(27 * kMs, 73);
-  run.sample(30 * kMs, 74);
-  const std::uint32_t last = run.launch(31 * kMs);
+  run.launch(1 * kMillisecond);
+  run.wait(2 * kMillisecond, 9 * kMillisecond, 500);
+  run.sample(3 * kMillisecond, 70);
+  run.copy(10 * kMillisecond, 19 * kMillisecond, true);
+  run.sample(15 * kMillisecond, 71);
+  run.sample(20 * kMillisecond, 72);
+  const std::uint32_t slow = run.launch(21 * kMillisecond);
+  run.launches.back().end = 29 * kMillisecond;
+  run.sample(25 * kMillisecond, 73);
+  run.sample(26 * kMillisecond, 73);
+  run.sample(27 * kMillisecond, 73);
+  run.sample(30 * kMillisecond, 74);
+  const std::uint32_t last = run.launch(31 * kMillisecond);
   run.settle({run.gap(slow, IdleCause::kLaunchCall, 8000), run.gap(last, IdleCause::kHostCompute, 400)});
   CHECK(run.time(at_stack(72, IdleCause::kLaunchCall)) == 2000);
   CHECK(run.time(at_stack(73, IdleCause::kLaunchCall)) == 6000);
@@ -203,16 +202,16 @@ TEST_CASE("While a thread waits or copies its stack does not count, and in a lau
 
 TEST_CASE("A wait is that of the thread that was late", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  run.launch(1 * kMs, kOtherThread);
-  run.wait(2 * kMs, 3 * kMs, 500);
-  run.wait(2 * kMs, 4 * kMs, 600, kOtherThread);
-  run.wait(2 * kMs, 5 * kMs, 700, 9);  // launches nothing
-  const std::uint32_t next = run.launch(6 * kMs);
+  run.launch(1 * kMillisecond);
+  run.launch(1 * kMillisecond, kOtherThread);
+  run.wait(2 * kMillisecond, 3 * kMillisecond, 500);
+  run.wait(2 * kMillisecond, 4 * kMillisecond, 600, kOtherThread);
+  run.wait(2 * kMillisecond, 5 * kMillisecond, 700, 9);  // launches nothing
+  const std::uint32_t next = run.launch(6 * kMillisecond);
   IdleGap own = run.gap(next, IdleCause::kSynchronization, 100);
-  own.call = 2 * kMs;
+  own.call = 2 * kMillisecond;
   IdleGap of_other = run.gap(next, IdleCause::kSynchronization, 30);
-  of_other.call = 2 * kMs;
+  of_other.call = 2 * kMillisecond;
   of_other.delayed_by = kOtherThread;
   // By the lead: of any.
   const IdleGap lead = run.gap(next, IdleCause::kSynchronization, 5);
@@ -223,15 +222,15 @@ TEST_CASE("A wait is that of the thread that was late", "[code_gaps]") {
 
 TEST_CASE("Of several waits before a launch it is the longest", "[code_gaps]") {
   Iteration run;
-  const std::uint32_t first = run.launch(1 * kMs);
-  run.wait(2 * kMs, 8 * kMs, 500);
-  run.wait(9 * kMs, 9 * kMs + 10, 501);
-  const std::uint32_t second = run.launch(10 * kMs);
-  const std::uint32_t third = run.launch(11 * kMs);
-  run.wait(12 * kMs, 12 * kMs + 10, 502);
-  const std::uint32_t fourth = run.launch(13 * kMs);
-  run.wait(14 * kMs, 15 * kMs, 0);  // where is not known
-  const std::uint32_t last = run.launch(16 * kMs);
+  const std::uint32_t first = run.launch(1 * kMillisecond);
+  run.wait(2 * kMillisecond, 8 * kMillisecond, 500);
+  run.wait(9 * kMillisecond, 9 * kMillisecond + 10, 501);
+  const std::uint32_t second = run.launch(10 * kMillisecond);
+  const std::uint32_t third = run.launch(11 * kMillisecond);
+  run.wait(12 * kMillisecond, 12 * kMillisecond + 10, 502);
+  const std::uint32_t fourth = run.launch(13 * kMillisecond);
+  run.wait(14 * kMillisecond, 15 * kMillisecond, 0);  // where is not known
+  const std::uint32_t last = run.launch(16 * kMillisecond);
   std::vector<IdleGap> of_window;
   std::uint64_t time = 1;
   for (const std::uint32_t place : {first, second, third, fourth, last}) {
@@ -247,14 +246,14 @@ TEST_CASE("Of several waits before a launch it is the longest", "[code_gaps]") {
 
 TEST_CASE("A copy's call that took the time is that copy's, whatever is launched next", "[code_gaps]") {
   Iteration run;
-  const std::uint32_t slow = run.copy(1 * kMs, 9 * kMs, false);
-  const std::uint32_t item = run.copy(10 * kMs, 19 * kMs, true);
-  run.copy(20 * kMs, 21 * kMs, false, kOtherThread);
-  const std::uint32_t next = run.copy(22 * kMs, 23 * kMs, false);
+  const std::uint32_t slow = run.copy(1 * kMillisecond, 9 * kMillisecond, false);
+  const std::uint32_t item = run.copy(10 * kMillisecond, 19 * kMillisecond, true);
+  run.copy(20 * kMillisecond, 21 * kMillisecond, false, kOtherThread);
+  const std::uint32_t next = run.copy(22 * kMillisecond, 23 * kMillisecond, false);
   IdleGap by_copy = run.gap(next, IdleCause::kCopyCall, 100);
-  by_copy.call = 1 * kMs;
+  by_copy.call = 1 * kMillisecond;
   IdleGap by_item = run.gap(next, IdleCause::kSynchronization, 30);
-  by_item.call = 10 * kMs;
+  by_item.call = 10 * kMillisecond;
   IdleGap by_none = run.gap(next, IdleCause::kCopyCall, 5);
   by_none.call = 7;  // one that copied nothing
   run.settle({by_copy, by_item, by_none});
@@ -265,10 +264,10 @@ TEST_CASE("A copy's call that took the time is that copy's, whatever is launched
 
 TEST_CASE("What one launch launches has one past", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
-  run.sample(3 * kMs, 70);
-  const std::uint32_t first = run.launch(5 * kMs);
-  const std::uint32_t second = run.launch(5 * kMs);
+  run.launch(1 * kMillisecond);
+  run.sample(3 * kMillisecond, 70);
+  const std::uint32_t first = run.launch(5 * kMillisecond);
+  const std::uint32_t second = run.launch(5 * kMillisecond);
   std::vector<CodeLaunch> named = run.launches;
   for (CodeLaunch& one : named) one.time += Iteration::kLater;
   run.gaps.gap(1, run.gap(second, IdleCause::kHostCompute));
@@ -281,12 +280,12 @@ TEST_CASE("What one launch launches has one past", "[code_gaps]") {
 
 TEST_CASE("What a device waited for is since the last launch on it", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs, kMain, 0);
-  for (Nanoseconds at = 2; at < 10; ++at) run.sample(at * kMs, 70);
-  const std::uint32_t other = run.launch(10 * kMs, kMain, 1);
-  run.sample(11 * kMs, 71);
-  run.sample(12 * kMs, 71);
-  const std::uint32_t next = run.launch(13 * kMs, kMain, 0);
+  run.launch(1 * kMillisecond, kMain, 0);
+  for (Nanoseconds at = 2; at < 10; ++at) run.sample(at * kMillisecond, 70);
+  const std::uint32_t other = run.launch(10 * kMillisecond, kMain, 1);
+  run.sample(11 * kMillisecond, 71);
+  run.sample(12 * kMillisecond, 71);
+  const std::uint32_t next = run.launch(13 * kMillisecond, kMain, 0);
   IdleGap closing = run.gap(next, IdleCause::kHostCompute, 7);
   closing.is_closing = true;
   closing.device = 1;
@@ -299,7 +298,7 @@ TEST_CASE("What a device waited for is since the last launch on it", "[code_gaps
 
 TEST_CASE("Gaps that are no line's", "[code_gaps]") {
   Iteration run;
-  const std::uint32_t launch = run.launch(1 * kMs);
+  const std::uint32_t launch = run.launch(1 * kMillisecond);
   std::vector<IdleGap> of_window;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     const auto cause = static_cast<IdleCause>(i);
@@ -348,7 +347,7 @@ TEST_CASE("Windows are settled in any order, before those that are named and aft
 
 TEST_CASE("Beyond the bounds gaps are unknown, and all are counted", "[code_gaps]") {
   Iteration run;
-  run.launch(1 * kMs);
+  run.launch(1 * kMillisecond);
   const std::uint32_t next = run.launch(Iteration::kLater / 2);
   IdleGap gap = run.gap(next, IdleCause::kHostCompute, 3);
   SECTION("gaps") {
@@ -358,7 +357,7 @@ TEST_CASE("Beyond the bounds gaps are unknown, and all are counted", "[code_gaps
     CHECK(run.gaps.sums().at(unknown(IdleCause::kHostCompute)).gaps == 5);
   }
   SECTION("samples, each of another stack") {
-    for (std::uint32_t i = 0; i < CodeGaps::kMaxSamples + 5; ++i) run.sample(2 * kMs + i, i + 1);
+    for (std::uint32_t i = 0; i < CodeGaps::kMaxSamples + 5; ++i) run.sample(2 * kMillisecond + i, i + 1);
     gap.time = ~std::uint64_t{0} / CodeGaps::kMaxSamples;
     run.settle({gap});
     CHECK(run.gaps.sums().size() == CodeGaps::kMaxSamples);
@@ -368,12 +367,13 @@ TEST_CASE("Beyond the bounds gaps are unknown, and all are counted", "[code_gaps
   }
   SECTION("waits") {
     gap.cause = IdleCause::kSynchronization;
-    for (std::size_t i = 0; i < CodeGaps::kMaxWaits + 1; ++i) run.wait(2 * kMs + i, 2 * kMs + i + 1, 500);
-    run.sample(3 * kMs, 70);
-    IdleGap computed = run.gap(next, IdleCause::kHostCompute, 50 * kMs);
+    for (std::size_t i = 0; i < CodeGaps::kMaxWaits + 1; ++i)
+      run.wait(2 * kMillisecond + i, 2 * kMillisecond + i + 1, 500);
+    run.sample(3 * kMillisecond, 70);
+    IdleGap computed = run.gap(next, IdleCause::kHostCompute, 50 * kMillisecond);
     run.settle({gap, computed});
     CHECK(run.time(unknown(IdleCause::kSynchronization)) == 3);
-    CHECK(run.time(unknown(IdleCause::kHostCompute)) == 50 * kMs);
+    CHECK(run.time(unknown(IdleCause::kHostCompute)) == 50 * kMillisecond);
   }
 }
 
@@ -394,7 +394,7 @@ struct Line {
   Nanoseconds works = 0;  ///< the device
   std::uint32_t kernel = 0;
 };
-using Program = std::vector<Line>;
+using Listing = std::vector<Line>;
 
 struct Choice {
   std::mt19937 random;
@@ -404,8 +404,8 @@ struct Choice {
   bool one_in(std::uint32_t most) { return random() % most == 0; }
 };
 
-Program make_program(Choice& choice, std::uint32_t& places, bool threads) {
-  Program program;
+Listing make_program(Choice& choice, std::uint32_t& places, bool threads) {
+  Listing program;
   const std::uint64_t lines = choice.between(4, 20);
   const std::uint64_t backward = threads ? choice.between(1, lines) : lines;
   for (std::uint64_t i = 0; i < lines; ++i) {
@@ -413,12 +413,13 @@ Program make_program(Choice& choice, std::uint32_t& places, bool threads) {
     line.place = ++places;
     line.computing = line.place;
     line.kernel = line.place % 7;
-    line.compute = choice.between(0, 40) * kUs;
+    line.compute = choice.between(0, 40) * kMicrosecond;
     if (choice.one_in(4)) {
       line.computing = ++places;
-      line.compute = choice.between(3 * kMs, 20 * kMs);
+      line.compute = choice.between(3 * kMillisecond, 20 * kMillisecond);
     }
-    line.works = choice.one_in(3) ? choice.between(1 * kMs, 8 * kMs) : choice.between(2, 80) * kUs;
+    line.works = choice.one_in(3) ? choice.between(1 * kMillisecond, 8 * kMillisecond)
+                                  : choice.between(2, 80) * kMicrosecond;
     if (i > 0 && choice.one_in(4))
       line.kind = std::array{Kind::kSynchronize, Kind::kItem, Kind::kUpload}[choice.between(0, 2)];
     // What its thread computes before is part of what it does before the next launch, which has one line
@@ -431,7 +432,7 @@ Program make_program(Choice& choice, std::uint32_t& places, bool threads) {
     if (i >= backward && i < backward + 5) {
       line.kind = Kind::kLaunch;
       line.thread = kOtherThread;
-      line.compute = choice.between(0, 20) * kUs;
+      line.compute = choice.between(0, 20) * kMicrosecond;
       line.computing = line.place;
     }
     program.push_back(line);
@@ -457,7 +458,7 @@ class Machine {
     run.statistics.iteration_boundary(boundary);
   }
 
-  void iterate(const Program& program) {
+  void iterate(const Listing& program) {
     boundary();
     time += 2;
     for (const Line& line : program) step(line);
@@ -481,7 +482,7 @@ class Machine {
   StatsRun run;
   DeviceTimeStatistics observer;
   std::vector<IdleGap> gaps;
-  Nanoseconds time = 1000 * kMs;
+  Nanoseconds time = 1000 * kMillisecond;
   Nanoseconds opened = 0;
   Nanoseconds closed = 0;
   std::uint32_t window = 0;
@@ -492,9 +493,9 @@ class Machine {
  private:
   /// The thread is at that line until then.
   void be(std::uint32_t line, Nanoseconds until) {
-    for (; naming_ && next_sample_ < until; next_sample_ += choice.between(300, 1000) * kUs) {
+    for (; naming_ && next_sample_ < until; next_sample_ += choice.between(300, 1000) * kMicrosecond) {
       // One that hits a launch's few microseconds is that launch's, and would have a part of the gap.
-      const bool in_launch = until - time < 10 * kUs;
+      const bool in_launch = until - time < 10 * kMicrosecond;
       if (next_sample_ >= time && !in_launch) run.statistics.add_stack(kMain, next_sample_, kStacks + line);
     }
     time = until;
@@ -510,22 +511,22 @@ class Machine {
     const Nanoseconds begin = time;
     if (begin - host.end >= kProcessorTimeApart) read(line.thread, begin);
     Nanoseconds& free = free_[line.device];
-    Nanoseconds start = std::max(free, begin + 4 * kUs);
-    Nanoseconds end = begin + 5 * kUs;
+    Nanoseconds start = std::max(free, begin + 4 * kMicrosecond);
+    Nanoseconds end = begin + 5 * kMicrosecond;
     switch (line.kind) {
       case Kind::kLaunch:
         free = start + line.works;
         break;
       case Kind::kSynchronize:
-        end = std::max(end, free + 3 * kUs);
+        end = std::max(end, free + 3 * kMicrosecond);
         break;
       case Kind::kItem:
-        free = start + 2 * kUs;
-        end = free + 3 * kUs;
+        free = start + 2 * kMicrosecond;
+        end = free + 3 * kMicrosecond;
         break;
       case Kind::kUpload:
         start = std::max(free, begin + line.works);
-        free = start + 20 * kUs;
+        free = start + 20 * kMicrosecond;
         end = free + line.works / 2;
         break;
     }
@@ -711,7 +712,7 @@ TEST_CASE("Generated programs: every gap has the line that it waited for", "[cod
     INFO("seed " << seed << (threads ? ", two threads" : ""));
     Machine machine(seed, most_held);
     std::uint32_t places = 0;
-    const Program program = make_program(machine.choice, places, threads);
+    const Listing program = make_program(machine.choice, places, threads);
     machine.iterate(program);
     machine.open(1);
     for (int i = 0; i < 5; ++i) machine.iterate(program);
@@ -732,19 +733,19 @@ TEST_CASE("Generated programs whose iterations take turns, and vary", "[code_gap
     INFO("seed " << seed << (threads ? ", two threads" : ""));
     Machine machine(seed);
     std::uint32_t places = 0;
-    const Program critic = make_program(machine.choice, places, threads);
-    const Program generator = make_program(machine.choice, places, threads);
+    const Listing critic = make_program(machine.choice, places, threads);
+    const Listing generator = make_program(machine.choice, places, threads);
     machine.open(1);
     for (int i = 0; i < 8; ++i) {
-      Program program = i % 2 == 0 ? critic : generator;
+      Listing program = i % 2 == 0 ? critic : generator;
       const auto at = static_cast<std::ptrdiff_t>(machine.choice.between(0, program.size() - 1));
       // A line that the named iterations do not run, or one that this one does not.
       if (i % 4 == 2) {
         Line added;
         added.place = ++places;
         added.computing = ++places;
-        added.compute = machine.choice.between(0, 15) * kMs;
-        added.works = 50 * kUs;
+        added.compute = machine.choice.between(0, 15) * kMillisecond;
+        added.works = 50 * kMicrosecond;
         added.kernel = 100;  // one of a single other place would be taken for that one's
         program.insert(program.begin() + at, added);
       } else if (i % 4 == 3 && program.size() > 1) {
@@ -771,13 +772,13 @@ TEST_CASE("Generated programs on several devices, and windows without names: sum
     INFO("seed " << seed);
     Machine machine(seed);
     std::uint32_t places = 0;
-    Program program = make_program(machine.choice, places, true);
+    Listing program = make_program(machine.choice, places, true);
     for (Line& line : program) line.device = static_cast<std::uint32_t>(machine.choice.between(0, 2));
     machine.open(1);
     for (int i = 0; i < 3; ++i) machine.iterate(program);
-    machine.closed = machine.time + machine.choice.between(0, 3) * kMs;
+    machine.closed = machine.time + machine.choice.between(0, 3) * kMillisecond;
     machine.settle();
-    machine.time = machine.closed + 100 * kMs;
+    machine.time = machine.closed + 100 * kMillisecond;
     machine.open(2);
     for (int i = 0; i < 3; ++i) machine.iterate(program);
     machine.close();
@@ -801,7 +802,7 @@ TEST_CASE("Gaps are told in time when the statistics are bounded", "[code_gaps]"
       ++count;
     });
     std::mt19937 random(7);
-    Nanoseconds time = kMs;
+    Nanoseconds time = kMillisecond;
     for (int i = 0; i < 5000; ++i) {
       TimedWork work;
       work.launch_begin = time += random() % 1000;
@@ -812,7 +813,7 @@ TEST_CASE("Gaps are told in time when the statistics are bounded", "[code_gaps]"
       work.launch_known = random() % 10 != 0;
       statistics.work(1, static_cast<std::uint32_t>(random() % 2), work);
     }
-    statistics.settle_window(1, kMs, time + 5000);
+    statistics.settle_window(1, kMillisecond, time + 5000);
     std::uint64_t idle = 0;
     std::uint64_t gaps = 0;
     for (const DeviceTimeRow& row : statistics.rows()) {

@@ -9,7 +9,6 @@ using namespace inject;
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{32} << 20;
-constexpr Nanoseconds kMicrosecond = 1'000;
 constexpr Nanoseconds kAny = ~Nanoseconds{0};
 
 }  // namespace

@@ -16,9 +16,9 @@ using namespace inject;
 
 namespace {
 
-constexpr const char* kAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdam";
-constexpr Nanoseconds kApart = 51'000;  // between two signs
-constexpr std::uint64_t kOptimizer = 500;
+constexpr const char* kFusedAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdam";
+constexpr Nanoseconds kBetweenSigns = 51'000;  // between two signs
+constexpr std::uint64_t kOptimizerSign = 500;
 
 using Rows = std::vector<std::string>;
 
@@ -52,7 +52,7 @@ struct Tracking {
 
   static std::uint64_t hash(std::uint64_t function) { return hash_mix(function * kHashSeed + 1); }
   void event(SignKind kind, std::uint64_t function, std::uint64_t size = 0) {
-    time += kApart;
+    time += kBetweenSigns;
     emit_sign(kind, hash(function), hash_mix(hash(function) + size + 2), 7, false, time);
   }
   void kernels(std::uint64_t first, std::uint64_t last, std::uint64_t size = 0) {
@@ -61,16 +61,16 @@ struct Tracking {
   }
   /// PyTorch's kernels, whose optimizers have names.
   void name_layer() { emit_name(hash(10), "_ZN2at6native18elementwise_kernelILi128ELi4EEEv"); }
-  void name_optimizer() { emit_name(hash(kOptimizer), kAdam); }
+  void name_optimizer() { emit_name(hash(kOptimizerSign), kFusedAdam); }
   /// 30 signs: a batch, forward and backward through three layers, the optimizer. One that accumulates
   /// gradients has none.
   void step(bool optimizer = true) {
-    begins.push_back(time + kApart);
+    begins.push_back(time + kBetweenSigns);
     event(SignKind::kCopyToDevice, 9001);
     for (std::uint64_t layer = 0; layer < 3; ++layer) kernels(10, 13, layer);
     kernels(20, 21);
     for (std::uint64_t layer = 3; layer-- > 0;) kernels(30, 33, layer);
-    if (optimizer) kernels(kOptimizer, kOptimizer + 2);
+    if (optimizer) kernels(kOptimizerSign, kOptimizerSign + 2);
   }
   /// … each of them followed by a pass of the drain.
   void steps(unsigned count) {
@@ -180,7 +180,7 @@ TEST_CASE_METHOD(Tracking, "iterations that are found arm the watch, and are tol
   CHECK(found.begun == begins.size());
   CHECK(found.begun_then == then);
   CHECK(found.since != time);
-  CHECK(found.typical_duration == 30 * kApart);
+  CHECK(found.typical_duration == 30 * kBetweenSigns);
   CHECK(told_begins() == over());
 }
 
@@ -251,7 +251,7 @@ TEST_CASE_METHOD(Tracking, "a better lock tells from the beginning what was held
   const auto accumulate = [&](unsigned count) {
     std::vector<Nanoseconds> iterations;
     for (unsigned i = 0; i < count; ++i) {
-      iterations.push_back(time + kApart);
+      iterations.push_back(time + kBetweenSigns);
       for (int batch = 0; batch < 4; ++batch) {
         const std::uint64_t before = tracker.found().changes;
         step(batch == 3);
@@ -470,7 +470,7 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
   search();
   name_optimizer();
   // All of it: work behind the optimizer might be the end of an iteration that the stream begins in.
-  for (std::uint64_t i = 1; i < 3; ++i) emit_name(hash(kOptimizer + i), kAdam);
+  for (std::uint64_t i = 1; i < 3; ++i) emit_name(hash(kOptimizerSign + i), kFusedAdam);
   pass();
   steps(20);
   CHECK(tracker.why_none() == ": 20 training iterations ran");

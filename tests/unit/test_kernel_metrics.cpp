@@ -18,14 +18,14 @@ namespace {
 constexpr Nanoseconds kInterval = 20'000;
 /// For whole programs: as by default, so that what an execution's edges may be off by hides nothing.
 constexpr Nanoseconds kUsualInterval = 500'000;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
 MetricSample sample_at(Nanoseconds start, float value, std::uint32_t window = 1) {
   MetricSample sample;
   sample.start = start;
   sample.end = start + kInterval;
   sample.window = window;
-  sample.values.fill(kNan);
+  sample.values.fill(kNoValue);
   sample.values[0] = value;
   return sample;
 }
@@ -57,7 +57,7 @@ KernelMetricEntry entry_of(const KernelMetrics& metrics, std::uint32_t row) {
 }
 
 /// Kernels of a program, how they follow each other, and what they do.
-struct Program {
+struct SampledProgram {
   std::vector<double> lengths;
   std::vector<double> values;
   std::vector<std::uint32_t> order;  ///< of a step; empty: at random
@@ -73,7 +73,7 @@ struct Coverage {
 };
 
 /// Runs the program over so many samples, and compares what is shown with what is true of each kernel.
-Coverage coverage(const Program& program, unsigned seed, Nanoseconds samples) {
+Coverage coverage(const SampledProgram& program, unsigned seed, Nanoseconds samples) {
   std::mt19937 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
   const std::size_t kernels = program.lengths.size();
@@ -113,10 +113,10 @@ Coverage coverage(const Program& program, unsigned seed, Nanoseconds samples) {
 }
 
 /// From 1/20 of a sample to `longest` samples, values of 20 to 80 %.
-Program short_kernels(std::size_t count, double longest, unsigned seed) {
+SampledProgram short_kernels(std::size_t count, double longest, unsigned seed) {
   std::mt19937 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
-  Program program;
+  SampledProgram program;
   for (std::size_t i = 0; i < count; ++i) {
     program.lengths.push_back(0.05 * std::pow(longest / 0.05, uniform()) * double{kUsualInterval});
     program.values.push_back(20 + 60 * uniform());
@@ -195,7 +195,7 @@ TEST_CASE("Short kernels in random order are told apart within the stated error 
           "[metrics]") {
   Coverage sum;
   for (unsigned seed = 1; seed <= 12; ++seed) {
-    Program program = short_kernels(seed % 3 == 0 ? 30 : 8, seed % 2 == 0 ? 2 : 0.5, seed);
+    SampledProgram program = short_kernels(seed % 3 == 0 ? 30 : 8, seed % 2 == 0 ? 2 : 0.5, seed);
     program.noise = 8;
     const Coverage one = coverage(program, seed, 3000);
     sum.rows += one.rows;
@@ -213,7 +213,7 @@ TEST_CASE("So they are in a program whose steps are all alike, and when they beg
   const double slope = GENERATE(0.0, 30.0);
   Coverage sum;
   for (unsigned seed = 1; seed <= 12; ++seed) {
-    Program program = short_kernels(10, seed % 2 == 0 ? 2 : 0.7, seed);
+    SampledProgram program = short_kernels(10, seed % 2 == 0 ? 2 : 0.7, seed);
     program.order = some_order(10, 35, seed);
     program.noise = 5;
     program.slope = slope;
@@ -483,14 +483,14 @@ TEST_CASE("What was not measured is left out", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active(), {"never", "Never (%)", Quantity::kUser}, {"ipc", "IPC", Quantity::kIpc}});
   for (Nanoseconds i = 0; i < 60; ++i) {
-    MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? kNan : 45);
+    MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? kNoValue : 45);
     sample.values[2] = 2.5;
     metrics.sample(sample);
   }
   metrics.kernel(1, 0, 0, 0, 60 * kInterval);
   // In samples of which nothing is known.
   metrics.kernel(1, 0, 1, 60 * kInterval, 80 * kInterval);
-  for (Nanoseconds i = 60; i < 80; ++i) metrics.sample(sample_at(i * kInterval, kNan));
+  for (Nanoseconds i = 60; i < 80; ++i) metrics.sample(sample_at(i * kInterval, kNoValue));
   metrics.settle_window(1);
   const KernelMetricEntry entry = entry_of(metrics, 0);
   CHECK(entry.samples == 60);  // the last one of all is in the next kernel
@@ -519,7 +519,7 @@ TEST_CASE("Short kernels of samples that lack a metric here and there", "[metric
   add(metrics, timeline);
   for (MetricSample sample : timeline.samples(kInterval)) {
     sample.values[1] = 100 - sample.values[0];
-    if (random() % 4 == 0) sample.values[random() % 2] = kNan;
+    if (random() % 4 == 0) sample.values[random() % 2] = kNoValue;
     metrics.sample(sample);
   }
   metrics.settle_window(1);
@@ -617,7 +617,7 @@ TEST_CASE("Mean between two times, of windows that are not settled", "[metrics]"
   metrics.metrics({sm_active()});
   metrics.sample(sample_at(0, 10));
   metrics.sample(sample_at(kInterval, 40));
-  metrics.sample(sample_at(2 * kInterval, kNan));
+  metrics.sample(sample_at(2 * kInterval, kNoValue));
   CHECK(*metrics.mean_between(0, 0, 0, 2 * kInterval).value() == Approx(25));
   CHECK(*metrics.mean_between(0, 0, kInterval / 2, 2 * kInterval).value() == Approx(30));
   CHECK(*metrics.mean_between(0, 0, kInterval + 1, 9 * kInterval).value() == Approx(40));
@@ -648,8 +648,8 @@ TEST_CASE("Figures per active cycle: of the cycles, not of the time", "[metrics]
       warps += share * does.active * does.occupancy;
     }
     sample.values[0] = static_cast<float>(active);
-    sample.values[1] = active > 0 ? static_cast<float>(instructions / active) : kNan;
-    sample.values[2] = active > 0 ? static_cast<float>(warps / active) : kNan;
+    sample.values[1] = active > 0 ? static_cast<float>(instructions / active) : kNoValue;
+    sample.values[2] = active > 0 ? static_cast<float>(warps / active) : kNoValue;
   };
   const auto run = [&](const SyntheticTimeline& timeline) {
     KernelMetrics metrics;

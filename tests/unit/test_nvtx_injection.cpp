@@ -23,11 +23,11 @@ using Start = nvtxRangeId_t (*)(const char*);
 using End = void (*)(nvtxRangeId_t);
 
 std::array<NvtxFunctionPointer, NVTX_CBID_CORE_SIZE> functions{};
-std::array<NvtxFunctionPointer*, NVTX_CBID_CORE_SIZE + 1> table{};
+std::array<NvtxFunctionPointer*, NVTX_CBID_CORE_SIZE + 1> nvtx_table{};
 
 int module_table(NvtxCallbackModule module, NvtxFunctionTable* out, unsigned int* size) {
   if (module != NVTX_CB_MODULE_CORE) return 0;
-  *out = table.data();
+  *out = nvtx_table.data();
   *size = NVTX_CBID_CORE_SIZE;
   return 1;
 }
@@ -38,7 +38,7 @@ const void* export_table(std::uint32_t id) {
 }
 
 void attach() {
-  for (std::size_t i = 0; i < functions.size(); ++i) table[i] = &functions[i];
+  for (std::size_t i = 0; i < functions.size(); ++i) nvtx_table[i] = &functions[i];
   REQUIRE(nvtx_attach(&export_table) == 1);
 }
 

@@ -41,7 +41,8 @@ using Bytes = std::vector<std::uint8_t>;
 
 Bytes bytes_of(const TemporaryFolder& folder) {
   const std::string text = folder.read(kFileName);
-  return {text.begin(), text.end()};
+  const auto* const data = reinterpret_cast<const std::uint8_t*>(text.data());
+  return {data, data + text.size()};
 }
 
 /// The kernels that the tables have, and the calls that submitted work.

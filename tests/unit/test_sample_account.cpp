@@ -15,7 +15,7 @@ constexpr Nanoseconds kInterval = 100'000;
 constexpr Nanoseconds kUptime = 5'000 * kSecond;
 
 /// CUPTI's image, as far as an account asks for it.
-class Image final : public ImageReader {
+class FakeImage final : public ImageReader {
  public:
   struct Times {
     Nanoseconds start = 0;
@@ -73,7 +73,7 @@ struct Sampling {
 
   SampleTotals totals;
   SampleAccount account{3, kInterval, totals};
-  Image image;
+  FakeImage image;
 };
 
 }  // namespace
@@ -233,7 +233,7 @@ TEST_CASE("A sample that CUPTI has timed anew is not another one", "[metrics]") 
   Sampling s;
   s.image.sample(3);
   s.take();
-  for (Image::Times& sample : s.image.samples) sample = {sample.start + 1100, sample.end + 1100};
+  for (FakeImage::Times& sample : s.image.samples) sample = {sample.start + 1100, sample.end + 1100};
   s.image.next += 1100;
   s.image.sample();
   CHECK(s.take() == 1);

@@ -11,8 +11,6 @@ using namespace inject;
 
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
-
 WindowSpec parsed(std::string_view text) {
   const WindowSpecResult result = parse_window_spec(text);
   INFO(text << ": " << result.error);

@@ -17,7 +17,7 @@ using namespace inject;
 
 namespace {
 
-WindowSpec spec(std::string_view text) {
+WindowSpec parsed_spec(std::string_view text) {
   const WindowSpecResult result = parse_window_spec(text);
   REQUIRE(result.error.empty());
   return result.spec;
@@ -43,7 +43,9 @@ constexpr TriggerAction kWait = TriggerAction::kWait;
 /// Does what a trigger wants, at once.
 class Player {
  public:
-  explicit Player(std::string_view window) : trigger(make_trigger(spec(window))) { state.lead = 100'000'000; }
+  explicit Player(std::string_view window) : trigger(make_trigger(parsed_spec(window))) {
+    state.lead = 100'000'000;
+  }
 
   TriggerAction play(const std::variant<Event, Ranges>& event, Nanoseconds milliseconds) {
     state.time = milliseconds * kMillisecond;
@@ -281,7 +283,7 @@ TEST_CASE("a trigger knows when no window will come", "[triggers]") {
 }
 
 TEST_CASE("an iteration's window is planned, asked for and ended", "[triggers]") {
-  IterationTrigger trigger(spec("iter:100+5/20x2"));
+  IterationTrigger trigger(parsed_spec("iter:100+5/20x2"));
   const FoundIterations known = known_iterations();
   IterationPlanInput input;
   input.soonest = 60;
@@ -331,7 +333,7 @@ TEST_CASE("iterations after a window are named where the next one leaves room", 
        {Case{"iter:10+5", true, true}, Case{"iter:10+5/100", true, true}, Case{"iter:10+5/15", true, true},
         Case{"iter:10+5/14", false, false}, Case{"iter:10+5/5x2", false, true}, Case{"auto", true, true}}) {
     INFO(one.window);
-    IterationTrigger trigger(spec(one.window));
+    IterationTrigger trigger(parsed_spec(one.window));
     IterationPlanInput input;
     input.soonest = 5;
     input.time = 100 * kSecond;
@@ -352,7 +354,7 @@ TEST_CASE("iterations after a window are named where the next one leaves room", 
 }
 
 TEST_CASE("a window of iterations that can't be opened is the last", "[triggers]") {
-  IterationTrigger trigger(spec("iter:10+5/20"));
+  IterationTrigger trigger(parsed_spec("iter:10+5/20"));
   IterationPlanInput input;
   input.soonest = 5;
   REQUIRE(trigger.plan(known_iterations(), input).result == IterationPlan::Result::kPlanned);
@@ -382,7 +384,7 @@ TEST_CASE("activity is on around the windows of launches", "[triggers]") {
   };
   for (const Case& one : cases) {
     INFO(one.window << " after " << one.count);
-    const WindowSpec window = spec(one.window);
+    const WindowSpec window = parsed_spec(one.window);
     CHECK(launch_stage(window, Schedule(window), one.count) == one.stage);
   }
 }
