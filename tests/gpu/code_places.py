@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Kernels by operator and module: op_sum.csv and module_sum.csv against torch.profiler's account of the same training in a second
 process, whose modules are marked by hooks of the test; FLOPs against torch.utils.flop_counter there. Programs: programs/torch_code.py,
-and programs/torch_graphs.py for what is captured into CUDA graphs."""
+and programs/torch_graph_code.py for what is captured into CUDA graphs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from nccl_ddp import ENVIRONMENT, device_count, free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "programs", "torch_code.py")
-GRAPHS = os.path.join(HERE, "programs", "torch_graphs.py")
+GRAPHS = os.path.join(HERE, "programs", "torch_graph_code.py")
 MODELS = ("gaps,resnet50,transformer,deepspeech2,gpt2,gpt2_checkpoint,gpt2_recompute,compiled,varying,fsdp2,graph,graph_lines,"
           "graph_compiled")
 WINDOW = 4

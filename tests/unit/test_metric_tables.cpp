@@ -362,7 +362,7 @@ TEST_CASE("The busiest unit of a kernel, and what it leaves unused", "[output][m
 
 namespace {
 
-constexpr const char* kProduct = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NNT";
+constexpr const char* kProductName = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NNT";
 constexpr const char* kHelper = "void cudnn::fusion::convert_dq_to_16bits<true>(void const*, void*)";
 
 /// One call that computes this share of what an H200 could in the time of its product, and has a helper that
@@ -392,11 +392,11 @@ void add_call(StatsRun& run, double share_of_peak) {
     sample.values[1] = 30;
     run.statistics.add(sample);
   }
-  for (const char* name : {kProduct, kHelper}) {
+  for (const char* name : {kProductName, kHelper}) {
     KernelEvent event = run.kernel(name, 0);
     event.launch.owner = 1;
     event.launch.shape = number;
-    event.start = name == kProduct ? 0 : 100 * kInterval;
+    event.start = name == kProductName ? 0 : 100 * kInterval;
     event.end = event.start + 100 * kInterval;
     run.statistics.add(event);
   }
@@ -415,7 +415,7 @@ MeasuredKernel kernel_named(const Statistics& statistics, std::string_view name)
 TEST_CASE("A call's operations are its product's, not those of the kernels around it", "[output][metrics]") {
   StatsRun run;
   add_call(run, 0.9);
-  const MeasuredKernel product = kernel_named(run.statistics, kProduct);
+  const MeasuredKernel product = kernel_named(run.statistics, kProductName);
   REQUIRE(product.place);
   CHECK(product.place->roof.bound == Bound::kCompute);
   CHECK(*product.place->share == Approx(0.9));
@@ -430,7 +430,7 @@ TEST_CASE("A call's operations are its product's, not those of the kernels aroun
 TEST_CASE("A share of the peak that can't be is left out, and counted", "[output][metrics]") {
   StatsRun run;
   add_call(run, 1.7);
-  const MeasuredKernel product = kernel_named(run.statistics, kProduct);
+  const MeasuredKernel product = kernel_named(run.statistics, kProductName);
   REQUIRE(product.place);
   CHECK_FALSE(product.place->share.has_value());
   CHECK(product.place->impossible);

@@ -328,7 +328,7 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  const std::string unsettled = std::string(41, ',') + "\n";
+  const std::string unsettled = std::string(42, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins.
         "1,api,closed,2000,8000,6000,all,yes,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,0,,,,"

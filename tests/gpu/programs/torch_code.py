@@ -128,15 +128,17 @@ class Marks:
         if not self.open and id(module) not in self.paths:
             for path, one in module.named_modules():
                 self.paths.setdefault(id(one), f"{type(module).__name__}.{path}" if path else type(module).__name__)
-        mark = torch.profiler.record_function("MODULE " + self.paths.get(id(module), "?"))
+        # One that is made anew in each call is none of the caller's children: its class says what it is.
+        path = self.paths.get(id(module)) or f"{self.open[-1][1]}.{type(module).__name__}"
+        mark = torch.profiler.record_function("MODULE " + path)
         mark.__enter__()
-        self.open.append(mark)
+        self.open.append((mark, path))
 
     def leave(self, *_):
-        self.open.pop().__exit__(None, None, None)
+        self.open.pop()[0].__exit__(None, None, None)
 
 
-OWN = {"lines_truth", "truth", "main", "<module>"}
+OWN = {"lines_truth", "truth", "main", "<module>", "loaded_step", "whole"}
 
 
 class LineMarks(TorchDispatchMode):
