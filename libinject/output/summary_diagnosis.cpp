@@ -65,8 +65,8 @@ bool launches_graphs(const Statistics& statistics) {
   });
 }
 
-/// Where the profiler has lengthened the steps by a hundredth or more. In graphs and in ranks that wait for each other it lengthens
-/// kernels as well: the estimate is a bound.
+/// Where the profiler has lengthened the steps by a hundredth or more. In graphs and in ranks that wait for
+/// each other it lengthens kernels as well: the estimate is a bound.
 void without_profiler_line(TextPage& page, const Report& report, const DeviceDiagnosis& entry) {
   const auto& overhead = report.steps.overhead;
   if (!entry.without_profiler || !overhead || overhead->added.share < 0.01) return;
