@@ -81,11 +81,10 @@ std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, co
   const auto without = median_interval(outside);
   const auto with = median_interval(inside);
   if (!without || !with || with->low <= 0) return std::nullopt;
-  return OverheadEstimate{
-      1 - without->median / with->median, 1 - without->high / with->low, 1 - without->low / with->high,
-      without->median,
-      added_time(typical_steps(outside, without->median), typical_steps(inside, with->median),
-                 static_cast<double>(inside.sum()))};
+  return OverheadEstimate{1 - without->median / with->median, 1 - without->high / with->low,
+                          1 - without->low / with->high, without->median,
+                          added_time(typical_steps(outside, without->median),
+                                     typical_steps(inside, with->median), static_cast<double>(inside.sum()))};
 }
 
 namespace {
