@@ -45,7 +45,7 @@ class Join {
       const std::vector<const Sequence*> others = candidates(where.first);
       if (take_equal(sequence, others, &LaunchedKernel::exact)) continue;
       if (take_equal(sequence, others, &LaunchedKernel::coarse)) continue;
-      take_ends(sequence, others);
+      if (!take_replaced(sequence, others)) take_ends(sequence, others);
     }
     take_unique();
     return std::move(joined_);
@@ -121,6 +121,25 @@ class Join {
     return ends;
   }
 
+  static constexpr std::size_t kMinRun = 2;
+  /// Positions in the other sequence.
+  using Matches = std::vector<std::size_t>;
+  static constexpr std::size_t kUnmatched = ~std::size_t{0};
+
+  /// How many kernels two sequences have in common, in any order.
+  std::size_t in_common(const Sequence& sequence, const Sequence& other, Number number) const {
+    std::unordered_map<std::uint32_t, std::size_t> left;
+    for (const std::uint32_t named : other) ++left[named_[named].*number];
+    std::size_t common = 0;
+    for (const std::uint32_t timed : sequence) {
+      const auto found = left.find(timed_[timed].*number);
+      if (found == left.end() || found->second == 0) continue;
+      --found->second;
+      ++common;
+    }
+    return common;
+  }
+
   void take_ends(const Sequence& sequence, const std::vector<const Sequence*>& others) {
     Ends best;
     for (const Number number : {&LaunchedKernel::exact, &LaunchedKernel::coarse}) {
@@ -132,6 +151,133 @@ class Join {
     for (std::size_t i = 0; i < best.begin; ++i) joined_[sequence[i]] = joined((*best.other)[i]);
     for (std::size_t i = 0; i < best.end; ++i)
       joined_[sequence[sequence.size() - 1 - i]] = joined((*best.other)[best.other->size() - 1 - i]);
+  }
+
+  /// False, and nothing is done, where the two differ by more than kernels that were replaced.
+  bool take_replaced(const Sequence& sequence, const std::vector<const Sequence*>& others) {
+    const Sequence* nearest = nullptr;
+    std::size_t common = 0;
+    for (const Sequence* other : others) {
+      const std::size_t found = in_common(sequence, *other, &LaunchedKernel::coarse);
+      if (found > common) {
+        common = found;
+        nearest = other;
+      }
+    }
+    if (nearest == nullptr) return false;
+    const Sequence& other = *nearest;
+    const Matches matches = matches_of(sequence, other, &LaunchedKernel::coarse);
+    struct Between {
+      Sequence here;
+      Sequence there;
+    };
+    std::vector<Between> replaced;
+    std::size_t next = 0;  // in the other one
+    for (std::size_t i = 0; i <= sequence.size(); ++i) {
+      Between between;
+      for (; i < sequence.size() && matches[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
+      const std::size_t end = i == sequence.size() ? other.size() : matches[i];
+      for (; next < end; ++next) between.there.push_back(other[next]);
+      ++next;
+      if (between.here.empty() && between.there.empty()) continue;
+      if (!may_replace(between.here, between.there)) return false;
+      replaced.push_back(std::move(between));
+    }
+    for (std::size_t i = 0; i < sequence.size(); ++i) {
+      if (matches[i] != kUnmatched) joined_[sequence[i]] = joined(other[matches[i]]);
+    }
+    for (const Between& between : replaced) {
+      for (const std::uint32_t timed : between.here) {
+        PlaceVote vote;
+        for (const std::uint32_t named : between.there) {
+          if (is_of_family(timed, named)) vote.add(places_[named]);
+        }
+        joined_[timed].place = vote.place();
+      }
+    }
+    return true;
+  }
+
+  bool is_of_family(std::uint32_t timed, std::uint32_t named) const {
+    return timed_[timed].family != 0 && timed_[timed].family == named_[named].family;
+  }
+
+  /// Of the same kind, and none of them alike: those could be matched in several ways.
+  bool may_replace(const Sequence& here, const Sequence& there) const {
+    bool any = false;
+    for (const std::uint32_t timed : here) {
+      for (const std::uint32_t named : there) {
+        if (same(timed, named, &LaunchedKernel::coarse)) return false;
+        any = any || is_of_family(timed, named);
+      }
+    }
+    return any;
+  }
+
+  Matches matches_of(const Sequence& sequence, const Sequence& other, Number number) {
+    const Ends ends = ends_of(sequence, other, number);
+    Matches matches(sequence.size(), kUnmatched);
+    for (std::size_t i = 0; i < ends.begin; ++i) matches[i] = i;
+    for (std::size_t i = 1; i <= ends.end; ++i) matches[sequence.size() - i] = other.size() - i;
+    match_between(sequence, other, number, ends, matches);
+    // Those that are alone may be alike by chance.
+    for (std::size_t i = 0; i < matches.size();) {
+      std::size_t end = i + 1;
+      while (end < matches.size() && matches[i] != kUnmatched && matches[end] == matches[i] + (end - i))
+        ++end;
+      const bool at_edge = matches[i] == i || matches[i] + sequence.size() == i + other.size();
+      if (matches[i] != kUnmatched && end - i < kMinRun && !at_edge)
+        std::fill(matches.begin() + static_cast<std::ptrdiff_t>(i),
+                  matches.begin() + static_cast<std::ptrdiff_t>(end), kUnmatched);
+      i = end;
+    }
+    return matches;
+  }
+
+  /// What lies between the ends: kernels that every longest common subsequence matches in the same way.
+  void match_between(const Sequence& sequence, const Sequence& other, Number number, const Ends& ends,
+                     Matches& matches) {
+    const std::size_t rows = sequence.size() - ends.begin - ends.end;
+    const std::size_t columns = other.size() - ends.begin - ends.end;
+    if (rows == 0 || columns == 0 || std::min(rows, columns) > 0xFFFF) return;
+    const std::size_t cells = (rows + 1) * (columns + 1);
+    if (cells > kMostCellsAtOnce || cells > cells_left_) return;
+    cells_left_ -= cells;
+    const auto alike = [&](std::size_t row, std::size_t column) {
+      return same(sequence[ends.begin + row], other[ends.begin + column], number);
+    };
+    // The longest ones of what comes before, and of what follows.
+    const std::size_t width = columns + 1;
+    std::vector<std::uint16_t> before((rows + 1) * width);
+    std::vector<std::uint16_t> after((rows + 1) * width);
+    for (std::size_t i = 1; i <= rows; ++i) {
+      for (std::size_t j = 1; j <= columns; ++j)
+        before[i * width + j] =
+            alike(i - 1, j - 1) ? static_cast<std::uint16_t>(before[(i - 1) * width + j - 1] + 1)
+                                : std::max(before[(i - 1) * width + j], before[i * width + j - 1]);
+    }
+    for (std::size_t i = rows; i-- > 0;) {
+      for (std::size_t j = columns; j-- > 0;)
+        after[i * width + j] = alike(i, j) ? static_cast<std::uint16_t>(after[(i + 1) * width + j + 1] + 1)
+                                           : std::max(after[(i + 1) * width + j], after[i * width + j + 1]);
+    }
+    const std::uint32_t longest = after[0];
+    // Of sequences that have little in common the longest is not the true one.
+    if (2 * std::size_t{longest} < std::min(rows, columns)) return;
+    for (std::size_t i = 0; i < rows; ++i) {
+      std::size_t found = kUnmatched;
+      std::size_t ways = 0;
+      for (std::size_t j = 0; j <= columns && ways < 2; ++j) {
+        if (before[i * width + j] + after[(i + 1) * width + j] == longest) {
+          ways = 2;  // left out
+        } else if (j < columns && alike(i, j) &&
+                   before[i * width + j] + 1u + after[(i + 1) * width + j + 1] == longest) {
+          found = j;
+          ++ways;
+        }
+      }
+      if (ways == 1) matches[ends.begin + i] = ends.begin + found;
+    }
   }
 
   /// How often each kernel is launched in the iteration that launches it most.
@@ -182,6 +328,9 @@ class Join {
   std::span<const std::uint32_t> works_;
   const Sequences named_sequences_;
   std::vector<JoinedPlace> joined_;
+  // Of the tables of longest common subsequences: 16 MiB at once, some tens of milliseconds in all.
+  static constexpr std::size_t kMostCellsAtOnce = std::size_t{1} << 22;
+  std::size_t cells_left_ = std::size_t{1} << 25;
 };
 
 }  // namespace

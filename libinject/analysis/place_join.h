@@ -16,6 +16,7 @@ struct LaunchedKernel {
   std::uint32_t coarse = 0;  ///< what it has in common with its like of other sizes
   std::uint32_t thread = 0;
   std::uint32_t iteration = 0;
+  std::uint32_t family = 0;  ///< what kind of work it is; 0: not known
 };
 
 /// What a kernel that is named computes: numbers that mean something to the caller, and these.
@@ -61,7 +62,12 @@ class PlaceVote {
 /// The kernels that a thread launches in an iteration are a sequence. One of `timed` takes its places
 ///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
 ///      the same coarse ones), by position; where these have different places at one position, none;
-///   2. else from the sequence of that thread with which it shares the longest beginning and end, of the same
+///   2. else from the sequence of that thread that has most coarse kernels in common with it, if all else
+///      has been replaced: libraries choose other kernels for other sizes, and more of them or fewer. What
+///      every longest common subsequence matches in the same way, in runs of kMinRun kernels, is the same;
+///      between two of these there are kernels of a common family on both sides, and none that are alike.
+///      One that was replaced gets the place that all those of its family have there;
+///   3. else from the sequence of that thread with which it shares the longest beginning and end, of the same
 ///      kernels or of coarse ones: what lies in between has been added or left out. Where a beginning and an
 ///      end overlap, it can't be told which of the kernels in there were added, and they get none.
 /// A thread that launched nothing in `named` takes the sequences of all others. A kernel that has no place

@@ -27,12 +27,14 @@ constexpr std::uint8_t kFirstCopyClass = 2;
 
 }  // namespace
 
-std::uint32_t CodeTimes::size_class(std::uint32_t name) {
+CodeTimes::NameClass CodeTimes::class_of(std::uint32_t name) {
   constexpr std::uint32_t kFamilyClass = 1u << 31;
-  const auto [entry, is_new] = size_classes_.try_emplace(name, name);
+  const auto [entry, is_new] = classes_.try_emplace(name);
   if (is_new) {
     const Family family = family_of(names_->name(name));
-    if (is_chosen_by_size(family)) entry->second = kFamilyClass | static_cast<std::uint32_t>(family);
+    const auto number = static_cast<std::uint32_t>(family);
+    entry->second = {is_chosen_by_size(family) ? kFamilyClass | number : name,
+                     family == Family::kOther ? 0 : number + 1};
   }
   return entry->second;
 }
@@ -45,7 +47,9 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   kernel.exact =
       exact_.find_or_add({event.name, number(event.grid[0]), number(event.grid[1]), number(event.grid[2]),
                           number(event.block[0]), number(event.block[1]), number(event.block[2]), shape});
-  kernel.coarse = size_class(event.name);
+  const NameClass of_name = class_of(event.name);
+  kernel.coarse = of_name.size;
+  kernel.family = of_name.family;
   kernel.name = event.name;
   kernel.order = event.correlation;
   kernel.duration = duration_between(event.start, event.end);
@@ -197,8 +201,8 @@ std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) cons
   launched.reserve(kernels.size());
   for (const Held& kernel : kernels) {
     const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), kernel.launched);
-    launched.push_back(
-        {kernel.exact, kernel.coarse, kernel.thread, static_cast<std::uint32_t>(next - boundaries_.begin())});
+    launched.push_back({kernel.exact, kernel.coarse, kernel.thread,
+                        static_cast<std::uint32_t>(next - boundaries_.begin()), kernel.family});
   }
   return launched;
 }

@@ -111,6 +111,7 @@ class CodeTimes {
   struct Held {
     std::uint32_t exact;
     std::uint32_t coarse;
+    std::uint32_t family;
     std::uint32_t name;
     std::uint32_t detail;
     std::uint32_t thread;
@@ -154,7 +155,11 @@ class CodeTimes {
   template <typename Event>
   void hold_named(const Event& event);
   void count(const Held& work, std::uint32_t place);
-  std::uint32_t size_class(std::uint32_t name);
+  struct NameClass {
+    std::uint32_t size = 0;  ///< LaunchedKernel::coarse
+    std::uint32_t family = 0;
+  };
+  NameClass class_of(std::uint32_t name);
   std::vector<LaunchedKernel> launches(std::vector<Held>& kernels) const;
   static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
@@ -168,7 +173,7 @@ class CodeTimes {
 
   const NameTable* names_;
   const ShapeTable* shapes_;
-  std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
+  std::unordered_map<std::uint32_t, NameClass> classes_;  // by name
   CodePlaces* places_ = nullptr;                                   // null: no launches are named
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
