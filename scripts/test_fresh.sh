@@ -15,11 +15,16 @@ suites=("$@")
 fail() { echo "test_fresh: $*" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || fail "needs root, to change the root folder"
 command -v mmdebstrap >/dev/null || fail "needs mmdebstrap"
-[[ -e build/sim/libcudasim.so ]] || fail "build the simulated CUDA first: cmake --preset dev && cmake --build build"
+[[ -d build/deps ]] || fail "set the machine up first: scripts/setup.sh"
 wheel=(build-packages/libinject-*.whl)
 [[ -e ${wheel[0]} ]] || fail "make the wheel first: scripts/package.sh wheel"
 mapfile -t lines < <(awk '/^```/ { if (inside) exit; inside = /^```sh$/; next } inside' README.md)
 ((${#lines[@]} == 3)) || fail "README.md begins with ${#lines[@]} lines of shell, not with three"
+
+# The simulated CUDA for old systems as well, in a build folder of its own.
+sim=build-packages/sim-build
+cmake --preset dev -B "$sim" -DINJECT_SIM_GLIBC_FLOOR=ON -DINJECT_JOIN=ON >/dev/null
+cmake --build "$sim" --target simulated_cuda >/dev/null
 
 make_root() {
   [[ -d $roots/$1 ]] && return
@@ -46,7 +51,7 @@ for suite in "${suites[@]}"; do
   make_root "$suite"
   home=$roots/$suite/home/user
   rm -rf "${home:?}"/* "$home"/.[!.]*
-  cp -r build/sim tests/packages/train.py "${wheel[0]}" "$home"
+  cp -r "$sim/sim" tests/packages/train.py "${wheel[0]}" "$home"
   {
     echo 'cd; . /etc/os-release; echo "$PRETTY_NAME, $(python3 --version), $(ldd --version | sed -n "1s/.* /glibc /p")"'
     # One shell for all lines, as a user has it.
