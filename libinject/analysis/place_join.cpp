@@ -121,7 +121,6 @@ class Join {
     return ends;
   }
 
-  static constexpr std::size_t kMinRun = 2;
   /// Positions in the other sequence.
   using Matches = std::vector<std::size_t>;
   static constexpr std::size_t kUnmatched = ~std::size_t{0};
@@ -220,17 +219,6 @@ class Join {
     for (std::size_t i = 0; i < ends.begin; ++i) matches[i] = i;
     for (std::size_t i = 1; i <= ends.end; ++i) matches[sequence.size() - i] = other.size() - i;
     match_between(sequence, other, number, ends, matches);
-    // Those that are alone may be alike by chance.
-    for (std::size_t i = 0; i < matches.size();) {
-      std::size_t end = i + 1;
-      while (end < matches.size() && matches[i] != kUnmatched && matches[end] == matches[i] + (end - i))
-        ++end;
-      const bool at_edge = matches[i] == i || matches[i] + sequence.size() == i + other.size();
-      if (matches[i] != kUnmatched && end - i < kMinRun && !at_edge)
-        std::fill(matches.begin() + static_cast<std::ptrdiff_t>(i),
-                  matches.begin() + static_cast<std::ptrdiff_t>(end), kUnmatched);
-      i = end;
-    }
     return matches;
   }
 
@@ -252,9 +240,9 @@ class Join {
     std::vector<std::uint16_t> after((rows + 1) * width);
     for (std::size_t i = 1; i <= rows; ++i) {
       for (std::size_t j = 1; j <= columns; ++j)
-        before[i * width + j] =
-            alike(i - 1, j - 1) ? static_cast<std::uint16_t>(before[(i - 1) * width + j - 1] + 1)
-                                : std::max(before[(i - 1) * width + j], before[i * width + j - 1]);
+        before[i * width + j] = alike(i - 1, j - 1)
+                                    ? static_cast<std::uint16_t>(before[(i - 1) * width + j - 1] + 1)
+                                    : std::max(before[(i - 1) * width + j], before[i * width + j - 1]);
     }
     for (std::size_t i = rows; i-- > 0;) {
       for (std::size_t j = columns; j-- > 0;)

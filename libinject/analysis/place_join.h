@@ -64,9 +64,9 @@ class PlaceVote {
 ///      the same coarse ones), by position; where these have different places at one position, none;
 ///   2. else from the sequence of that thread that has most coarse kernels in common with it, if all else
 ///      has been replaced: libraries choose other kernels for other sizes, and more of them or fewer. What
-///      every longest common subsequence matches in the same way, in runs of kMinRun kernels, is the same;
-///      between two of these there are kernels of a common family on both sides, and none that are alike.
-///      One that was replaced gets the place that all those of its family have there;
+///      every longest common subsequence matches in the same way is the same; between two of these there are
+///      kernels of a common family on both sides, and none that are alike. One that was replaced gets the
+///      place that all those of its family have there;
 ///   3. else from the sequence of that thread with which it shares the longest beginning and end, of the same
 ///      kernels or of coarse ones: what lies in between has been added or left out. Where a beginning and an
 ///      end overlap, it can't be told which of the kernels in there were added, and they get none.

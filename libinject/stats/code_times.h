@@ -174,7 +174,7 @@ class CodeTimes {
   const NameTable* names_;
   const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, NameClass> classes_;  // by name
-  CodePlaces* places_ = nullptr;                                   // null: no launches are named
+  CodePlaces* places_ = nullptr;                          // null: no launches are named
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;     // by window

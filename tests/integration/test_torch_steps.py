@@ -8,6 +8,7 @@ import collections
 import pathlib
 import subprocess
 import sys
+import re
 import unittest
 
 import simulated
@@ -40,6 +41,9 @@ class Steps(simulated.SimulatedTest):
         found = done.out.run["iterations"]
         self.assertEqual((found["recognised_by"], found["optimizer_steps_per_iteration"], found["certainty"]),
                          ("optimizer steps", steps, certainty), found)
+        # On a busy machine our thread may come so late that the window opens at a later one, and says so.
+        late = re.search(r"the window opens at iteration (\d+)", done.stderr)
+        first = int(late[1]) if late else first
         marks = sorted(name for name in done.out.kernels() if name.startswith("mark_"))
         self.assertEqual(marks, sorted(f"mark_{k}" for k in range(first, first + count)))
         rows = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Label"] == "iteration"]

@@ -17,13 +17,13 @@ using namespace inject;
 
 namespace {
 
-constinit pid_t child = 0;
+constinit pid_t loader_child = 0;
 alignas(LoaderUse) unsigned char storage[sizeof(LoaderUse)];
 
 /// In a function of its own: the child's calls may overwrite what the compiler keeps of the caller's.
 __attribute__((noinline)) void end_child_amid_a_use() {
-  child = vfork();
-  if (child == 0) {
+  loader_child = vfork();
+  if (loader_child == 0) {
     ::new (storage) LoaderUse;  // as one that is killed there: no destructor runs
     _exit(0);
   }
@@ -70,8 +70,8 @@ constexpr Nanoseconds kSoon = 1'500'000'000;  // two seconds are waited for a us
 TEST_CASE("a child made by vfork that ends amid the loader's work holds no later fork up", "[native]") {
   LoaderUse::count_in_this_process();
   end_child_amid_a_use();
-  REQUIRE(child > 0);
-  REQUIRE(waitpid(child, nullptr, 0) == child);
+  REQUIRE(loader_child > 0);
+  REQUIRE(waitpid(loader_child, nullptr, 0) == loader_child);
   CHECK(wait_before_fork() < kSoon);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a child made by vfork that is the first to use the loader leaves its 
   REQUIRE(process >= 0);
   if (process == 0) {
     end_child_amid_a_use();
-    waitpid(child, nullptr, 0);
+    waitpid(loader_child, nullptr, 0);
     LoaderUse::count_in_this_process();
     _exit(wait_before_fork() >= kSoon ? 1 : fork_waits_for_a_use() ? 0 : 2);
   }
