@@ -75,20 +75,25 @@ bool OutputFile::flush() {
 
 bool OutputFile::let_others_read() {
   if (!descriptor_.is_open() || !error_.empty()) return false;
-  return ::fchmod(descriptor_.get(), 0644) == 0 || cannot("let others read", errno);
+  const int descriptor = descriptor_.get();
+  if (descriptor < 0) return cannot("let others read", EBADF);
+  return ::fchmod(descriptor, 0644) == 0 || cannot("let others read", errno);
 }
 
 bool OutputFile::sync() {
   const FileWork work;
   if (!flush()) return false;
+  const int descriptor = descriptor_.get();
+  if (descriptor < 0) return cannot("sync", EBADF);
   // Pipes and some network file systems know no fsync: EINVAL is not a loss.
-  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return cannot("sync", errno);
+  if (::fsync(descriptor) != 0 && errno != EINVAL) return cannot("sync", errno);
   return true;
 }
 
 bool OutputFile::cut(std::uint64_t bytes) {
   if (!flush()) return false;
   const int descriptor = descriptor_.get();
+  if (descriptor < 0) return cannot("truncate", EBADF);
   const auto end = static_cast<off_t>(bytes);
   if (::ftruncate(descriptor, end) != 0 || ::lseek(descriptor, end, SEEK_SET) != end)
     return cannot("truncate", errno);

@@ -106,7 +106,7 @@ TEST_CASE("An overhead is not known from too few steps", "[overhead]") {
 
 TEST_CASE("What is added to the window's time is told by means", "[overhead]") {
   SampleStats outside;
-  for (const std::uint64_t step : {1000, 1000, 1000, 1000, 1000, 1000, 1200, 1200}) outside.add(step);
+  for (const std::uint64_t time : {1000u, 1000u, 1000u, 1000u, 1000u, 1000u, 1200u, 1200u}) outside.add(time);
   SampleStats inside;
   for (int i = 0; i < 8; ++i) inside.add(1000);
   // Typical steps are alike, two of ten are slow.

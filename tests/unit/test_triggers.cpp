@@ -216,7 +216,6 @@ TEST_CASE("the NVTX trigger says why there was no window", "[nvtx]") {
 }
 
 TEST_CASE("a month of samples keeps its distances, whatever is late or missed", "[window]") {
-  constexpr std::uint64_t kSecond = 1'000'000'000;
   const WindowSpec sampling = spec("time:60s+2s/600s");
   Schedule schedule(sampling);
   std::uint64_t time = 0;
