@@ -316,9 +316,11 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Report& repor
                                   std::string_view cause) {
     text.number(ratio(idle, times.span), {{"device", device}, {"cause", cause}});
   });
+  // As in these windows' rows of window_sum.csv.
+  const std::optional<OverheadEstimate> overhead = profiler_overhead(*report.steps.unprofiled, latest_steps_);
   std::map<std::uint32_t, Diagnosis> diagnoses;
   for (const auto& [device, times] : latest_devices_) {
-    const Diagnosis diagnosis = diagnose(judged_times(times, report.steps.overhead), report.limits_of(device),
+    const Diagnosis diagnosis = diagnose(judged_times(times, overhead), report.limits_of(device),
                                          specs_of(*report.run, device).multiprocessors);
     if (diagnosis.verdict != Bottleneck::kNone) diagnoses[device] = diagnosis;
   }
