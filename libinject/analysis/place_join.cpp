@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "libinject/model/code_place.h"
@@ -125,13 +127,13 @@ class Join {
   using Matches = std::vector<std::size_t>;
   static constexpr std::size_t kUnmatched = ~std::size_t{0};
 
-  /// How many kernels two sequences have in common, in any order.
-  std::size_t in_common(const Sequence& sequence, const Sequence& other, Number number) const {
+  /// How many coarse kernels two sequences have in common, in any order.
+  std::size_t in_common(const Sequence& sequence, const Sequence& other) const {
     std::unordered_map<std::uint32_t, std::size_t> left;
-    for (const std::uint32_t named : other) ++left[named_[named].*number];
+    for (const std::uint32_t named : other) ++left[named_[named].coarse];
     std::size_t common = 0;
     for (const std::uint32_t timed : sequence) {
-      const auto found = left.find(timed_[timed].*number);
+      const auto found = left.find(timed_[timed].coarse);
       if (found == left.end() || found->second == 0) continue;
       --found->second;
       ++common;
@@ -157,7 +159,7 @@ class Join {
     const Sequence* nearest = nullptr;
     std::size_t common = 0;
     for (const Sequence* other : others) {
-      const std::size_t found = in_common(sequence, *other, &LaunchedKernel::coarse);
+      const std::size_t found = in_common(sequence, *other);
       if (found > common) {
         common = found;
         nearest = other;
@@ -165,7 +167,8 @@ class Join {
     }
     if (nearest == nullptr) return false;
     const Sequence& other = *nearest;
-    const Matches matches = matches_of(sequence, other, &LaunchedKernel::coarse);
+    const std::optional<Matches> matches = matches_of(sequence, other);
+    if (!matches) return false;
     struct Between {
       Sequence here;
       Sequence there;
@@ -174,8 +177,8 @@ class Join {
     std::size_t next = 0;  // in the other one
     for (std::size_t i = 0; i <= sequence.size(); ++i) {
       Between between;
-      for (; i < sequence.size() && matches[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
-      const std::size_t end = i == sequence.size() ? other.size() : matches[i];
+      for (; i < sequence.size() && (*matches)[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
+      const std::size_t end = i == sequence.size() ? other.size() : (*matches)[i];
       for (; next < end; ++next) between.there.push_back(other[next]);
       ++next;
       if (between.here.empty() && between.there.empty()) continue;
@@ -183,61 +186,52 @@ class Join {
       replaced.push_back(std::move(between));
     }
     for (std::size_t i = 0; i < sequence.size(); ++i) {
-      if (matches[i] != kUnmatched) joined_[sequence[i]] = joined(other[matches[i]]);
+      if ((*matches)[i] != kUnmatched) joined_[sequence[i]] = joined(other[(*matches)[i]]);
     }
     for (const Between& between : replaced) {
+      std::unordered_map<std::uint32_t, PlaceVote> votes;  // by family
+      for (const std::uint32_t named : between.there) votes[named_[named].family].add(places_[named]);
       for (const std::uint32_t timed : between.here) {
-        PlaceVote vote;
-        for (const std::uint32_t named : between.there) {
-          if (is_of_family(timed, named)) vote.add(places_[named]);
-        }
-        joined_[timed].place = vote.place();
+        const auto vote = votes.find(timed_[timed].family);
+        if (vote != votes.end() && vote->first != 0) joined_[timed].place = vote->second.place();
       }
     }
     return true;
   }
 
-  bool is_of_family(std::uint32_t timed, std::uint32_t named) const {
-    return timed_[timed].family != 0 && timed_[timed].family == named_[named].family;
-  }
-
   /// Of the same kind, and none of them alike: those could be matched in several ways.
   bool may_replace(const Sequence& here, const Sequence& there) const {
-    bool any = false;
-    for (const std::uint32_t timed : here) {
-      for (const std::uint32_t named : there) {
-        if (same(timed, named, &LaunchedKernel::coarse)) return false;
-        any = any || is_of_family(timed, named);
-      }
+    std::unordered_set<std::uint32_t> names;
+    std::unordered_set<std::uint32_t> families;
+    for (const std::uint32_t named : there) {
+      names.insert(named_[named].coarse);
+      if (named_[named].family != 0) families.insert(named_[named].family);
     }
-    return any;
+    return std::none_of(here.begin(), here.end(),
+                        [&](std::uint32_t timed) { return names.contains(timed_[timed].coarse); }) &&
+           std::any_of(here.begin(), here.end(),
+                       [&](std::uint32_t timed) { return families.contains(timed_[timed].family); });
   }
 
-  Matches matches_of(const Sequence& sequence, const Sequence& other, Number number) {
-    const Ends ends = ends_of(sequence, other, number);
+  /// The ends, and of what lies between them the kernels that every longest common subsequence matches in the
+  /// same way. Empty if that is too much to be compared.
+  std::optional<Matches> matches_of(const Sequence& sequence, const Sequence& other) {
+    const Ends ends = ends_of(sequence, other, &LaunchedKernel::coarse);
     Matches matches(sequence.size(), kUnmatched);
     for (std::size_t i = 0; i < ends.begin; ++i) matches[i] = i;
     for (std::size_t i = 1; i <= ends.end; ++i) matches[sequence.size() - i] = other.size() - i;
-    match_between(sequence, other, number, ends, matches);
-    return matches;
-  }
-
-  /// What lies between the ends: kernels that every longest common subsequence matches in the same way.
-  void match_between(const Sequence& sequence, const Sequence& other, Number number, const Ends& ends,
-                     Matches& matches) {
     const std::size_t rows = sequence.size() - ends.begin - ends.end;
     const std::size_t columns = other.size() - ends.begin - ends.end;
-    if (rows == 0 || columns == 0 || std::min(rows, columns) > 0xFFFF) return;
     const std::size_t cells = (rows + 1) * (columns + 1);
-    if (cells > kMostCellsAtOnce || cells > cells_left_) return;
+    if (cells > kMostCellsAtOnce || cells > cells_left_) return std::nullopt;
     cells_left_ -= cells;
     const auto alike = [&](std::size_t row, std::size_t column) {
-      return same(sequence[ends.begin + row], other[ends.begin + column], number);
+      return same(sequence[ends.begin + row], other[ends.begin + column], &LaunchedKernel::coarse);
     };
-    // The longest ones of what comes before, and of what follows.
+    // How long they are of what comes before, and of what follows.
     const std::size_t width = columns + 1;
-    std::vector<std::uint16_t> before((rows + 1) * width);
-    std::vector<std::uint16_t> after((rows + 1) * width);
+    std::vector<std::uint16_t> before(cells);
+    std::vector<std::uint16_t> after(cells);
     for (std::size_t i = 1; i <= rows; ++i) {
       for (std::size_t j = 1; j <= columns; ++j)
         before[i * width + j] = alike(i - 1, j - 1)
@@ -250,8 +244,6 @@ class Join {
                                            : std::max(after[(i + 1) * width + j], after[i * width + j + 1]);
     }
     const std::uint32_t longest = after[0];
-    // Of sequences that have little in common the longest is not the true one.
-    if (2 * std::size_t{longest} < std::min(rows, columns)) return;
     for (std::size_t i = 0; i < rows; ++i) {
       std::size_t found = kUnmatched;
       std::size_t ways = 0;
@@ -266,6 +258,7 @@ class Join {
       }
       if (ways == 1) matches[ends.begin + i] = ends.begin + found;
     }
+    return matches;
   }
 
   /// How often each kernel is launched in the iteration that launches it most.

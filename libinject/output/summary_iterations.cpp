@@ -11,9 +11,15 @@
 namespace inject {
 namespace {
 
-/// How much longer a step in a window takes than one without the profiler: `23.1% (18.0 to 30.1)`.
+/// How much longer a step in a window takes than one without the profiler: `23.1% (18.0 to 30.1)`, or
+/// `on average 23.1% (18.0 to 30.1)` where only a few steps are that much slower. Empty: not measurably.
 std::string longer_text(const OverheadEstimate& overhead) {
-  return bounded_share_text(overhead.longer(), overhead.longer_low(), overhead.longer_high());
+  const auto text = [](double share, double low, double high) {
+    return bounded_share_text(longer_by(share), longer_by(low), longer_by(high));
+  };
+  if (overhead.seen()) return text(overhead.share, overhead.low, overhead.high);
+  const AddedTime& added = overhead.added;
+  return longer_by(added.low) > kMuchLonger ? "on average " + text(added.share, added.low, added.high) : "";
 }
 
 }  // namespace
@@ -43,15 +49,8 @@ void write_phases(TextPage& page, const Statistics& statistics) {
 
 void write_disturbance(TextPage& page, const Report& report) {
   const auto& overhead = report.steps.overhead;
-  if (!overhead) return;
-  std::string longer;
-  if (overhead->seen()) {
-    if (overhead->longer() > kMuchLonger) longer = longer_text(*overhead);
-  } else if (const AddedTime& added = overhead->added; added.low > kMuchLonger) {
-    // A few of them much, or some at random.
-    const auto of = [](double share) { return share / (1 - share); };
-    longer = "on average " + bounded_share_text(of(added.share), of(added.low), of(added.high));
-  }
+  if (!overhead || (overhead->seen() && longer_by(overhead->share) <= kMuchLonger)) return;
+  const std::string longer = longer_text(*overhead);
   if (longer.empty()) return;
   page.paragraph("  ", "steps in windows took " + longer +
                            " longer than without the profiler: part of their idle time is the profiler's");
@@ -96,8 +95,8 @@ void write_iterations(TextPage& page, const Report& report) {
   also(iterations.phases(IterationLabel::kCheckpoint), "checkpoint");
   if (!text.empty()) page.line(text);
   if (const auto& overhead = all.overhead) {
-    page.line(overhead->seen() ? "    " + longer_text(*overhead) + " longer than without the profiler"
-                               : "    not measurably longer than without the profiler");
+    const std::string longer = longer_text(*overhead);
+    page.line("    " + (longer.empty() ? "not measurably" : longer) + " longer than without the profiler");
   }
 }
 

@@ -45,11 +45,12 @@ struct OverheadEstimate {
   /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
   /// ahead of an idle device when a window opens.
   bool seen() const { return low > 0; }
-  /// By how much longer a step in a window takes: 0.25 is a quarter longer.
-  double longer() const { return share / (1 - share); }
-  double longer_low() const { return low / (1 - low); }
-  double longer_high() const { return high / (1 - high); }
 };
+
+/// By how much longer steps are of which the profiler has that share: 0.25 is a quarter longer.
+constexpr double longer_by(double share) {
+  return share / (1 - share);
+}
 
 /// From this on a window's steps are so much longer that its idle time says more of the profiler than of the
 /// program.

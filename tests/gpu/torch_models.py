@@ -55,7 +55,7 @@ def resnet50(device, batch=32, size=224):
     return _step(model, optimizer, inputs, lambda m, x, y: F.cross_entropy(m(x), y), device)
 
 
-class _Block(nn.Module):
+class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
@@ -76,7 +76,7 @@ class _Transformer(nn.Module):
     def __init__(self, vocabulary, length, width, heads, layers):
         super().__init__()
         self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens):

@@ -67,19 +67,24 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(found, {path: (type_, depth, count * iterations) for path, (type_, depth, count) in expected.items()})
         self.assertEqual(modules["Net.blocks.1.a"]["Parent"], "Net.blocks.1")
 
-    def test_operators_modules_and_lines(self):
-        out = self.train("plain")
+    def check_plain(self, out, zero):
+        """All of "plain", whose first line of an iteration is marked so. Returns the program's lines."""
         self.check_sums(out)
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
                          {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
         lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
-        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"), ("zero", 1, "Other")):
+        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"), (zero, 1, "Other")):
             row = lines[line_of(marker)]
             self.assertEqual((int(row["Self Instances"]), row["In Library"]), (count * 4, "0"), marker)
             self.assertEqual(row[f"{phase} (ns)"], row["Self Time (ns)"], marker)
             self.assertEqual(row["User Code Time (ns)"], row["Self Time (ns)"], marker)
+        return lines
+
+    def test_operators_modules_and_lines(self):
+        out = self.train("plain")
+        lines = self.check_plain(out, "zero")
         self.assertEqual(lines[line_of("forward")]["Function"].rpartition(".")[2], "forward")
         self.assertEqual(int(lines[line_of("twice")]["Total Instances"]), 2 * 4)
         # What is named is in no window: four iterations were asked for, and CUPTI saw two more.
@@ -105,16 +110,7 @@ class Code(simulated.SimulatedTest):
     def test_graph_of_an_iteration(self):
         """It was captured before anything was named, and its kernels are where they were captured."""
         out = self.train("graphed")
-        self.check_sums(out)
-        self.check_modules(out)
-        operators = self.table(out, "op_sum.csv", "Operator")
-        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
-                         {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
-        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
-        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"),
-                                     ("graphed zero", 1, "Other")):
-            row = lines[line_of(marker)]
-            self.assertEqual((int(row["Self Instances"]), row[f"{phase} (ns)"]), (count * 4, row["Self Time (ns)"]), marker)
+        lines = self.check_plain(out, "graphed zero")
         self.assertNotIn(line_of("replay"), lines)
         self.assertEqual(out.lost(), {})
 

@@ -47,6 +47,21 @@ RunInfo some_run() {
   return info;
 }
 
+/// Twenty iterations in a window, which take what `in_window` says, and twenty of 50 us without the profiler.
+template <typename InWindow>
+void add_steps(StatsRun& run, const InWindow& in_window) {
+  IterationBoundary next;
+  next.begin = 1'000'000;
+  for (std::uint64_t i = 0; i <= 40; ++i) {
+    next.number = i;
+    next.window = i < 20 ? 1 : 0;
+    next.unprofiled_before = i > 20;
+    run.statistics.iteration_boundary(next);
+    next.window_before = next.window;
+    next.begin += i < 20 ? in_window(i) : 50'000;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("The summary of a small run", "[output]") {
@@ -209,16 +224,7 @@ TEST_CASE("Step times, with samples per second where the batch size is known", "
 TEST_CASE("The step time is that of steps without the profiler, and what it adds is said", "[output]") {
   StatsRun run;
   const Nanoseconds in_window = GENERATE(62'500u, 52'000u, 50'000u);
-  IterationBoundary next;
-  next.begin = 1'000'000;
-  for (std::uint64_t i = 0; i <= 40; ++i) {
-    next.number = i;
-    next.window = i < 20 ? 1 : 0;
-    next.unprofiled_before = i > 20;
-    run.statistics.iteration_boundary(next);
-    next.window_before = next.window;
-    next.begin += i < 20 ? in_window : 50'000;
-  }
+  add_steps(run, [&](std::uint64_t) { return in_window; });
   // The device works for 0.5 ms of 1.25: launch-bound for the rest.
   KernelEvent kernel = run.kernel("k", 500'000);
   kernel.start = 1'000'000;
@@ -247,6 +253,18 @@ TEST_CASE("The step time is that of steps without the profiler, and what it adds
   const std::string graphs = summary_text(build_report(run.statistics, some_run()), "/out");
   CHECK((graphs.find("a kernel runs at most 50.0% (50.0 to 50.0) of the time; launch-bound at least ") !=
          std::string::npos) == (in_window != 50'000));
+}
+
+TEST_CASE("A few slow steps in the window are said, which its median step does not show", "[output]") {
+  StatsRun run;
+  add_steps(run, [](std::uint64_t step) { return step % 3 == 1 ? 150'000u : 50'000u; });  // seven of 20
+  run.statistics.settle_window(1, 1'000'000, 2'700'000);
+  const std::string text = summary_text(build_report(run.statistics, some_run()), "/out");
+  INFO(text);
+  CHECK(text.find("  steps in windows took on average 70.0% (70.0 to 70.0) longer than") !=
+        std::string::npos);
+  CHECK(text.find("\n    on average 70.0% (70.0 to 70.0) longer than without the profiler\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("Windows that cut each iteration have no step time", "[output]") {
