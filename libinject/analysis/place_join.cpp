@@ -47,7 +47,7 @@ class Join {
       const std::vector<const Sequence*> others = candidates(where.first);
       if (take_equal(sequence, others, &LaunchedKernel::exact)) continue;
       if (take_equal(sequence, others, &LaunchedKernel::coarse)) continue;
-      if (!take_replaced(sequence, others)) take_ends(sequence, others);
+      take_common(sequence, others);
     }
     take_unique();
     return std::move(joined_);
@@ -141,7 +141,7 @@ class Join {
     return common;
   }
 
-  void take_ends(const Sequence& sequence, const std::vector<const Sequence*>& others) {
+  Ends longest_ends(const Sequence& sequence, const std::vector<const Sequence*>& others) const {
     Ends best;
     for (const Number number : {&LaunchedKernel::exact, &LaunchedKernel::coarse}) {
       for (const Sequence* other : others) {
@@ -149,13 +149,42 @@ class Join {
         if (ends.begin + ends.end > best.begin + best.end) best = ends;
       }
     }
-    for (std::size_t i = 0; i < best.begin; ++i) joined_[sequence[i]] = joined((*best.other)[i]);
-    for (std::size_t i = 0; i < best.end; ++i)
-      joined_[sequence[sequence.size() - 1 - i]] = joined((*best.other)[best.other->size() - 1 - i]);
+    return best;
   }
 
-  /// False, and nothing is done, where the two differ by more than kernels that were replaced.
-  bool take_replaced(const Sequence& sequence, const std::vector<const Sequence*>& others) {
+  /// Kernels that lie between two that are matched, or before the first one, or after the last.
+  struct Between {
+    Sequence here;
+    Sequence there;
+    std::size_t begin = 0;  ///< where they lie in this sequence
+  };
+
+  std::vector<Between> betweens_of(const Sequence& sequence, const Sequence& other,
+                                   const Matches& matches) const {
+    std::vector<Between> betweens;
+    std::size_t next = 0;  // in the other one
+    for (std::size_t i = 0; i <= sequence.size(); ++i) {
+      Between between{{}, {}, i};
+      for (; i < sequence.size() && matches[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
+      const std::size_t end = i == sequence.size() ? other.size() : matches[i];
+      for (; next < end; ++next) between.there.push_back(other[next]);
+      ++next;
+      if (!between.here.empty() || !between.there.empty()) betweens.push_back(std::move(between));
+    }
+    return betweens;
+  }
+
+  void take_common(const Sequence& sequence, const std::vector<const Sequence*>& others) {
+    const Ends ends = longest_ends(sequence, others);
+    if (take_replaced(sequence, others, ends.begin + ends.end)) return;
+    for (std::size_t i = 0; i < ends.begin; ++i) joined_[sequence[i]] = joined((*ends.other)[i]);
+    for (std::size_t i = 0; i < ends.end; ++i)
+      joined_[sequence[sequence.size() - 1 - i]] = joined((*ends.other)[ends.other->size() - 1 - i]);
+  }
+
+  /// False, and nothing is done, where no more than `least` kernels would get a place.
+  bool take_replaced(const Sequence& sequence, const std::vector<const Sequence*>& others,
+                     std::size_t least) {
     const Sequence* nearest = nullptr;
     std::size_t common = 0;
     for (const Sequence* other : others) {
@@ -169,26 +198,20 @@ class Join {
     const Sequence& other = *nearest;
     const std::optional<Matches> matches = matches_of(sequence, other);
     if (!matches) return false;
-    struct Between {
-      Sequence here;
-      Sequence there;
-    };
-    std::vector<Between> replaced;
-    std::size_t next = 0;  // in the other one
-    for (std::size_t i = 0; i <= sequence.size(); ++i) {
-      Between between;
-      for (; i < sequence.size() && (*matches)[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
-      const std::size_t end = i == sequence.size() ? other.size() : (*matches)[i];
-      for (; next < end; ++next) between.there.push_back(other[next]);
-      ++next;
-      if (between.here.empty() && between.there.empty()) continue;
-      if (!may_replace(between.here, between.there)) return false;
-      replaced.push_back(std::move(between));
-    }
+    const std::vector<Between> betweens = betweens_of(sequence, other, *matches);
+    // From the first to the last of what is more than a replacement nothing is certain.
+    const auto is_difference = [this](const Between& one) { return !may_replace(one.here, one.there); };
+    const auto first = std::find_if(betweens.begin(), betweens.end(), is_difference);
+    const auto last = std::find_if(betweens.rbegin(), betweens.rend(), is_difference);
+    const std::size_t begin = first == betweens.end() ? sequence.size() : first->begin;
+    const std::size_t end = last == betweens.rend() ? 0 : last->begin + last->here.size();
+    const auto is_certain = [&](std::size_t position) { return position < begin || position >= end; };
+    if (begin + (sequence.size() - std::max(begin, end)) <= least) return false;
     for (std::size_t i = 0; i < sequence.size(); ++i) {
-      if ((*matches)[i] != kUnmatched) joined_[sequence[i]] = joined(other[(*matches)[i]]);
+      if (is_certain(i) && (*matches)[i] != kUnmatched) joined_[sequence[i]] = joined(other[(*matches)[i]]);
     }
-    for (const Between& between : replaced) {
+    for (const Between& between : betweens) {
+      if (!is_certain(between.begin) || is_difference(between)) continue;
       std::unordered_map<std::uint32_t, PlaceVote> votes;  // by family
       for (const std::uint32_t named : between.there) votes[named_[named].family].add(places_[named]);
       for (const std::uint32_t timed : between.here) {

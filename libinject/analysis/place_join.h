@@ -62,14 +62,16 @@ class PlaceVote {
 /// The kernels that a thread launches in an iteration are a sequence. One of `timed` takes its places
 ///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
 ///      the same coarse ones), by position; where these have different places at one position, none;
-///   2. else from the sequence of that thread that has most coarse kernels in common with it, if all else
-///      has been replaced: libraries choose other kernels for other sizes, and more of them or fewer. What
-///      every longest common subsequence matches in the same way is the same; between two of these there are
-///      kernels of a common family on both sides, and none that are alike. One that was replaced gets the
-///      place that all those of its family have there;
-///   3. else from the sequence of that thread with which it shares the longest beginning and end, of the same
-///      kernels or of coarse ones: what lies in between has been added or left out. Where a beginning and an
-///      end overlap, it can't be told which of the kernels in there were added, and they get none.
+///   2. else from the sequence of that thread that has most coarse kernels in common with it, up to the first
+///      difference and from the last one on. That other kernels have taken a kernel's place is no difference:
+///      libraries choose others for other sizes, and more of them or fewer. What every longest common
+///      subsequence matches in the same way is the same; if between two of these there are kernels of a
+///      common family on both sides, and none that are alike, they were replaced. Each then gets the place
+///      that all those of its family have there;
+///   3. or from the sequence of that thread with which it shares the longest beginning and end, of the same
+///      kernels or of coarse ones, if these are longer: what lies in between has been added or left out.
+///      Where a beginning and an end overlap, it can't be told which of the kernels in there were added, and
+///      they get none.
 /// A thread that launched nothing in `named` takes the sequences of all others. A kernel that has no place
 /// then gets that of its like in `named`, if all these have the same, and it is launched there several times
 /// in an iteration, or here no more often.

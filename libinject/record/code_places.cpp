@@ -76,6 +76,23 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   return number != 0 ? number : captured;
 }
 
+// triton_poi_fused_add_native_layer_norm_2: the kind of kernel, the operators, a number.
+std::uint32_t CodePlaces::fused(std::uint32_t place, std::string_view kernel) noexcept {
+  constexpr std::string_view kDigits = "0123456789";
+  if (!kernel.starts_with("triton_") || kernel.find("_fused_") == std::string_view::npos) return place;
+  const std::uint32_t number = place & ~kIncompletePlace;
+  CodePlace found = this->place(number);
+  if (found.op == 0 || names_.name(node(found.op).name).starts_with("aten::")) return place;
+  const std::size_t end = kernel.find_last_not_of(kDigits);
+  if (kernel[end] == '_') kernel = kernel.substr(0, end);
+  const std::uint32_t op =
+      node({CodeNodeKind::kOperator, found.op, names_.intern(kernel), NameTable::kEmpty, 0});
+  if (op == 0) return place;
+  found.op = op;
+  const std::uint32_t inside = this->place(found);
+  return inside == 0 ? place : inside | (place & kIncompletePlace);
+}
+
 void CodePlaces::note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept {
   if (forward_.items == nullptr) return;
   ForwardOp& op = forward_.items[sequence % kForwardOps];

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "libinject/model/code_place.h"
 #include "libinject/record/intern_table.h"
@@ -30,6 +31,11 @@ class CodePlaces {
   /// The place of work that was captured into a graph in one place, and is run by a launch of the graph in
   /// another (docs/code.md). Either may be 0, not known.
   std::uint32_t replayed(std::uint32_t captured, std::uint32_t launch) noexcept;
+
+  /// The place of a kernel that TorchInductor has made: inside of the operator around it, which is that of
+  /// the whole compiled function, one that is named as the kernel is, after the operators that are fused in
+  /// it. Any other kernel's place stays as it is.
+  std::uint32_t fused(std::uint32_t place, std::string_view kernel) noexcept;
 
   CodeNode node(std::uint32_t id) const noexcept { return nodes_.item(id); }
   CodePlace place(std::uint32_t id) const noexcept { return places_.item(id); }

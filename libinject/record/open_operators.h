@@ -32,8 +32,8 @@ class OpenOperators {
   OpenOperator& at(std::uint32_t level) noexcept { return operators_[level]; }
   OpenOperator* innermost() noexcept { return depth_ == 0 ? nullptr : &operators_[depth_ - 1]; }
 
-  /// Whether all that are open are known: one has begun since they are listened to, so that none is left that
-  /// had begun before. `listening` numbers the times that they are.
+  /// Whether one has begun on this thread since they are listened to. Those around it may have begun before,
+  /// and are not known then. `listening` numbers the times that they are listened to.
   bool complete(std::uint32_t listening) const noexcept { return complete_ == listening; }
 
   void begin(const OpenOperator& op, std::uint32_t listening) noexcept {

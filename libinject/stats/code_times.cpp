@@ -138,10 +138,10 @@ void CodeTimes::graph(std::uint32_t window, std::uint16_t number, const Captured
                       const std::function<std::uint32_t(std::uint32_t)>& demangled) {
   Graph own;
   for (const CapturedKernel& kernel : graph.kernels) {
-    own.exact.push_back(
-        exact_.find_or_add({demangled(kernel.name), kernel.grid[0], kernel.grid[1], kernel.grid[2],
-                            kernel.block[0], kernel.block[1], kernel.block[2], 0}));
-    own.places.push_back(kernel.place);
+    const std::uint32_t name = demangled(kernel.name);
+    own.exact.push_back(exact_.find_or_add({name, kernel.grid[0], kernel.grid[1], kernel.grid[2],
+                                            kernel.block[0], kernel.block[1], kernel.block[2], 0}));
+    own.places.push_back(places_->fused(kernel.place, names_->name(name)));
   }
   own.waits = graph.waits;
   own.is_chain = graph.is_chain;
@@ -158,7 +158,10 @@ void CodeTimes::copy(const TransferEvent& event) {
 }
 
 void CodeTimes::named(const KernelEvent& event) {
+  const std::size_t before = named_.size();
   hold_named(event);
+  if (named_.size() != before)
+    named_.back().place = places_->fused(named_.back().place, names_->name(event.name));
 }
 
 void CodeTimes::named(const TransferEvent& event) {
@@ -222,7 +225,14 @@ void CodeTimes::take_named() {
   if (named_.empty()) return;
   named_launches_ = launches(named_);
   named_places_.clear();
-  for (const Held& kernel : named_) named_places_.push_back(kernel.place);
+  // Operators that were open when the naming began are not known: they may be missing around any launch of
+  // the first iteration. An iteration later they have ended.
+  const std::uint32_t first_iteration = named_launches_.front().iteration;
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const std::uint32_t place = named_[i].place;
+    const bool is_first = named_launches_[i].iteration == first_iteration;
+    named_places_.push_back(place != 0 && is_first ? place | kIncompletePlace : place);
+  }
   named_works_ = named_works();
   Nanoseconds last = 0;
   for (const Held& kernel : named_) last = std::max(last, kernel.launched);

@@ -99,7 +99,8 @@ def compare(options, report, model):
     with open(account) as file:
         truth = json.load(file)
     kernels = sum(int(row["Total Time (ns)"]) for row in read_csv(os.path.join(out, "cuda_gpu_kern_sum.csv")))
-    for kind, name, key, least in (("operators", "op_sum.csv", "Operator", 0.99), ("modules", "module_sum.csv", "Module", 0.95)):
+    operators, modules = ("operators", "op_sum.csv", "Operator", 0.99), ("modules", "module_sum.csv", "Module", 0.95)
+    for kind, name, key, least in (operators,) if model == "compiled" else (operators, modules):
         times = {what: time / truth["steps"] for what, (_, time) in truth[kind].items()}
         theirs = {what: count / truth["steps"] for what, (count, _) in truth[kind].items()}
         rows = read_csv(os.path.join(out, name))
@@ -113,8 +114,22 @@ def compare(options, report, model):
     if model.startswith("gpt2"):
         compare_flops(report, model, out, truth["flops"])
     lines = read_csv(os.path.join(out, "line_sum.csv"))
-    compare_lines(report, model, lines, truth["lines"])
+    if model == "compiled":
+        call_of_compiled(report, out, lines)
+    else:
+        compare_lines(report, model, lines, truth["lines"])
     print(f"   {model}, lines:", *(f"{row['Time (%)']} % {row['File'].rpartition('/')[2]}:{row['Line']} {row['Function']}" for row in lines[:5]), sep="\n      ")
+
+
+def call_of_compiled(report, out, lines):
+    """The line that calls the compiled function has all that its two passes launch, and nothing else."""
+    with open(PROGRAM) as file:
+        call = next(str(number) for number, text in enumerate(file, 1) if "# COMPILED" in text)
+    of_line, _ = user_lines(lines, PROGRAM).get(call, (0, 0))
+    of_operators = sum(int(row["Total Time (ns)"]) for row in read_csv(os.path.join(out, "op_sum.csv"))
+                       if row["Operator"] in ("CompiledFunction", "CompiledFunctionBackward"))
+    report.check(f"compiled: the call's line has {of_line / 1e6:.3f} ms, its operators {of_operators / 1e6:.3f}",
+                 of_operators > 0 and abs(of_line - of_operators) <= 0.01 * of_operators)
 
 
 def compare_lines(report, model, rows, truth):

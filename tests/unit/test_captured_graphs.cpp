@@ -328,4 +328,27 @@ TEST_CASE("kernels that are not those that were captured have no place", "[captu
   CHECK(run.lines() == Lines{{0, 511}});
 }
 
+TEST_CASE("a compiled kernel is an operator inside of the compiled function", "[captured_graphs]") {
+  NameTable names{1024, 1 << 20};
+  CodePlaces places{names};
+  const auto node = [&](std::uint32_t parent, const char* name) {
+    return places.node({CodeNodeKind::kOperator, parent, names.intern(name), NameTable::kEmpty, 0});
+  };
+  const auto place_in = [&](std::uint32_t op) { return places.place({1, 2, op, CodePhase::kForward}); };
+  const std::uint32_t call = node(0, "CompiledFunction");
+  const std::uint32_t place = place_in(call);
+  const std::uint32_t inside = places.fused(place, "triton_poi_fused_add_native_layer_norm_2");
+  CHECK(inside == place_in(node(call, "triton_poi_fused_add_native_layer_norm")));
+  CHECK(places.fused(place, "triton_poi_fused_add_native_layer_norm_13") == inside);
+  CHECK(places.fused(place | kIncompletePlace, "triton_poi_fused_add_native_layer_norm_2") ==
+        (inside | kIncompletePlace));
+  // Those of the program itself, and of operators that Inductor leaves to PyTorch.
+  CHECK(places.fused(place, "triton_softmax") == place);
+  CHECK(places.fused(place, "my_fused_kernel_2") == place);
+  const std::uint32_t of_torch = place_in(node(call, "aten::mm"));
+  CHECK(places.fused(of_torch, "triton_poi_fused_add_2") == of_torch);
+  CHECK(places.fused(0, "triton_poi_fused_add_2") == 0);
+  CHECK(places.fused(place_in(0), "triton_poi_fused_add_2") == place_in(0));
+}
+
 }  // namespace inject

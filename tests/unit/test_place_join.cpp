@@ -208,6 +208,34 @@ TEST_CASE("Other kernels that libraries choose for other sizes have the places o
   CHECK(all.known() > 0.85);
 }
 
+TEST_CASE("Where another algorithm is taken somewhere, replaced kernels elsewhere keep their places",
+          "[place_join]") {
+  Outcome all;
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Model model(seed);
+    const std::uint32_t every = 2 + model.below(4);
+    std::vector<Iteration> timed;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      Iteration iteration = model.iteration(1 + model.below(500), -1, model.below(4), every);
+      // Of few rows one kernel, of many a sort and what follows it.
+      const auto at = static_cast<std::ptrdiff_t>(model.below(static_cast<std::uint32_t>(iteration.size())));
+      const Placed simple = iteration[static_cast<std::size_t>(at)];
+      iteration.erase(iteration.begin() + at);
+      for (std::uint32_t k = 0, most = 2 + model.below(20); k < most; ++k) {
+        const std::uint32_t kind = 9000 + model.below(4);
+        iteration.insert(iteration.begin() + at,
+                         {{kind * 1000, kind, simple.kernel.thread, 0, 0}, simple.place});
+      }
+      timed.push_back(std::move(iteration));
+    }
+    all += join(timed, {model.iteration(501, -1, model.below(4), every),
+                        model.iteration(502, -1, model.below(4), every)});
+  }
+  INFO(all.text());
+  CHECK(all.wrong == 0);
+  CHECK(all.known() > 0.7);
+}
+
 TEST_CASE("Of another program's iteration few kernels are taken for those that are named", "[place_join]") {
   Outcome all;
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
