@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/shape_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -54,6 +55,14 @@ ShapeTable::ShapeTable(std::uint32_t capacity) noexcept
 
 ShapeTable::~ShapeTable() {
   unmap_memory(base_, mapped_);
+}
+
+// Slots are taken all over their part, shapes one after the other.
+std::span<std::uint8_t> ShapeTable::used_first() noexcept {
+  constexpr std::size_t kShapes = std::size_t{64} << 10;
+  if (base_ == nullptr) return {};
+  const std::size_t slot_bytes = (std::size_t{slot_mask_} + 1) * sizeof(std::atomic<std::uint64_t>);
+  return {static_cast<std::uint8_t*>(base_), std::min(mapped_, slot_bytes + kShapes)};
 }
 
 std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "libinject/model/call_shape.h"
 
@@ -27,6 +28,9 @@ class ShapeTable {
   /// The shape of a number that intern() returned; an empty one for any other.
   CallShape shape(std::uint32_t id) const noexcept;
   ShapeKind kind(std::uint32_t id) const noexcept;
+
+  /// The memory that new shapes are entered in first.
+  std::span<std::uint8_t> used_first() noexcept;
 
   std::uint32_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
   std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }

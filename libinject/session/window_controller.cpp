@@ -14,6 +14,7 @@
 #include "libinject/base/shared_region.h"
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
+#include "libinject/capture/hooks/known_matmuls.h"
 #include "libinject/record/control.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/processor_time.h"
@@ -392,7 +393,8 @@ void WindowController::prepare_first() {
   // Each page that is used for the first time costs a thread a microsecond or two: ours, not the program's.
   // Also of memory that is to move into the file, as CUPTI's buffers do not while they are in use.
   for (const std::span<std::uint8_t> memory :
-       {parts_.core.ring.used_first(), parts_.cupti.buffers().used_first()})
+       {parts_.core.ring.used_first(), parts_.cupti.buffers().used_first(), parts_.core.shapes.used_first(),
+        known_matmul_memory()})
     warm_pages(memory.data(), memory.size());
   find_driver_functions();  // where no cuInit has called us
   Pipeline::Locked(parts_.pipeline).writer().prepare_folder();

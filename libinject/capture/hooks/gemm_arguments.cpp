@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "libinject/base/mapping.h"
+#include "libinject/capture/hooks/known_matmuls.h"
 #include "libinject/capture/hooks/real_symbol.h"
 #include "libinject/capture/hooks/tf32.h"
 #include "libinject/record/core.h"
@@ -101,13 +102,7 @@ using GetDesc = cublasStatus_t(cublasLtMatmulDesc_t, cublasLtMatmulDescAttribute
 constinit SameLibraryFunction<GetLayout> get_layout{"cublasLtMatrixLayoutGetAttribute"};
 constinit SameLibraryFunction<GetDesc> get_desc{"cublasLtMatmulDescGetAttribute"};
 
-struct KnownMatmul {
-  std::atomic<std::uint64_t> key{0};
-  std::atomic<std::uint32_t> shape{0};  // 0: just being found out
-};
-constexpr std::size_t kKnownMatmuls = 8192;
 constexpr std::size_t kProbes = 8;
-constinit std::array<KnownMatmul, kKnownMatmuls> known_matmuls{};
 
 std::uint64_t hash_layout(std::uint64_t hash, cublasLtMatrixLayout_t layout) noexcept {
   cublasLtMatrixLayoutOpaque_t words;
