@@ -94,8 +94,9 @@ function nextToDraw() {
 }
 
 let drawing = false;
+let resizing = 0; // a timer, while the window is
 async function drawNear() {
-  if (drawing) return;
+  if (drawing || resizing) return;
   drawing = true;
   root.dataset.plots = "drawing";
   for (let holder = nextToDraw(); holder; holder = nextToDraw()) {
@@ -146,12 +147,11 @@ async function start() {
   }, { root: document, rootMargin: "100% 0%" });
   for (const holder of holders) observer.observe(holder);
   if (!holders.length) drawNear();
-  let timer = 0;
   addEventListener("resize", () => {
     if (root.clientWidth === width || printing) return;
     width = root.clientWidth;
-    clearTimeout(timer);
-    timer = setTimeout(redraw, 150);
+    clearTimeout(resizing);
+    resizing = setTimeout(() => { resizing = 0; redraw(); }, 150);
   });
   dark.addEventListener("change", redraw);
   // On paper: all of them, light, and as wide as a sheet. Nothing may be left for later here.
