@@ -316,6 +316,9 @@ class Page(PageCase):
         self.assertEqual(self.browser.run(tip), ["Name", "The kernel, demangled in full; [other]: beyond 10,000 names."])
         self.press("\ue00c")
         self.assertEqual(self.browser.run(tip), [])
+        for name in ("example", "resnet50"):
+            self.opened(name)
+            self.assertEqual(self.browser.run("return [...document.querySelectorAll('.table th button:not([aria-description])')].map((header) => header.textContent)"), [])
 
     def test_names_stay_in_sight(self):
         for width in (1280, 500, 400):
