@@ -43,6 +43,8 @@ def main() -> None:
             # Paths of the machine that it is made on are nobody's business.
             if not whole:
                 browser.run("document.querySelectorAll('.facts .wide, nav').forEach((part) => part.remove())")
+            else:
+                browser.see_every_plot()
             bottom = "document.documentElement.scrollHeight" if whole else "document.querySelector('section').getBoundingClientRect().bottom + 16"
             browser.look(width, browser.run(f"return Math.ceil({bottom})"))
             data = browser.png()

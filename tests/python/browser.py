@@ -62,6 +62,7 @@ class Browser:
         # With its path nothing is looked for in the network.
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self.driver.set_script_timeout(60)
+        self.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
 
     def quit(self):
         self.driver.quit()
@@ -87,13 +88,21 @@ class Browser:
             time.sleep(0.02)
 
     def open(self, page):
-        """Until all plots are drawn. Returns what the console says, and what was asked of a network."""
+        """Until the plots near the top are drawn. Returns what the console says, and what was asked of a network."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page.resolve().as_uri())
         self.until("['drawn', 'failed'].includes(document.documentElement.dataset.plots)")
         console = [entry["message"] for entry in self.driver.get_log("browser")]
         return console, self.requests()
+
+    def see_every_plot(self):
+        """As a reader who scrolls to each of them, and back to the top."""
+        for at in range(self.run(f"return {PLOTS}.length")):
+            self.run(f"{PLOTS}[{at}].scrollIntoView({{block: 'center', behavior: 'instant'}})")
+            self.until(f"{PLOTS}[{at}].dataset.drawn !== undefined")
+        self.run("scrollTo({top: 0, behavior: 'instant'})")
+        self.until("document.documentElement.dataset.plots === 'drawn'")
 
     def requests(self):
         """Addresses since the last look, but for files, and what is in the page itself."""
@@ -103,6 +112,11 @@ class Browser:
             if message["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
                 asked.append(message["params"].get("request", message["params"])["url"])
         return [address for address in asked if not address.startswith(("file:", "data:", "blob:", "about:", "chrome:"))]
+
+    def processor_time(self):
+        """Seconds that the page's main thread has had a processor since the page was asked for: a busy machine hardly changes them."""
+        metrics = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
     def png(self):
         return base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
@@ -142,6 +156,7 @@ class PageCase(unittest.TestCase):
         self.browser.look(**look)
         self.assertEqual(self.browser.open(self.pages[name]), ([], []), "what the console says, and what was asked of a network")
         self.assertEqual(self.browser.run("return document.documentElement.dataset.plots"), "drawn")
+        self.browser.see_every_plot()
 
     def element(self, selector):
         return self.browser.run("return document.querySelector(arguments[0])", selector)
@@ -184,6 +199,7 @@ class PageCase(unittest.TestCase):
         self.browser.run("document.documentElement.dataset.plots = 'old'")
         self.browser.look(**look)
         self.browser.until("document.documentElement.dataset.plots === 'drawn'")
+        self.browser.see_every_plot()
 
     def every_text_is_readable(self):
         found = self.browser.run(_COLOURS)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Fills the page: tables, icicles, timelines and histograms first, then the plots one by one, so that it answers meanwhile.
+// Fills the page: tables, icicles, timelines and histograms first, then each plot once it is near what is in sight.
 
 const PRINTED_WIDTH = 680;
 const root = document.documentElement;
@@ -55,11 +55,26 @@ function followZoom(holder, changed) {
   if (Object.keys(update).length) window.Plotly.relayout(holder, update);
 }
 
+const widthOf = (holder) => (printing ? PRINTED_WIDTH : holder.parentElement.clientWidth);
+
 function draw(holder) {
-  const width = printing ? PRINTED_WIDTH : holder.parentElement.clientWidth;
+  const width = widthOf(holder);
   const plot = partOf(holder, "plot", "plots");
   const { data, layout } = figureOf(plot, themeOf(root), width);
-  return window.Plotly.react(holder, data, layout, { ...PLOT_CONFIG, displayModeBar: plot.kind !== "points" || width < NARROW ? false : "hover" });
+  const first = !holder.layout;
+  const drawn = window.Plotly.react(holder, data, layout, { ...PLOT_CONFIG, displayModeBar: plot.kind !== "points" || width < NARROW ? false : "hover" });
+  if (first) holder.on("plotly_relayout", (changed) => followZoom(holder, changed));
+  holder.dataset.drawn = "";
+  return drawn;
+}
+
+// None is drawn as the page looks now. Each has its height before it is drawn, so that nothing moves.
+function outdate() {
+  const heights = holders.map((holder) => heightOf(partOf(holder, "plot", "plots"), widthOf(holder)));
+  holders.forEach((holder, at) => {
+    holder.style.height = `${heights[at]}px`;
+    delete holder.dataset.drawn;
+  });
 }
 
 const pause = () => new Promise((resume) => setTimeout(resume));
@@ -70,24 +85,31 @@ function distance(holder) {
   return Math.max(0, box.top - innerHeight, -box.bottom);
 }
 
-async function drawAll() {
+const near = new Set();
+
+// Wherever the reader has scrolled to meanwhile.
+function nextToDraw() {
+  const waiting = [...near].filter((holder) => holder.dataset.drawn === undefined).map((holder) => [distance(holder), holder]);
+  return waiting.sort(([a], [b]) => a - b)[0]?.[1];
+}
+
+let drawing = false;
+let resizing = 0; // a timer, while the window is
+async function drawNear() {
+  if (drawing || resizing) return;
+  drawing = true;
   root.dataset.plots = "drawing";
-  const waiting = new Set(holders);
-  while (waiting.size) {
-    // Wherever the reader has scrolled to meanwhile.
-    const holder = [...waiting].reduce((near, each) => (distance(each) < distance(near) ? each : near));
-    waiting.delete(holder);
+  for (let holder = nextToDraw(); holder; holder = nextToDraw()) {
     await draw(holder);
-    holder.removeAllListeners("plotly_relayout");
-    holder.on("plotly_relayout", (changed) => followZoom(holder, changed));
     await pause();
   }
+  drawing = false;
   root.dataset.plots = "drawn";
 }
 
-let drawing = Promise.resolve();
 function redraw() {
-  drawing = drawing.then(drawAll);
+  outdate();
+  drawNear();
 }
 
 async function start() {
@@ -99,6 +121,7 @@ async function start() {
     return;
   }
   for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
+  outdate();
   root.dataset.tables = "shown";
   for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
   for (const holder of document.querySelectorAll("[data-timeline]")) buildTimeline(holder, partOf(holder, "timeline", "timelines"));
@@ -107,28 +130,38 @@ async function start() {
   try {
     await loadPlotly();
   } catch {
-    for (const holder of holders) holder.textContent = "The plots can't be drawn; the tables have their figures.";
+    for (const holder of holders) {
+      holder.style.height = "";
+      holder.textContent = "The plots can't be drawn; the tables have their figures.";
+    }
     root.dataset.plots = "failed";
     return;
   }
-  await drawAll();
+  // The window may have another width by now.
   let width = root.clientWidth;
-  let timer = 0;
+  outdate();
+  // A screen ahead, so that they are there when the reader is. In a notebook's frame the document is all of it.
+  const observer = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) near[isIntersecting ? "add" : "delete"](target);
+    drawNear();
+  }, { root: document, rootMargin: "100% 0%" });
+  for (const holder of holders) observer.observe(holder);
+  if (!holders.length) drawNear();
   addEventListener("resize", () => {
     if (root.clientWidth === width || printing) return;
     width = root.clientWidth;
-    clearTimeout(timer);
-    timer = setTimeout(redraw, 150);
+    clearTimeout(resizing);
+    resizing = setTimeout(() => { resizing = 0; redraw(); }, 150);
   });
   dark.addEventListener("change", redraw);
-  // On paper: light, and as wide as a sheet. Nothing may be left for later here.
-  for (const [event, on] of [["beforeprint", true], ["afterprint", false]]) {
-    addEventListener(event, () => {
-      printing = on;
-      root.classList.toggle("printing", on);
-      holders.forEach(draw);
-    });
-  }
+  // On paper: all of them, light, and as wide as a sheet. Nothing may be left for later here.
+  const look = (on) => {
+    printing = on;
+    root.classList.toggle("printing", on);
+    outdate();
+  };
+  addEventListener("beforeprint", () => { look(true); holders.forEach(draw); });
+  addEventListener("afterprint", () => { look(false); drawNear(); });
 }
 
 // Beside the text there is room for the contents; above it they fold. A plot by itself has none.

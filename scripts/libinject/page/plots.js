@@ -116,27 +116,44 @@ function axisOf(axis, scale, theme, values = [], most = 0) {
     separatethousands: true, fixedrange: false };
 }
 
-function baseLayout(theme, width, height, legend) {
-  return { width, height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: theme.font, size: 13, color: theme.text },
+function baseLayout(plot, theme, width) {
+  return { width, height: heightOf(plot, width), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: theme.font, size: 13, color: theme.text },
     margin: { l: 12, r: 16, t: 30, b: 12 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.muted, activecolor: theme.text }, hovermode: "closest", dragmode: width < NARROW ? false : "zoom", separators: ".,",
     hoverlabel: { bgcolor: theme.surface, bordercolor: theme.muted, align: "left", namelength: 0, font: { family: theme.font, size: 13, color: theme.text } },
-    legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant", ...legend?.layout } };
+    legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant", maxheight: legendOf(plot, width).more + 40 } };
 }
 
-// A legend of more than a line, as the plot gives room to one: its names as long as there is room for, its lines' height, and the layout's part.
-function legendOf(names, width) {
+// A legend of more than a line, as the plot gives room to one: its names as long as there is room for, and its other lines' height.
+function legendOf(plot, width) {
+  const names = plot.series.filter((series) => !series.cross && !(series.roof && width >= NARROW)).map((series) => series.name ?? "");
   const most = Math.max(16, Math.floor(width / 9) - 6);
   const longest = Math.min(most, names.reduce((length, name) => Math.max(length, name.length), 0));
   const lines = Math.ceil(names.length / Math.max(1, Math.floor((0.85 * width) / (7 * longest + 46))));
-  const more = names.length > 1 ? 20 * (lines - 1) : 0;
-  return { name: (name) => plain(shortened(name, most)), more, layout: { maxheight: more + 40 } };
+  return { name: (name) => plain(shortened(name, most)), more: names.length > 1 ? 20 * (lines - 1) : 0 };
+}
+
+// On a phone names stand above their bars.
+function namesAbove({ series: [{ names, after }] }, width) {
+  return width < NARROW && names.some((name, i) => name.length + (after?.[i]?.length ?? 0) > 22);
+}
+
+// A plot's height is known before it is drawn.
+function heightOf(plot, width) {
+  const { more } = legendOf(plot, width);
+  const narrow = width < NARROW;
+  if (plot.kind === "points") return (narrow ? 340 : 380) + more;
+  if (plot.kind === "columns") return (narrow ? 320 : 360) + more;
+  if (plot.kind === "heat") return Math.min(900, 110 + 18 * Math.max(6, plot.series[0].y.length));
+  const groups = plot.stacked ? 1 : plot.series.filter((series) => !series.mark).length;
+  const bars = plot.series[0].names.length * Math.max(namesAbove(plot, width) ? 44 : 26, 16 * groups + 10);
+  return Math.max(136, 86 + bars + (plot.series.length > 1 ? 30 + more : 0));
 }
 
 function barFigure(plot, theme, width) {
   const names = plot.series[0].names;
   const bars = plot.series.filter((series) => !series.mark);
   const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
-  const legend = legendOf(plot.series.map((series) => series.name), width);
+  const legend = legendOf(plot, width);
   const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
   const after = plot.series[0].after ?? [];
   const labels = (most) => {
@@ -153,11 +170,8 @@ function barFigure(plot, theme, width) {
     return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
       marker: { color: colour, pattern: series.pattern === undefined ? patternOf(at) : hatched(series.pattern, theme), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
-  const groups = plot.stacked ? 1 : bars.length;
-  // On a phone names stand above their bars.
-  const above = width < NARROW && names.some((name, i) => name.length + (after[i]?.length ?? 0) > 22);
-  const height = 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 + legend.more : 0);
-  const layout = { ...baseLayout(theme, width, Math.max(136, height), legend),
+  const above = namesAbove(plot, width);
+  const layout = { ...baseLayout(plot, theme, width),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
     yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: labels(room), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
@@ -204,7 +218,7 @@ function pointFigure(plot, theme, width) {
   const scaleX = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.x));
   const scaleY = scaleOf(plot.y.unit, plot.series.flatMap((series) => series.y));
   const largest = Math.max(1, ...plot.series.map((series) => (series.sizes || []).reduce((most, size) => Math.max(most, size ?? 0), 0)));
-  const legend = legendOf(plot.series.filter((series) => !series.cross && !(series.roof && width >= NARROW)).map((series) => series.name), width);
+  const legend = legendOf(plot, width);
   const data = plot.series.map((series, at) => {
     const x = scaled(series.x, scaleX);
     const y = scaled(series.y, scaleY);
@@ -222,7 +236,7 @@ function pointFigure(plot, theme, width) {
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
   const labelled = data.filter((trace, at) => trace.showlegend !== false || plot.series[at].cross).length;
-  const layout = { ...baseLayout(theme, width, (width < NARROW ? 340 : 380) + legend.more, legend), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
+  const layout = { ...baseLayout(plot, theme, width), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
     meta: { units: { xaxis: plot.x.unit, yaxis: plot.y.unit }, most: { xaxis: mostTicks(width), yaxis: 8 } },
     xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x), mostTicks(width)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
@@ -252,11 +266,11 @@ function pointFigure(plot, theme, width) {
 function columnFigure(plot, theme, width) {
   const totals = plot.x.ticks.map((_, i) => plot.series.reduce((sum, series) => sum + (series.values[i] ?? 0), 0));
   const scale = scaleOf(plot.y.unit, totals);
-  const legend = legendOf(plot.series.map((series) => series.name), width);
+  const legend = legendOf(plot, width);
   const data = plot.series.map((series) => ({ type: "bar", name: legend.name(series.name), x: totals.map((_, i) => i), y: scaled(series.values, scale), hoverinfo: "text",
     hovertext: series.values.map((value, i) => hoverText([`${plot.x.title} ${plot.x.ticks[i]}`, `${series.name}: ${shown(value, plot.y.unit)}, ${shareText(value, totals[i])} of ${shown(totals[i], plot.y.unit)}`])),
     marker: { color: theme.parts[series.colour], pattern: hatched(series.pattern, theme), line: { width: totals.length > 60 ? 0 : 1, color: theme.surface } } }));
-  const layout = { ...baseLayout(theme, width, (width < NARROW ? 320 : 360) + legend.more, legend), barmode: "stack", bargap: totals.length > 60 ? 0 : 0.15, showlegend: true, dragmode: false,
+  const layout = { ...baseLayout(plot, theme, width), barmode: "stack", bargap: totals.length > 60 ? 0 : 0.15, showlegend: true, dragmode: false,
     xaxis: { ...axisOf(plot.x, { unit: "" }, theme), ...placesOf(plot.x.ticks, width < 400 ? 6 : width < NARROW ? 10 : 14), range: [-0.6, totals.length - 0.4], fixedrange: true, showgrid: false },
     yaxis: { ...axisOf(plot.y, scale, theme), fixedrange: true } };
   return { data, layout };
@@ -281,7 +295,7 @@ function heatFigure(plot, theme, width) {
   const data = [{ type: "heatmap", customdata: y.map((row) => x.map((column) => [column, row])), hoverongaps: false, z: z.map((row) => scaled(row, scale)), hovertemplate: hover, colorscale: "Viridis", colorbar: bar,
     zmin: values.reduce((least, value) => Math.min(least, value), Infinity) / scale.size, zmax: most / scale.size }];
   const axis = { unit: "" };
-  const layout = { ...baseLayout(theme, width, Math.min(900, 110 + 18 * Math.max(6, y.length))), dragmode: false,
+  const layout = { ...baseLayout(plot, theme, width), dragmode: false,
     xaxis: { ...axisOf({ ...axis, ...plot.x }, { unit: "" }, theme), showgrid: false, fixedrange: true },
     yaxis: { ...axisOf({ ...axis, ...plot.y }, { unit: "" }, theme), showgrid: false, fixedrange: true, autorange: "reversed" } };
   Object.assign(layout.xaxis, placesOf(x, Math.max(3, Math.floor(width / 90))));

@@ -224,7 +224,6 @@ function buildTable(holder, table) {
     count.textContent = `${matching} row${table.rows.length === 1 ? "" : "s"}` + (hidden ? `, ${body.children.length} shown` : "");
     more.hidden = !hidden && !(all && rows.length > table.first);
     more.textContent = hidden ? `Show all ${grouped(rows.length, 0)} rows` : `Show ${table.first} rows`;
-    edge();
   }
 
   function choose(columns) {
@@ -267,8 +266,8 @@ function buildTable(holder, table) {
   const tools = element("div", { className: "tools" }, holder.firstElementChild);
   if (table.rows.length > 3) tools.append(search);
   tools.append(chooser, copy);
-  const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title },
-    element("table", {}, element("thead", {}, head), body));
+  const cells = element("table", {}, element("thead", {}, head), body);
+  const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, cells);
   // A shadow where there is more.
   function edge() {
     const left = scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft;
@@ -285,5 +284,8 @@ function buildTable(holder, table) {
   }
   if (table.note) holder.append(element("p", { className: "note" }, table.note));
   choose(atFirst);
-  new ResizeObserver(edge).observe(scroll);
+  // Not by show(): each table would have the page laid out before the next one is built.
+  const observer = new ResizeObserver(edge);
+  observer.observe(scroll);
+  observer.observe(cells);
 }

@@ -17,6 +17,9 @@ from libinject.result import Result
 _SECTIONS = (steps.section, idle.section, kernels.top, code_places.section, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
              transfers.memory, metrics.section, phases.phases, transfers.collectives, phases.host)
 
+_SETTINGS = {"Kind": "option: a variable, with its default where it is not set (docs/variables.md); version: what the program runs with; own cost: what libinject took.",
+             "Setting": "The name in run.json's options, versions or overhead.", "Value": "As run.json has it."}
+
 
 def _settings(result: Result) -> Section:
     part = Section("settings", "Settings and versions", "The options that libinject was given, and what it found.")
@@ -24,7 +27,7 @@ def _settings(result: Result) -> Section:
     for kind, key in (("option", "options"), ("version", "versions")):
         rows += [[kind, clean(str(name)), text_of(value)] for name, value in object_of(result.run.get(key)).items()]
     own = [["own cost", clean(str(name)), text_of(value)] for name, value in object_of(result.run.get("overhead")).items()]
-    return part.add(made_table("settings", "Settings, versions, and libinject's own cost", "run.json", ["Kind", "Setting", "Value"], rows + own)
+    return part.add(made_table("settings", "Settings, versions, and libinject's own cost", "run.json", list(_SETTINGS), rows + own, meanings=_SETTINGS)
                     if rows + own else None)
 
 
