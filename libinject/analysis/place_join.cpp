@@ -194,7 +194,8 @@ class Join {
         nearest = other;
       }
     }
-    if (nearest == nullptr) return false;
+    // With less in common it may do something else, which ends with the first difference.
+    if (nearest == nullptr || 4 * common < std::max(sequence.size(), nearest->size())) return false;
     const Sequence& other = *nearest;
     const std::optional<Matches> matches = matches_of(sequence, other);
     if (!matches) return false;

@@ -64,7 +64,8 @@ class PlaceVote {
 ///      the same coarse ones), by position; where these have different places at one position, none;
 ///   2. else from the sequence of that thread that has most coarse kernels in common with it, up to the first
 ///      difference and from the last one on. That other kernels have taken a kernel's place is no difference:
-///      libraries choose others for other sizes, and more of them or fewer. What every longest common
+///      libraries choose others for other sizes, and more of them or fewer, unless less than a quarter of
+///      the two is in common. What every longest common
 ///      subsequence matches in the same way is the same; if between two of these there are kernels of a
 ///      common family on both sides, and none that are alike, they were replaced. Each then gets the place
 ///      that all those of its family have there;

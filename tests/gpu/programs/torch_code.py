@@ -204,14 +204,17 @@ def truth(step, file):
             event = forward[node] if event.scope == 1 and node in forward else event.cpu_parent
         return "[none]"
 
+    # Ranges are on the device's side as well, from their first kernel to their last; a compiled kernel is launched in an event of its name.
+    ranges = {event.name for event in events if not event.name.startswith("triton_")}
     operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
     for event in events:
-        kernels = [kernel for kernel in event.kernels if not kernel.name.startswith(("Memcpy", "Memset"))]
+        kernels = [kernel for kernel in event.kernels if kernel.name not in ranges and not kernel.name.startswith(("Memcpy", "Memset"))]
         if not kernels:
             continue
         time = sum(kernel.duration for kernel in kernels) * 1e3
         operator = event
-        while operator is not None and operator.name.startswith(("MODULE ", "## Call ")):
+        # Calls of CUDA are events as well, and sometimes lie around one another.
+        while operator is not None and operator.name.startswith(("MODULE ", "## Call ", "cuda", "Activity Buffer Request")):
             operator = operator.cpu_parent
         name = operator.name if operator is not None else "[none]"
         if name.startswith("triton_"):
