@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import torch_models  # noqa: E402
 
 PROFILED = 4
+BACKWARD = 1  # the scope of a node of the backward pass
 LIBRARY = os.path.dirname(os.__file__)
 
 
@@ -156,25 +157,55 @@ class LineMarks(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
 
 
+def forward_events(events):
+    """By thread and sequence number: the latest event that is no node of the backward pass."""
+    forward = {}
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        if event.sequence_nr >= 0 and event.scope != BACKWARD and not event.name.startswith("autograd::"):
+            forward[event.thread, event.sequence_nr] = event
+    return forward
+
+
+def lines_inside(event):
+    """The first range of LineMarks below an event."""
+    if event.name.startswith("LINES "):
+        return event.name[6:]
+    return next(filter(None, map(lines_inside, event.cpu_children)), None)
+
+
+def lines_of(event, forward):
+    """The stack around an event, and whether it is that of the operator that a node of the backward pass belongs to. That one is called
+    first, and what it is dispatched to has the range. A thread of autograd's has no stack."""
+    while event is not None:
+        if event.name.startswith("LINES ") and event.name != "LINES ":
+            return event.name[6:], False
+        node = (event.fwd_thread, event.sequence_nr)
+        if event.scope == BACKWARD and node in forward:
+            before = forward[node]
+            return lines_inside(before) or lines_of(before, {})[0], True
+        event = event.cpu_parent
+    return None, False
+
+
 def lines_truth(step):
-    """Time of kernels by line, with those of the calls below it; those of the backward pass, which has no lines of its own, are left out."""
+    """Time of kernels by line, with those of the calls below it: of what Python launches, and of the backward pass by its forward pass."""
     with LineMarks(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             step()
         torch.cuda.synchronize()
-    lines = collections.defaultdict(float)
-    for event in profile.events():
+    events = [event for event in profile.events() if str(event.device_type).endswith("CPU")]
+    forward = forward_events(events)
+    found = {False: collections.defaultdict(float), True: collections.defaultdict(float)}
+    for event in events:
         time = sum(kernel.duration for kernel in event.kernels if not kernel.name.startswith(("Memcpy", "Memset"))) * 1e3
         if time == 0:
             continue
-        around = event
-        while around is not None and not around.name.startswith("LINES "):
-            around = around.cpu_parent
-        stack = set(around.name[6:].split("|")) - {""} if around is not None else ()
+        text, is_backward = lines_of(event, forward)
+        stack = set(text.split("|")) - {""} if text is not None else ()
         for line in stack:
-            lines[line] += time
-        lines["step"] += time if stack else 0
-    return lines
+            found[is_backward][line] += time
+        found[is_backward]["step"] += time if stack else 0
+    return found[False], found[True]
 
 
 def truth(step, file):
@@ -190,10 +221,7 @@ def truth(step, file):
             step()
         torch.cuda.synchronize()
     events = [event for event in profile.events() if str(event.device_type).endswith("CPU")]
-    forward = {}  # by thread and sequence number: the latest event that is no node of the backward pass
-    for event in sorted(events, key=lambda event: event.time_range.start):
-        if event.sequence_nr >= 0 and event.scope != 1 and not event.name.startswith("autograd::"):
-            forward[event.thread, event.sequence_nr] = event
+    forward = forward_events(events)
 
     def module_of(event):
         """The innermost module around it, or around the operator of the forward pass."""
@@ -201,7 +229,7 @@ def truth(step, file):
             if event.name.startswith("MODULE "):
                 return event.name[7:]
             node = (event.fwd_thread, event.sequence_nr)
-            event = forward[node] if event.scope == 1 and node in forward else event.cpu_parent
+            event = forward[node] if event.scope == BACKWARD and node in forward else event.cpu_parent
         return "[none]"
 
     # Ranges are on the device's side as well, from their first kernel to their last; a compiled kernel is launched in an event of its name.
@@ -222,14 +250,14 @@ def truth(step, file):
         for table, key in ((operators, name), (modules, module_of(event))):
             table[key][0] += len(kernels)
             table[key][1] += time
-    lines = {} if is_compiled else lines_truth(step)
+    lines, backward = ({}, {}) if is_compiled else lines_truth(step)
     flops = {}
     if sys.argv[1].startswith("gpt2"):
         with FlopCounterMode(display=False) as counter:
             step()
         flops = {str(name).replace("aten.", "aten::"): count for name, count in counter.get_flop_counts()["Global"].items()}
     with open(file, "w") as out:
-        json.dump({"steps": PROFILED, "operators": operators, "modules": modules, "flops": flops, "lines": lines}, out)
+        json.dump({"steps": PROFILED, "operators": operators, "modules": modules, "flops": flops, "lines": lines, "backward_lines": backward}, out)
 
 
 def main():
