@@ -3,6 +3,8 @@
 #include "libinject/analysis/energy.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace inject {
 
@@ -36,6 +38,14 @@ std::optional<T> if_enough(std::size_t count, const T& value) {
 
 double greatest_power(std::uint64_t limit_mw) {
   return limit_mw == 0 ? kNoBoard : 2 * static_cast<double>(limit_mw);
+}
+
+bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw) {
+  if (point.millijoules < before.millijoules) return false;
+  // The first one may have been there for long.
+  if (before.after == 0) return true;
+  return value(point) - value(before) <=
+         greatest_power(limit_mw) * seconds_between(before.after, point.by) + 1;
 }
 
 std::uint32_t EnergyCounter::epoch_before(Nanoseconds time) const {
@@ -174,6 +184,7 @@ void ClockSums::add(const ClockReading& reading) {
   by_power_ += (*reading.held_by & kHeldByPower) != 0 ? 1 : 0;
   by_heat_ += (*reading.held_by & kHeldByHeat) != 0 ? 1 : 0;
   by_hardware_ += (*reading.held_by & kHeldByHardware) != 0 ? 1 : 0;
+  held_sm_.add(reading.sm_mhz);
   if (!reading.sm_mhz || max_sm_mhz_ == 0) {
     cost_known_ = false;
   } else if (*reading.sm_mhz < max_sm_mhz_) {
@@ -199,6 +210,7 @@ ClockUse ClockSums::use() const {
   use.readings = readings_;
   use.sm_mhz = mean(sm_);
   use.sm_min_mhz = if_enough(sm_.count, sm_.min);
+  use.held_sm_mhz = mean(held_sm_);
   use.memory_mhz = mean(memory_);
   use.memory_min_mhz = if_enough(memory_.count, memory_.min);
   use.temperature = if_enough(temperature_.count, temperature_.max);
@@ -212,28 +224,65 @@ ClockUse ClockSums::use() const {
   return use;
 }
 
-void thin_out(std::vector<EnergyPoint>& points, std::span<const Nanoseconds> edges) {
-  const std::size_t half = points.size() / 2;
-  std::vector<bool> kept(points.size(), false);
+void EnergyReadings::add(Nanoseconds begin, Nanoseconds end, std::uint64_t millijoules,
+                         std::uint64_t limit_mw) {
+  ++count_;
+  const bool first = read_at_ == 0;
+  const Nanoseconds before = std::exchange(read_at_, begin);
+  if (!first && millijoules == read_) return;
+  read_ = millijoules;
+  EnergyPoint point{before, end, millijoules, static_cast<std::uint32_t>(resets_)};
+  const Nanoseconds within = end - before;
+  if (first) {
+    points_.push_back(point);
+    return;
+  }
+  if (!can_follow(point, points_.back(), limit_mw)) {
+    ++resets_;
+    ++point.epoch;
+    moved_at_ = 0;
+  }
+  if (moved_at_ != 0) {
+    const Nanoseconds step = end - moved_at_;
+    if (2 * std::max(within, moved_within_) <= step) steps_.push_back(step);
+    if (steps_.size() > kMaxSteps) steps_.pop_front();
+  }
+  moved_at_ = end;
+  moved_within_ = within;
+  points_.push_back(point);
+}
+
+Nanoseconds EnergyReadings::step() const {
+  if (steps_.empty()) return 0;
+  std::vector<Nanoseconds> steps(steps_.begin(), steps_.end());
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end());
+  return *middle;
+}
+
+void EnergyReadings::thin_out(std::span<const Nanoseconds> edges) {
+  std::vector<bool> kept(points_.size(), false);
   for (const Nanoseconds edge : edges) {
-    const auto next = std::upper_bound(points.begin(), points.end(), edge,
+    const auto next = std::upper_bound(points_.begin(), points_.end(), edge,
                                        [](Nanoseconds at, const EnergyPoint& one) { return at < one.by; });
-    const auto place = next - points.begin();
-    for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, place - 2);
-         i < std::min<std::ptrdiff_t>(place + 2, static_cast<std::ptrdiff_t>(points.size())); ++i)
+    const auto place = next - points_.begin();
+    const auto until = std::min<std::ptrdiff_t>(place + 2, static_cast<std::ptrdiff_t>(points_.size()));
+    for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, place - 2); i < until; ++i)
       kept[static_cast<std::size_t>(i)] = true;
   }
-  // The older one of two: what is left out of a stretch leaves the moves that bound it as they were.
   std::size_t size = 0;
-  bool left_out = false;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    left_out = i < half && !kept[i] && !left_out && i != 0 && points[i].epoch == points[i - 1].epoch;
-    if (!left_out) points[size++] = points[i];
+  bool skipped = false;
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    // Where the counter began anew, the point before and the one after stay.
+    const bool same = i != 0 && i + 1 < points_.size() && points_[i - 1].epoch == points_[i + 1].epoch;
+    skipped = i < points_.size() / 2 && same && !kept[i] && !skipped;
+    if (!skipped) points_[size++] = points_[i];
   }
-  points.resize(size);
-  // Nothing but edges: the oldest go.
+  points_.resize(size);
+  // Mostly edges: the oldest go.
   if (size > kept.size() / 8 * 7)
-    points.erase(points.begin(), points.begin() + static_cast<std::ptrdiff_t>(size / 4));
+    points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(size / 4));
+  left_out_ += kept.size() - points_.size();
 }
 
 }  // namespace inject

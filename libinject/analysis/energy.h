@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,6 +27,10 @@ struct EnergyAmount {
 /// The energy that a GPU can use in a second, in milliwatts: twice its power limit, since short peaks exceed
 /// that, or what no board is built for where the limit is not known.
 double greatest_power(std::uint64_t limit_mw);
+
+/// Whether a counter that moved to `before` can have moved to `point` next: it does not fall, nor does a GPU
+/// use more than its greatest power in between. Otherwise it was reset.
+bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw);
 
 /// The energy counter of one device over time. What it stood at is known where it moved; in between it is
 /// bounded by two facts: it never falls, and it never rises faster than greatest_power().
@@ -89,6 +94,7 @@ struct ClockUse {
   std::optional<double> held_by_power;
   std::optional<double> held_by_heat;
   std::optional<double> held_by_hardware;
+  std::optional<double> held_sm_mhz;  ///< mean while it was held down
   /// The share of the time that would be saved at most if the clock had been at its highest whenever it was
   /// held down: as if all work became faster with it.
   std::optional<double> held_cost;
@@ -122,12 +128,43 @@ class ClockSums {
   std::size_t by_power_ = 0;
   std::size_t by_heat_ = 0;
   std::size_t by_hardware_ = 0;
+  Sum held_sm_;
   double cost_ = 0;
   bool cost_known_ = true;
 };
 
-/// Makes room among points of the counter: every second one of the older half goes, except for those next to
-/// an edge of a window (`edges`, in order), whose energy would lose by it.
-void thin_out(std::vector<EnergyPoint>& points, std::span<const Nanoseconds> edges);
+/// Readings of a device's energy counter, as they come.
+class EnergyReadings {
+ public:
+  /// One that began and returned at these times.
+  void add(Nanoseconds begin, Nanoseconds end, std::uint64_t millijoules, std::uint64_t limit_mw);
+  /// Readings have paused: what follows tells nothing of the time between two moves.
+  void pause() { moved_at_ = 0; }
+
+  const std::vector<EnergyPoint>& points() const { return points_; }
+  std::uint64_t count() const { return count_; }
+  std::uint64_t resets() const { return resets_; }
+  std::uint64_t left_out() const { return left_out_; }
+  /// Makes room: every second point of the older half goes, except for those next to an edge of a window
+  /// (`edges`, in order), whose energy would lose by it.
+  void thin_out(std::span<const Nanoseconds> edges);
+
+  /// The time from one move of the counter to the next: the median of the latest that were seen sharply, by
+  /// readings less than half as far apart. 0 while there are none.
+  Nanoseconds step() const;
+
+ private:
+  static constexpr std::size_t kMaxSteps = 16;
+
+  std::vector<EnergyPoint> points_;
+  std::deque<Nanoseconds> steps_;  // the latest
+  Nanoseconds read_at_ = 0;        // the latest reading began; 0: there was none
+  std::uint64_t read_ = 0;         // what it found
+  Nanoseconds moved_at_ = 0;       // the latest move was found; 0: not since the pause
+  Nanoseconds moved_within_ = 0;   // … and how sharply
+  std::uint64_t count_ = 0;
+  std::uint64_t resets_ = 0;
+  std::uint64_t left_out_ = 0;
+};
 
 }  // namespace inject

@@ -45,8 +45,7 @@ struct DeviceReadings {
   std::vector<ClockReading> clocks;  ///< likewise
   std::uint32_t max_sm_mhz = 0;      ///< 0: not known
   std::uint64_t limit_mw = 0;        ///< the power limit in force, 0: not known
-  /// The usual time from one move of the energy counter to the next, as far apart as they were seen; 0: not
-  /// known.
+  /// The time from one move of the energy counter to the next; 0: not known.
   Nanoseconds step = 0;
   std::uint64_t energy_readings = 0;
   std::uint64_t clock_readings = 0;

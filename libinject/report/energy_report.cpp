@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <span>
 
+#include "libinject/base/csv.h"
+#include "libinject/base/format.h"
+#include "libinject/report/display_text.h"
+
 namespace inject {
 
 namespace {
@@ -107,6 +111,30 @@ class DeviceRows {
 std::optional<double> EnergyRow::watts() const {
   if (!energy || !duration) return std::nullopt;
   return energy->joules / (static_cast<double>(*duration) * 1e-9);
+}
+
+std::string held_down_text(const DeviceEnergy& device) {
+  constexpr double kWorthMentioning = 0.01;
+  const ClockUse& clocks = device.clocks;
+  if (clocks.held.value_or(0) < kWorthMentioning) return {};
+  std::string reasons;
+  const auto add = [&reasons](const char* name, const std::optional<double>& share) {
+    if (share.value_or(0) == 0) return;
+    if (!reasons.empty()) reasons += ", ";
+    reasons += name + percent_text(100 * *share);
+  };
+  add("power ", clocks.held_by_power);
+  add("heat ", clocks.held_by_heat);
+  add("hardware slowdown ", clocks.held_by_hardware);
+  std::string text =
+      "clocks held down " + percent_text(100 * *clocks.held) + " of the time (" + reasons + ")";
+  if (clocks.held_sm_mhz && clocks.held_cost && device.max_sm_mhz != 0) {
+    text += ": the SMs at ";
+    append_decimal(text, *clocks.held_sm_mhz, 0);
+    text += str_format(" MHz of {}, which costs at most {} of the time", device.max_sm_mhz,
+                       percent_text(100 * *clocks.held_cost));
+  }
+  return text;
 }
 
 const DeviceEnergy* EnergyReport::device(std::uint32_t number) const {

@@ -118,7 +118,8 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
   if (next(now) == kNever) return thread_cpu_time();
   if (!reading_) {
     for (Device& device : devices_) {
-      device.moved_at = 0;
+      const MutexLock lock(mutex_);
+      device.energy.pause();
       device.limits_read = false;
     }
     used_due_ = energy_due_ = clocks_due_ = 0;
@@ -193,31 +194,8 @@ void EnergyReader::read_energy(Device& device) {
   const Nanoseconds end = now();
   if (!energy) return;
   const MutexLock lock(mutex_);
-  note_energy(device, begin, end, *energy);
-}
-
-void EnergyReader::note_energy(Device& device, Nanoseconds begin, Nanoseconds end, std::uint64_t energy) {
-  DeviceReadings& readings = device.readings;
-  ++readings.energy_readings;
-  const bool first = device.read_at == 0;
-  if (first || energy != device.energy) {
-    const std::uint64_t before = std::exchange(device.energy, energy);
-    EnergyPoint point{device.read_at, end, energy, static_cast<std::uint32_t>(readings.resets)};
-    const double possible =
-        greatest_power(readings.limit_mw) * static_cast<double>(end - device.read_at) * 1e-9 + 1;
-    if (!first && (energy < before || static_cast<double>(energy - before) > possible)) {
-      ++readings.resets;
-      ++point.epoch;
-      device.moved_at = 0;
-    } else if (device.moved_at != 0) {
-      device.steps.push_back(end - device.moved_at);
-      if (device.steps.size() > kMaxSteps) device.steps.pop_front();
-    }
-    if (!first && point.epoch == readings.energy.back().epoch) device.moved_at = end;
-    readings.energy.push_back(point);
-    make_room(readings);
-  }
-  device.read_at = begin;
+  device.energy.add(begin, end, *energy, device.readings.limit_mw);
+  make_room(device);
 }
 
 void EnergyReader::read_clocks(Device& device) {
@@ -234,19 +212,18 @@ void EnergyReader::read_clocks(Device& device) {
   const MutexLock lock(mutex_);
   ++device.readings.clock_readings;
   device.readings.clocks.push_back(reading);
-  make_room(device.readings);
+  make_room(device);
 }
 
-void EnergyReader::make_room(DeviceReadings& readings) {
-  if (readings.energy.size() > room()) {
-    const std::size_t before = readings.energy.size();
+void EnergyReader::make_room(Device& device) {
+  DeviceReadings& readings = device.readings;
+  if (device.energy.points().size() > room()) {
     std::vector<Nanoseconds> edges;
     for (const WindowInfo& window : windows_.copy()) {
       edges.push_back(window.start);
       if (window.end != 0) edges.push_back(window.end);
     }
-    thin_out(readings.energy, edges);
-    readings.left_out += before - readings.energy.size();
+    device.energy.thin_out(edges);
   }
   if (readings.clocks.size() > room()) {
     // Shares and means of what is left are as good, if of fewer readings.
@@ -262,7 +239,7 @@ void EnergyReader::make_room(DeviceReadings& readings) {
 void EnergyReader::find_pace() {
   Nanoseconds shortest = kNever;
   for (const Device& device : devices_) {
-    for (const Nanoseconds step : device.steps) shortest = std::min(shortest, step);
+    if (const Nanoseconds step = device.energy.step(); step != 0) shortest = std::min(shortest, step);
   }
   pace_ = shortest == kNever ? kFirstPace : std::clamp(shortest / kReadingsByStep, kMinPace, kMaxPace);
 }
@@ -273,16 +250,16 @@ EnergyInfo EnergyReader::copy() const {
   info.time = time_;
   info.cpu = cpu_;
   for (const Device& device : devices_) {
-    if (device.readings.energy_readings + device.readings.clock_readings == 0) continue;
+    if (device.energy.count() + device.readings.clock_readings == 0) continue;
     DeviceReadings& readings = info.devices.emplace_back(device.readings);
+    readings.energy = device.energy.points();
+    readings.energy_readings = device.energy.count();
+    readings.resets = device.energy.resets();
+    readings.left_out += device.energy.left_out();
+    readings.step = device.energy.step();
     for (std::size_t i = 0; i < kSources; ++i) {
       if (!device.sources[i].usable()) readings.missing.emplace_back(kSourceNames[i]);
     }
-    if (device.steps.empty()) continue;
-    std::vector<Nanoseconds> steps(device.steps.begin(), device.steps.end());
-    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-    std::nth_element(steps.begin(), middle, steps.end());
-    readings.step = *middle;
   }
   return info;
 }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <optional>
 
+#include "libinject/analysis/energy.h"
 #include "libinject/base/mutex.h"
 #include "libinject/model/device_readings.h"
 #include "libinject/pipeline/window_log.h"
@@ -80,11 +81,8 @@ class EnergyReader {
     Source sources[kSources];
     bool used = false;         // by the program, as far as that is known
     bool limits_read = false;  // in this stretch of readings
-    Nanoseconds read_at = 0;   // the latest reading of the counter; 0: none
-    Nanoseconds moved_at = 0;  // the latest move seen in this stretch; 0: none
-    std::uint64_t energy = 0;
-    std::deque<Nanoseconds> steps;  // from one move seen to the next, the latest of them
-    DeviceReadings readings;        // changed with the lock only
+    EnergyReadings energy;     // changed with the lock only
+    DeviceReadings readings;   // likewise
   };
 
   bool is_near(Nanoseconds now) const;
@@ -96,14 +94,11 @@ class EnergyReader {
   void read_limits(Device& device);
   void read_energy(Device& device);
   void read_clocks(Device& device);
-  void note_energy(Device& device, Nanoseconds begin, Nanoseconds end, std::uint64_t energy)
-      INJECT_REQUIRES(mutex_);
   std::size_t room() const { return kMaxKept / std::max<std::size_t>(1, devices_.size()); }
-  void make_room(DeviceReadings& readings) INJECT_REQUIRES(mutex_);
+  void make_room(Device& device) INJECT_REQUIRES(mutex_);
   void find_pace();
 
   static constexpr std::size_t kMaxKept = 65'536;  // moves, and readings of clocks, of all devices
-  static constexpr std::size_t kMaxSteps = 16;
 
   const WindowLog& windows_;
   nvml::GetLongNumber* get_energy_ = nullptr;
