@@ -124,18 +124,24 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
     }
     used_due_ = energy_due_ = clocks_due_ = 0;
   }
+  // What comes once a second, or once in a stretch of readings, leaves the budgets alone.
+  Nanoseconds other = 0;
   if (now >= used_due_) {
+    const Nanoseconds before = thread_cpu_time();
     find_used();
+    for (Device& device : devices_) {
+      if (device.used && !device.limits_read) read_limits(device);
+    }
+    other = thread_cpu_time() - before;
     used_due_ = now + kUsedPace;
   }
   const bool energy = now >= energy_due_ || (edge && energy_budget_.next(now) == now);
   const bool clocks = now >= clocks_due_;
   for (Device& device : devices_) {
-    if (device.used && !device.limits_read) read_limits(device);
     if (device.used && energy) read_energy(device);
   }
   Nanoseconds after = thread_cpu_time();
-  Nanoseconds spent = after - std::min(after, cpu);
+  Nanoseconds spent = after - std::min(after, cpu + other);
   if (energy) {
     energy_budget_.spend(spent);
     find_pace();
@@ -152,7 +158,7 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
     clocks_due_ = any_usable(kPower, kReasons) ? std::max(now + kClockPace, clock_budget_.next(now)) : kNever;
   }
   const MutexLock lock(mutex_);
-  cpu_ += spent;
+  cpu_ += spent + other;
   if (reading_) time_ += now - read_at_;
   read_at_ = now;
   reading_ = true;

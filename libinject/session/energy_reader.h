@@ -18,7 +18,8 @@
 namespace inject {
 
 /// Processor time that may be spent: it comes with time, and little of it can be saved up. What costs more
-/// than there is is paid off before the next.
+/// than there is is paid off before the next, in a second at most: a single call may cost much, the first one
+/// above all.
 class ProcessorBudget {
  public:
   /// One part in `parts` of a processor, of which `most` can be saved up.
@@ -27,7 +28,10 @@ class ProcessorBudget {
 
   /// When there is something to spend, not before `now`.
   Nanoseconds next(Nanoseconds now) noexcept;
-  void spend(Nanoseconds processor_time) noexcept { left_ -= static_cast<std::int64_t>(processor_time); }
+  void spend(Nanoseconds processor_time) noexcept {
+    left_ = std::max(left_ - static_cast<std::int64_t>(processor_time),
+                     -static_cast<std::int64_t>(kSecond / parts_));
+  }
 
  private:
   std::uint64_t parts_;
