@@ -48,19 +48,6 @@ bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64
          greatest_power(limit_mw) * seconds_between(before.after, point.by) + 1;
 }
 
-std::uint32_t EnergyCounter::epoch_before(Nanoseconds time) const {
-  const auto after = std::upper_bound(points_.begin(), points_.end(), time,
-                                      [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
-  return after == points_.begin() ? after->epoch : std::prev(after)->epoch;
-}
-
-std::uint32_t EnergyCounter::epoch_after(Nanoseconds time) const {
-  const auto after =
-      std::lower_bound(points_.begin(), points_.end(), time,
-                       [](const EnergyPoint& point, Nanoseconds at) { return point.after < at; });
-  return after == points_.end() ? points_.back().epoch : after->epoch;
-}
-
 std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uint32_t epoch) const {
   // The first one that the counter may have come to later.
   const auto next = std::upper_bound(points_.begin(), points_.end(), time,
@@ -110,8 +97,16 @@ std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uin
 
 std::optional<EnergyAmount> EnergyCounter::between(Nanoseconds begin, Nanoseconds end) const {
   if (points_.size() < 2 || end <= begin) return std::nullopt;
-  const std::uint32_t epoch = epoch_before(begin);
-  if (epoch_after(end) != epoch) return std::nullopt;
+  // A reset before the first move after the begin, or after the last one before the end, does not matter:
+  // what was used in between is bounded all the same.
+  const auto after = [this](Nanoseconds time) {
+    return std::upper_bound(points_.begin(), points_.end(), time,
+                            [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
+  };
+  const auto next = after(begin);
+  const auto before = after(end);
+  const std::uint32_t epoch = (next == points_.end() ? std::prev(next) : next)->epoch;
+  if ((before == points_.begin() ? before : std::prev(before))->epoch != epoch) return std::nullopt;
   const std::optional<Level> first = at(begin, epoch);
   const std::optional<Level> last = at(end, epoch);
   if (!first || !last) return std::nullopt;

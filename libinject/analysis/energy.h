@@ -50,8 +50,6 @@ class EnergyCounter {
     double high = 0;
   };
   std::optional<Level> at(Nanoseconds time, std::uint32_t epoch) const;
-  std::uint32_t epoch_before(Nanoseconds time) const;
-  std::uint32_t epoch_after(Nanoseconds time) const;
 
   std::span<const EnergyPoint> points_;
   double most_;  // mW

@@ -139,10 +139,8 @@ bool has_readings(const Report& report) {
 
 TableFile energy_table() {
   return make_table<energy_columns, energy_rows>("energy_sum.csv",
-                                                 "Energy and clocks of a GPU in a window, and in its "
-                                                 "iterations (energy.md). Not written where NVML tells "
-                                                 "nothing of either.",
-                                                 has_readings, "where NVML tells");
+                                                 "Energy and clocks of a GPU in a window, and in its iterations (energy.md).",
+      has_readings, "where NVML tells");
 }
 
 }  // namespace inject

@@ -68,13 +68,18 @@ class EnergyReader {
 
  private:
   enum Which : std::uint8_t { kEnergy, kPower, kSm, kMemory, kHeat, kReasons, kMaxSm, kLimit, kSources };
-  /// A function of NVML's for one device: no longer asked once it has failed a few times in a row.
+  /// A function of NVML's for one device: no longer asked once it is known not to be there, or has failed a
+  /// few times in a row.
   struct Source {
     bool exists = false;
     std::atomic<unsigned> failures{0};  // in a row
     bool usable() const { return exists && failures.load(std::memory_order_relaxed) < kMaxFailures; }
     bool worked(nvml::Status status) {
-      failures.store(status == 0 ? 0 : failures.load(std::memory_order_relaxed) + 1,
+      const bool never =
+          status == nvml::kNotSupported || status == nvml::kNoPermission || status == nvml::kFunctionNotFound;
+      failures.store(status == 0 ? 0
+                     : never     ? kMaxFailures
+                                 : failures.load(std::memory_order_relaxed) + 1,
                      std::memory_order_relaxed);
       return status == 0;
     }

@@ -11,6 +11,9 @@
 namespace inject::nvml {
 
 using Status = int;  ///< nvmlReturn_t; 0 is success
+inline constexpr Status kNotSupported = 3;
+inline constexpr Status kNoPermission = 4;
+inline constexpr Status kFunctionNotFound = 13;
 using Device = struct DeviceHandle*;
 
 /// nvmlMemory_t, of nvmlDeviceGetMemoryInfo: `used` has what the driver keeps for itself.

@@ -17,7 +17,6 @@ namespace {
 
 constexpr nvml::Status kUninitialized = 1;
 constexpr nvml::Status kInvalidArgument = 2;
-constexpr nvml::Status kNotSupported = 3;
 constexpr nvml::Status kNotFound = 6;
 constexpr nvml::Status kWrongVersion = 25;
 
@@ -43,7 +42,7 @@ bool valid(nvml::Device device) {
 template <typename Number>
 nvml::Status tell(nvml::Device device, Number* number, std::uint64_t (*value)(int device)) {
   if (!valid(device) || number == nullptr) return kInvalidArgument;
-  if (!power::simulated()) return kNotSupported;
+  if (!power::simulated()) return nvml::kNotSupported;
   *number = static_cast<Number>(value(device_of(device)));
   return 0;
 }

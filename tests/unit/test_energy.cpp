@@ -18,9 +18,9 @@ constexpr Nanoseconds kMs = kMillisecond;
 /// A GPU whose power changes at random moments, with a counter that moves at random ones.
 class Gpu {
  public:
-  Gpu(std::mt19937_64& random, Nanoseconds until) : random_(random) {
+  Gpu(std::mt19937_64& random, Nanoseconds until, std::size_t resets = 0) : random_(random) {
     const auto longest = 1 + random() % 500;
-    double joules = 1e6 * static_cast<double>(random() % 100);
+    double joules = 1e6 * static_cast<double>(1 + random() % 100);
     for (Nanoseconds time = 0; time < until; time += (1 + random() % longest) * kMs) {
       // Up to twice the limit for a moment.
       const double watts =
@@ -32,6 +32,12 @@ class Gpu {
     const auto jitter = 1 + random() % (step / 2);
     for (Nanoseconds time = 0; time < until; time += step - jitter / 2 + random() % jitter)
       moves_.push_back(time);
+    for (std::size_t i = 0; i < resets; ++i) {
+      resets_.push_back(random() % until);
+      moves_.push_back(resets_.back());
+    }
+    std::sort(resets_.begin(), resets_.end());
+    std::sort(moves_.begin(), moves_.end());
   }
 
   double energy(Nanoseconds time) const {
@@ -42,8 +48,10 @@ class Gpu {
   }
   /// In millijoules.
   std::uint64_t counter(Nanoseconds time) const {
+    const Nanoseconds moved = *std::prev(std::upper_bound(moves_.begin(), moves_.end(), time));
+    const auto reset = std::upper_bound(resets_.begin(), resets_.end(), moved);
     return static_cast<std::uint64_t>(
-        1e3 * energy(*std::prev(std::upper_bound(moves_.begin(), moves_.end(), time))));
+        1e3 * (energy(moved) - (reset == resets_.begin() ? 0 : energy(*std::prev(reset)))));
   }
   EnergyReadings readings(Nanoseconds begin, Nanoseconds until) const {
     EnergyReadings readings;
@@ -67,6 +75,7 @@ class Gpu {
   std::mt19937_64& random_;
   std::vector<Part> parts_;
   std::vector<Nanoseconds> moves_;
+  std::vector<Nanoseconds> resets_;  // each is a move
 };
 
 EnergyPoint point(Nanoseconds after_ms, Nanoseconds by_ms, std::uint64_t joules, std::uint32_t epoch = 0) {
@@ -110,6 +119,35 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
   // Most stretches are of seconds.
   CHECK(judged > 30'000);
   CHECK(sharp > judged / 2);
+}
+
+TEST_CASE("where the counter was reset, energy is within its error or not known", "[energy]") {
+  std::mt19937_64 random(27);
+  std::size_t judged = 0;
+  std::size_t unknown = 0;
+  for (int run = 0; run < 1000; ++run) {
+    constexpr Nanoseconds kEnd = 12 * kSecond;
+    const Gpu gpu(random, kEnd, 1 + random() % 4);
+    EnergyReadings readings = gpu.readings(kSecond, 5 * kSecond);
+    if (run % 3 == 0) readings.thin_out({});
+    const EnergyCounter counter(readings.points(), kLimit);
+    for (int i = 0; i < 20; ++i) {
+      const Nanoseconds begin = 900 * kMs + random() % (4 * kSecond);
+      const Nanoseconds end = begin + 1 + random() % (3 * kSecond);
+      const auto amount = counter.between(begin, end);
+      if (!amount) {
+        ++unknown;
+        continue;
+      }
+      const double truth = gpu.energy(end) - gpu.energy(begin);
+      INFO("run " << run << ", " << begin << " to " << end << ": " << amount->joules << " ± "
+                  << amount->error);
+      REQUIRE(std::abs(amount->joules - truth) <= amount->error + 1e-6 * truth + 1e-6);
+      ++judged;
+    }
+  }
+  CHECK(judged > 5000);
+  CHECK(unknown > 2000);
 }
 
 TEST_CASE("parts of a stretch add up to it", "[energy]") {
