@@ -125,7 +125,7 @@ void DeviceReader::run() {
       usable = false;
       problem = "the driver shows no device";
     }
-    if (!usable) Log::debug("memory, energy and clocks of the devices are not read: " + problem);
+    if (!usable) Log::debug("energy, clocks and memory in use are not read: " + problem);
     lock.lock();
     asking_ = false;
     time_ += took;

@@ -119,8 +119,8 @@ class EnergyReader {
   nvml::GetNumber* get_limit_ = nullptr;
 
   // A thousandth of a processor together, with something to spare.
-  ProcessorBudget energy_budget_{2500, kMillisecond};
-  ProcessorBudget clock_budget_{2500, kMillisecond};
+  ProcessorBudget energy_budget_{3200, kMillisecond};
+  ProcessorBudget clock_budget_{3200, kMillisecond};
   std::atomic<Nanoseconds> expected_until_{0};
   bool reading_ = false;  // in a stretch of readings
   Nanoseconds pace_;

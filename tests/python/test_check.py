@@ -128,7 +128,7 @@ class CheckTest(folders.TemporaryFolder):
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
                                             "Samples/s": f"{64e9 / 1040:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
-                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv"]))
+                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv"]))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
