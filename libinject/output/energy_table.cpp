@@ -138,8 +138,8 @@ bool has_readings(const Report& report) {
 }  // namespace
 
 TableFile energy_table() {
-  return make_table<energy_columns, energy_rows>("energy_sum.csv",
-                                                 "Energy and clocks of a GPU in a window, and in its iterations (energy.md).",
+  return make_table<energy_columns, energy_rows>(
+      "energy_sum.csv", "Energy and clocks of a GPU in a window, and in its iterations (energy.md).",
       has_readings, "where NVML tells");
 }
 

@@ -83,7 +83,7 @@ std::string energy_text(const DeviceEnergy& device) {
     append_decimal(text, device.energy.error, 1);
     text += "J, ";
     append_decimal(text, device.energy.joules / (static_cast<double>(device.duration) * 1e-9), 1);
-    text += "W";
+    text += 'W';
     if (device.joules_by_sample) {
       text += ", ";
       append_decimal(text, *device.joules_by_sample, 3);

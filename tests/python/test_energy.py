@@ -8,11 +8,12 @@ import unittest
 import folders
 import ranks
 import test_merge
-from libinject import figures
 from libinject.compare.measures import Basis, Run
-from libinject.report import energy, model
 from libinject.result import Result
 from libinject.sweep import measured, points
+
+from libinject import figures
+from libinject.report import energy, model
 
 MS = 1_000_000
 ROW = {"Window": 1, "Iteration": "", "Of": "window", "Device": 0, "Start (ns)": 20_000 * MS, "Duration (ns)": 2000 * MS, "Energy (J)": "900.000",
