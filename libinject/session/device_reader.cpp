@@ -109,16 +109,18 @@ void DeviceReader::run() {
     std::string problem;
     bool usable = true;
     bool any = true;
-    {
-      // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+    // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+    if (memory) {
       const LoaderUse no_fork;
-      if (memory) {
-        usable = load(problem);
-        any = usable && find_devices();
-        if (any && windows_.lacks_memory()) read();
-        cpu = thread_cpu_time();
-      }
-      if (any) cpu = energy_.read(now(), memory, cpu);
+      usable = load(problem);
+      any = usable && find_devices();
+      if (any && windows_.lacks_memory()) read();
+      cpu = thread_cpu_time();
+    }
+    if (any) {
+      cpu += energy_.find_used(now());
+      const LoaderUse no_fork;
+      cpu = energy_.read(now(), memory, cpu);
     }
     const Nanoseconds took = now() - time;
     if (usable && !any && now() - start >= kNoDeviceAtAll) {

@@ -122,18 +122,15 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
       device.energy.pause();
       device.limits_read = false;
     }
-    used_due_ = energy_due_ = clocks_due_ = 0;
+    energy_due_ = clocks_due_ = 0;
   }
-  // What comes once a second, or once in a stretch of readings, leaves the budgets alone.
+  // What comes once in a stretch of readings leaves the budgets alone.
   Nanoseconds other = 0;
-  if (now >= used_due_) {
+  for (Device& device : devices_) {
+    if (!device.used || device.limits_read) continue;
     const Nanoseconds before = thread_cpu_time();
-    find_used();
-    for (Device& device : devices_) {
-      if (device.used && !device.limits_read) read_limits(device);
-    }
-    other = thread_cpu_time() - before;
-    used_due_ = now + kUsedPace;
+    read_limits(device);
+    other += thread_cpu_time() - before;
   }
   const bool energy = now >= energy_due_ || (edge && energy_budget_.next(now) == now);
   const bool clocks = now >= clocks_due_;
@@ -166,12 +163,19 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
 }
 
 // By their primary contexts; where none is alive, the program has contexts of its own, on any of them.
-void EnergyReader::find_used() {
+Nanoseconds EnergyReader::find_used(Nanoseconds now) {
+  if (now < used_due_ || next(now) == kNever) return 0;
+  used_due_ = now + kUsedPace;
+  const Nanoseconds before = thread_cpu_time();
   const std::vector<std::uint32_t> numbers = devices_in_use();
   for (Device& device : devices_) {
     device.used = device.used || numbers.empty() ||
                   std::find(numbers.begin(), numbers.end(), device.readings.device) != numbers.end();
   }
+  const Nanoseconds spent = thread_cpu_time() - before;
+  const MutexLock lock(mutex_);
+  cpu_ += spent;
+  return spent;
 }
 
 template <typename Function, typename... Arguments>

@@ -60,6 +60,9 @@ class EnergyReader {
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   /// When the next reading is due: at `now` or later, kNever while no window is open or near.
   Nanoseconds next(Nanoseconds now);
+  /// Which devices the program uses, from time to time. May wait for a context that is being created.
+  /// Returns the processor time that it took, which the budgets leave alone.
+  Nanoseconds find_used(Nanoseconds now);
   /// Reads what is due and, at the edge of a window, the energy in any case. `cpu`: the thread's processor
   /// time from which on it is spent for this; returns what it is now.
   Nanoseconds read(Nanoseconds now, bool edge, Nanoseconds cpu);
@@ -97,7 +100,6 @@ class EnergyReader {
   bool is_near(Nanoseconds now) const;
   /// Whether a device has one of these.
   bool any_usable(Which first, Which last) const;
-  void find_used();
   template <typename Function, typename... Arguments>
   std::optional<std::uint64_t> ask(Device& device, Which which, Function* function, Arguments... arguments);
   void read_limits(Device& device);
