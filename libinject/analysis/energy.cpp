@@ -42,8 +42,6 @@ double greatest_power(std::uint64_t limit_mw) {
 
 bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw) {
   if (point.millijoules < before.millijoules) return false;
-  // The first one may have been there for long.
-  if (before.after == 0) return true;
   return value(point) - value(before) <=
          greatest_power(limit_mw) * seconds_between(before.after, point.by) + 1;
 }
@@ -97,16 +95,11 @@ std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uin
 
 std::optional<EnergyAmount> EnergyCounter::between(Nanoseconds begin, Nanoseconds end) const {
   if (points_.size() < 2 || end <= begin) return std::nullopt;
-  // A reset before the first move after the begin, or after the last one before the end, does not matter:
-  // what was used in between is bounded all the same.
-  const auto after = [this](Nanoseconds time) {
-    return std::upper_bound(points_.begin(), points_.end(), time,
-                            [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
-  };
-  const auto next = after(begin);
-  const auto before = after(end);
+  // A reset before the first move after the begin does not matter: what was used in between is bounded all
+  // the same. After a later one there are no points of this epoch.
+  const auto next = std::upper_bound(points_.begin(), points_.end(), begin,
+                                     [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
   const std::uint32_t epoch = (next == points_.end() ? std::prev(next) : next)->epoch;
-  if ((before == points_.begin() ? before : std::prev(before))->epoch != epoch) return std::nullopt;
   const std::optional<Level> first = at(begin, epoch);
   const std::optional<Level> last = at(end, epoch);
   if (!first || !last) return std::nullopt;
@@ -268,9 +261,7 @@ void EnergyReadings::thin_out(std::span<const Nanoseconds> edges) {
   std::size_t size = 0;
   bool skipped = false;
   for (std::size_t i = 0; i < points_.size(); ++i) {
-    // Where the counter began anew, the point before and the one after stay.
-    const bool same = i != 0 && i + 1 < points_.size() && points_[i - 1].epoch == points_[i + 1].epoch;
-    skipped = i < points_.size() / 2 && same && !kept[i] && !skipped;
+    skipped = i < points_.size() / 2 && !kept[i] && !skipped;
     if (!skipped) points_[size++] = points_[i];
   }
   points_.resize(size);

@@ -29,7 +29,8 @@ struct EnergyAmount {
 double greatest_power(std::uint64_t limit_mw);
 
 /// Whether a counter that moved to `before` can have moved to `point` next: it does not fall, nor does a GPU
-/// use more than its greatest power in between. Otherwise it was reset.
+/// use more than its greatest power in between (of the first one it is not known since when it was there).
+/// Otherwise it was reset.
 bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw);
 
 /// The energy counter of one device over time. What it stood at is known where it moved; in between it is
