@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libinject/model/device_limits.h"
+#include "libinject/model/device_readings.h"
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_row.h"
 #include "libinject/model/metric_samples.h"
@@ -255,6 +256,7 @@ struct RunInfo {
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
   Overhead overhead;
+  EnergyInfo energy;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
   std::optional<RecoveredInfo> recovered;   ///< where the tables are not the process's own work
   MetricsInfo metrics;

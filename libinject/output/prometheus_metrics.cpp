@@ -167,6 +167,30 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   each(kFailedAllocations, &MemoryCounts::failed);
 }
 
+void energy_samples(PrometheusText& text, const EnergyReport& energy) {
+  // Of each device the latest window in which it is known.
+  std::map<std::uint32_t, const EnergyRow*> used;
+  std::map<std::uint32_t, const EnergyRow*> held;
+  for (const EnergyRow& row : energy.rows) {
+    if (row.iteration != nullptr) continue;
+    if (row.energy) used[row.device] = &row;
+    if (row.clocks.held) held[row.device] = &row;
+  }
+  text.family(kTable[kEnergy]);
+  for (const auto& [device, row] : used) text.number(row->energy->joules, {{"device", device_text(device)}});
+  text.family(kTable[kPower]);
+  for (const auto& [device, row] : used) text.number(*row->watts(), {{"device", device_text(device)}});
+  text.family(kTable[kClocksHeld]);
+  for (const auto& [device, row] : held) {
+    const ClockUse& clocks = row->clocks;
+    const std::string name = device_text(device);
+    text.number(*clocks.held, {{"device", name}, {"by", "any"}})
+        .number(*clocks.held_by_power, {{"device", name}, {"by", "power"}})
+        .number(*clocks.held_by_heat, {{"device", name}, {"by", "heat"}})
+        .number(*clocks.held_by_hardware, {{"device", name}, {"by", "hardware"}});
+  }
+}
+
 void overhead_samples(PrometheusText& text, const Report& report) {
   const Overhead& overhead = report.run->overhead;
   text.family(kTable[kOverhead])
@@ -368,6 +392,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   run_samples(text, run, state, time);
   step_samples(text, report);
   device_samples(text, report);
+  energy_samples(text, report.energy);
   kernel_samples(text, statistics);
   text.family(kTable[kFlops]).sum(windows_.flops);
   // If no call's shape is known, neither is what is computed.

@@ -210,6 +210,29 @@ void metrics_json(JsonText& json, const MetricsInfo& metrics) {
   json.close_object();
 }
 
+void energy_json(JsonText& json, const EnergyInfo& energy) {
+  json.name("energy")
+      .open_object()
+      .member("readings_ns", energy.time)
+      .member("readings_cpu_ns", energy.cpu)
+      .name("devices")
+      .open_array();
+  for (const DeviceReadings& device : energy.devices) {
+    json.open_object()
+        .member("device", device.device)
+        .member("energy_readings", device.energy_readings)
+        .member("clock_readings", device.clock_readings)
+        .member("counter_step_ns", device.step)
+        .member("counter_resets", device.resets)
+        .member("left_out", device.left_out)
+        .member("power_limit_mw", device.limit_mw)
+        .member("max_sm_clock_mhz", device.max_sm_mhz)
+        .texts("missing", device.missing)
+        .close_object();
+  }
+  json.close_array().close_object();
+}
+
 void prometheus_json(JsonText& json, const PrometheusInfo& prometheus) {
   json.name("prometheus")
       .open_object()
@@ -263,7 +286,9 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
         .member("advice", bottleneck_advice(evidence.kind))
         .close_object();
   }
-  json.close_array().close_object();
+  json.close_array();
+  if (!entry.clocks.empty()) json.member("clocks", entry.clocks);
+  json.close_object();
 }
 
 // Only the members that follow `"state"`.
@@ -372,6 +397,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json.close_array().member("windows_not_listed", run.windows_not_listed);
   if (run.iterations) iterations_json(json, *run.iterations, run.iteration_signs_lost != 0);
   if (run.metrics.on) metrics_json(json, run.metrics);
+  if (!run.energy.devices.empty()) energy_json(json, run.energy);
   if (run.prometheus) prometheus_json(json, *run.prometheus);
   overhead_json(json, run.overhead);
   json.name("diagnosis").open_array();
@@ -413,6 +439,7 @@ std::string short_run_json_text(RunInfo run, std::span<const std::string> files,
   run.devices.clear();
   run.iterations.reset();
   run.metrics.on = false;
+  run.energy.devices.clear();
   run.prometheus.reset();
   problems.erase(problems.begin() + (errors.empty() ? 0 : 1), problems.end() - 1);
   for (std::string& problem : problems) problem = one_line(problem, kMaxText);

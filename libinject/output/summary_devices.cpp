@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "libinject/base/csv.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/report/display_text.h"
 
@@ -72,6 +73,30 @@ std::map<std::uint32_t, std::string> memory_texts(const RunInfo& run) {
   return texts;
 }
 
+/// What a device used in the windows, and at which clock it ran; empty where neither is known.
+std::string energy_text(const DeviceEnergy& device) {
+  std::string text;
+  if (device.energy.is_sharp()) {
+    text += "energy: ";
+    append_decimal(text, device.energy.joules, 1);
+    text += "J ± ";
+    append_decimal(text, device.energy.error, 1);
+    text += "J, ";
+    append_decimal(text, device.energy.joules / (static_cast<double>(device.duration) * 1e-9), 1);
+    text += 'W';
+    if (device.joules_by_sample) {
+      text += ", ";
+      append_decimal(text, *device.joules_by_sample, 3);
+      text += "J a sample";
+    }
+  }
+  if (!device.clocks.sm_mhz) return text;
+  text += text.empty() ? "SM clock: " : "; SM clock ";
+  append_decimal(text, *device.clocks.sm_mhz, 0);
+  text += "MHz";
+  return device.max_sm_mhz == 0 ? text : text + str_format(" of at most {}", device.max_sm_mhz);
+}
+
 }  // namespace
 
 void write_devices(TextPage& page, const Report& report) {
@@ -101,6 +126,9 @@ void write_devices(TextPage& page, const Report& report) {
                            time_text(static_cast<double>(work.memset_time))));
     }
     if (const auto found = memory.extract(device)) page.line(found.mapped());
+    const DeviceEnergy* energy = report.energy.device(device);
+    if (energy == nullptr) continue;
+    if (const std::string used = energy_text(*energy); !used.empty()) page.line("    " + used);
   }
   const bool traced = std::any_of(run.windows.begin(), run.windows.end(),
                                   [](const WindowInfo& window) { return window.untraced.empty(); });

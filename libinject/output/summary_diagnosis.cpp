@@ -126,6 +126,7 @@ void write_diagnoses(TextPage& page, const Report& report) {
     page.line(headline(entry, report.diagnoses.size() > 1));
     if (verdict != Bottleneck::kTooShort) without_profiler_line(page, report, entry);
     evidence_lines(page, entry);
+    if (!entry.clocks.empty()) page.paragraph("    ", entry.clocks);
     if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kTooShort)
       kernel_use_lines(page, report, entry.device);
   }

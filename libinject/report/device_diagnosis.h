@@ -35,6 +35,7 @@ struct DeviceDiagnosis {
   std::optional<WithoutProfiler> without_profiler;
   Diagnosis diagnosis;             ///< of the times without the profiler, where these are known
   std::vector<Evidence> evidence;  ///< that for the verdict comes first; its times are those in windows
+  std::string clocks;  ///< that they were held down, why, and what it costs at most; empty: they were not
 };
 
 struct DeviceKernel;

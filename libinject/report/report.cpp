@@ -350,6 +350,11 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
+  report.energy = energy_report(statistics, run, report.iteration_rows);
+  for (DeviceDiagnosis& diagnosis : report.diagnoses) {
+    const DeviceEnergy* energy = report.energy.device(diagnosis.device);
+    if (energy != nullptr) diagnosis.clocks = held_down_text(*energy);
+  }
   if (!report.code.empty()) report.model_flops = model_flops(report);
   report.impossible_rates = count_impossible_rates(report);
   return report;

@@ -17,6 +17,7 @@
 #include "libinject/report/call_report.h"
 #include "libinject/report/code_report.h"
 #include "libinject/report/device_diagnosis.h"
+#include "libinject/report/energy_report.h"
 #include "libinject/report/flop_rate.h"
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/profiler_overhead.h"
@@ -121,6 +122,7 @@ struct Report {
   std::vector<WindowReport> windows;  ///< by window: all devices together, then each of them
   std::vector<IterationRow> iteration_rows;
   std::vector<IterationReport> iterations;  ///< likewise
+  EnergyReport energy;
   StepReport steps;
   CodeReport code;
   std::optional<ModelFlops> model_flops;  ///< where launches are named

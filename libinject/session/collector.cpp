@@ -376,6 +376,7 @@ void Collector::write_last(Pipeline::Locked& pipeline) {
 
 void Collector::complete_run_info(RunInfo& run) {
   parts_.devices.add_links(run.devices);
+  run.energy = parts_.devices.energy();
   parts_.cupti.add_overhead(run.overhead);
   run.overhead.device_readings = parts_.devices.time();
 }

@@ -43,6 +43,7 @@ constexpr const char* kLinkFunctions[] = {
 void DeviceReader::read_edges() noexcept {
   const MutexLock lock(mutex_);
   if (unusable_ || stopped_) return;
+  energy_.expect_window(now());
   wanted_ = true;
   if (running_) {
     wake_.notify_one();
@@ -85,44 +86,60 @@ void* DeviceReader::entry(void* reader) noexcept {
 void DeviceReader::run() {
   MutexLock lock(mutex_);
   const Nanoseconds start = now();
+  Nanoseconds memory_due = 0;
+  Nanoseconds cpu = thread_cpu_time();
   while (!stopped_) {
     wanted_ = false;
-    if (loaded_ && !windows_.lacks_memory()) {
+    const Nanoseconds time = now();
+    const bool edges = !loaded_ || windows_.lacks_memory();
+    const Nanoseconds energy_due = energy_.next(time);
+    if ((!edges || time < memory_due) && time < energy_due) {
       changed_.notify_all();
-      if (!lock.wait_for(wake_, kLinger, [this]() INJECT_REQUIRES(mutex_) { return wanted_ || stopped_; }))
-        break;
+      // An edge wakes it; before that, there is nothing to look for but the time.
+      const Nanoseconds due = edges ? std::min(memory_due, energy_due) : energy_due;
+      const bool woken =
+          lock.wait_for(wake_, due == EnergyReader::kNever ? kLinger : due - time,
+                        [this, edges]() INJECT_REQUIRES(mutex_) { return stopped_ || (wanted_ && !edges); });
+      if (!woken && due == EnergyReader::kNever) break;
       continue;
     }
+    const bool memory = edges && time >= memory_due;
     asking_ = true;
     lock.unlock();
-    const Nanoseconds begin = now();
     std::string problem;
-    bool usable = false;
-    bool any = false;
-    {
-      // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+    bool usable = true;
+    bool any = true;
+    // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+    if (memory) {
       const LoaderUse no_fork;
       usable = load(problem);
       any = usable && find_devices();
       if (any && windows_.lacks_memory()) read();
+      cpu = thread_cpu_time();
     }
-    const Nanoseconds took = now() - begin;
+    if (any) {
+      cpu += energy_.find_used(now());
+      const LoaderUse no_fork;
+      cpu = energy_.read(now(), memory, cpu);
+    }
+    const Nanoseconds took = now() - time;
     if (usable && !any && now() - start >= kNoDeviceAtAll) {
       usable = false;
       problem = "the driver shows no device";
     }
-    if (!usable) Log::debug("the devices' memory in use is not read: " + problem);
+    if (!usable) Log::debug("energy, clocks and memory in use are not read: " + problem);
     lock.lock();
     asking_ = false;
     time_ += took;
-    no_device_ = !any;
+    if (memory) {
+      no_device_ = !any;
+      memory_due = time + took + (any ? std::min(kPauseByReading * took, kMaxPause) : kNoDeviceYet);
+    }
     if (!usable) {
       unusable_ = true;
       break;
     }
     changed_.notify_all();
-    const Nanoseconds pause = any ? std::min(kPauseByReading * took, kMaxPause) : kNoDeviceYet;
-    lock.wait_for(wake_, pause, [this]() INJECT_REQUIRES(mutex_) { return stopped_; });
   }
   running_ = false;
   changed_.notify_all();
@@ -147,6 +164,7 @@ bool DeviceReader::load(std::string& problem) {
     find(get_memory_, "nvmlDeviceGetMemoryInfo");
     find(get_memory2_, "nvmlDeviceGetMemoryInfo_v2");
     for (std::size_t i = 0; i < std::size(get_link_); ++i) find(get_link_[i], kLinkFunctions[i]);
+    energy_.load(library);
   }
   if (init == nullptr || get_handle_ == nullptr || (get_memory_ == nullptr && get_memory2_ == nullptr)) {
     problem = "libnvidia-ml.so.1 lacks a function";
@@ -172,6 +190,7 @@ bool DeviceReader::find_devices() {
                  std::to_string(status) + ")");
       reading.handle = nullptr;
     }
+    if (reading.handle != nullptr) energy_.add(info.id, reading.handle);
     devices_.push_back(reading);
   }
   return !devices_.empty();

@@ -10,17 +10,19 @@
 #include "libinject/base/mutex.h"
 #include "libinject/model/run_info.h"
 #include "libinject/pipeline/window_log.h"
+#include "libinject/session/energy_reader.h"
 #include "libinject/session/nvml_api.h"
 
 namespace inject {
 
-/// What the driver says of the devices at the windows' edges, by NVML: the memory in use, by all processes,
-/// and the PCIe link. No context is needed, and no thread of the program waits: NVML is loaded and asked on a
-/// thread of ours that nothing else waits for either (its initialisation may take longer than the rings hold
-/// records), and which is there only while windows come and go. Where NVML can't be used nothing is read.
+/// What the driver says of the devices, by NVML: at the windows' edges the memory in use, by all processes,
+/// and the PCIe link; while windows are open, energy and clocks (EnergyReader). No context is needed, and no
+/// thread of the program waits: NVML is loaded and asked on a thread of ours that nothing else waits for
+/// either (its initialisation may take longer than the rings hold records), and which is there only while
+/// windows come and go. Where NVML can't be used nothing is read.
 class DeviceReader {
  public:
-  explicit DeviceReader(WindowLog& windows) noexcept : windows_(windows) {}
+  explicit DeviceReader(WindowLog& windows) noexcept : windows_(windows), energy_(windows) {}
 
   /// Windows have opened or ended: has their edges read. Ahead of the first one: has NVML loaded, which takes
   /// locks of the loader's and the driver's that the program's launches may wait for. Returns at once.
@@ -32,6 +34,7 @@ class DeviceReader {
   void stop() noexcept;
 
   void add_links(std::vector<DeviceInfo>& devices) const;
+  EnergyInfo energy() const { return energy_.copy(); }
   /// Time spent in NVML, its initialisation included.
   Nanoseconds time() const noexcept;
 
@@ -49,7 +52,8 @@ class DeviceReader {
   void read();
 
   WindowLog& windows_;
-  mutable Mutex mutex_;  // innermost but for the window log's
+  EnergyReader energy_;
+  mutable Mutex mutex_;  // before the energy reader's and the window log's
   std::condition_variable wake_;
   std::condition_variable changed_;
   bool running_ INJECT_GUARDED_BY(mutex_) = false;

@@ -11,6 +11,9 @@
 namespace inject::nvml {
 
 using Status = int;  ///< nvmlReturn_t; 0 is success
+inline constexpr Status kNotSupported = 3;
+inline constexpr Status kNoPermission = 4;
+inline constexpr Status kFunctionNotFound = 13;
 using Device = struct DeviceHandle*;
 
 /// nvmlMemory_t, of nvmlDeviceGetMemoryInfo: `used` has what the driver keeps for itself.
@@ -35,6 +38,24 @@ using Init = Status();                                      // nvmlInit_v2
 using GetHandle = Status(const char* pci_bus_id, Device*);  // nvmlDeviceGetHandleByPciBusId_v2
 using GetMemory = Status(Device, Memory*);                  // nvmlDeviceGetMemoryInfo
 using GetMemory2 = Status(Device, Memory2*);                // nvmlDeviceGetMemoryInfo_v2
-using GetNumber = Status(Device, unsigned*);  // nvmlDeviceGet{Curr,Max}PcieLink{Generation,Width}
+/// nvmlDeviceGet{Curr,Max}PcieLink{Generation,Width}, nvmlDeviceGetPowerUsage and
+/// nvmlDeviceGetEnforcedPowerLimit (mW)
+using GetNumber = Status(Device, unsigned*);
+/// nvmlDeviceGetTotalEnergyConsumption (mJ since the driver was loaded),
+/// nvmlDeviceGetCurrentClocksEventReasons
+using GetLongNumber = Status(Device, unsigned long long*);
+/// nvmlDeviceGetClockInfo, nvmlDeviceGetMaxClockInfo (MHz), nvmlDeviceGetTemperature (°C)
+using GetNumberOf = Status(Device, int what, unsigned*);
+
+inline constexpr int kSmClock = 1;         // NVML_CLOCK_SM
+inline constexpr int kMemoryClock = 2;     // NVML_CLOCK_MEM
+inline constexpr int kGpuTemperature = 0;  // NVML_TEMPERATURE_GPU
+
+// nvmlClocksEventReasons, older name nvmlClocksThrottleReasons.
+inline constexpr unsigned long long kSwPowerCap = 0x4;
+inline constexpr unsigned long long kHwSlowdown = 0x8;
+inline constexpr unsigned long long kSwThermalSlowdown = 0x20;
+inline constexpr unsigned long long kHwThermalSlowdown = 0x40;
+inline constexpr unsigned long long kHwPowerBrake = 0x80;
 
 }  // namespace inject::nvml

@@ -221,7 +221,7 @@ std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   std::vector<DeviceTimeRow> result;
   result.reserve(totals_.size());
   for (const auto& [device, total] : totals_)
-    result.push_back({0, device, total.times, total.shares.largest()});
+    result.push_back({0, device, total.times, total.shares.largest(), {}});
   return result;
 }
 
@@ -245,7 +245,14 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     Total& total = totals_[device];
     total.times.merge(*times);
     total.shares.merge(timeline.shares());
-    if (rows_.size() < kMaxRows) rows_.push_back({number, device, *times, timeline.shares().largest()});
+    if (rows_.size() == kMaxRows) continue;
+    KernelPauses pauses = timeline.take_pauses();
+    if (pauses_ + pauses.longer.size() > kMaxPauses) {
+      pauses.longer = {};
+      pauses.complete = false;
+    }
+    pauses_ += pauses.longer.size();
+    rows_.push_back({number, device, *times, timeline.shares().largest(), std::move(pauses)});
   }
   hand_on_gaps(number, window);
   held_ -= window.held;

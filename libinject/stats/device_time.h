@@ -23,6 +23,7 @@ struct DeviceTimeRow {
   std::uint32_t device = 0;
   DeviceTimes times;
   std::vector<IdleShare> shares;  ///< by descending time, as IdleShares::largest() gives them
+  KernelPauses pauses;            ///< of a window
 };
 
 /// Determines, for each window and device, when the device worked and why it did not. Exact whatever order
@@ -34,6 +35,7 @@ class DeviceTimeStatistics {
   static constexpr std::size_t kMaxHeld = 262'144;
   static constexpr std::size_t kMaxRows = 10'000;
   static constexpr std::size_t kMaxUnsettled = 4096;  // windows
+  static constexpr std::size_t kMaxPauses = 65'536;   // of all rows
 
   explicit DeviceTimeStatistics(std::size_t max_held = kMaxHeld) : max_held_(max_held) {}
 
@@ -94,6 +96,7 @@ class DeviceTimeStatistics {
   std::uint32_t last_number_ = 0;
   Window* last_window_ = nullptr;
   std::vector<DeviceTimeRow> rows_;
+  std::size_t pauses_ = 0;  // that these have
   std::map<std::uint32_t, Total> totals_;
   std::size_t held_ = 0;
   std::uint64_t left_out_ = 0;

@@ -152,6 +152,11 @@ void DeviceTimeline::count(const TimedWork& work) {
   all_.add(work.start, work.end);
   if (is_kernel(work.kind)) {
     kernel_time_ += work.end - work.start;
+    if (kernels_.end == 0) {
+      first_kernel_ = work.start;
+    } else {
+      pauses_.add(kernels_.end, work.start);
+    }
     kernels_.add(work.start, work.end);
     if (work.kind == TimedWorkKind::kKernel) {
       compute(work);
@@ -235,6 +240,12 @@ std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
     closing.function = kNoFunction;
     closing.closing = true;
     gap(threads, waits, last, closing, nullptr, {});
+  }
+  if (kernels_.end == 0) {
+    pauses_.add(from, end);
+  } else {
+    pauses_.add(from, first_kernel_);
+    pauses_.add(kernels_.end, end);
   }
   DeviceTimes times;
   times.span = std::max(end, last) - from;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libinject/analysis/device_times.h"
+#include "libinject/analysis/energy.h"
 #include "libinject/analysis/idle_time.h"
 #include "libinject/model/records.h"
 #include "libinject/stats/idle_shares.h"
@@ -75,6 +76,8 @@ class DeviceTimeline {
                                     Nanoseconds begin, Nanoseconds end);
   /// What its idle time is due to.
   const IdleShares& shares() const { return shares_; }
+  /// When no kernel ran.
+  KernelPauses take_pauses() { return std::exchange(pauses_, {}); }
   /// Gaps are kept until they are taken; otherwise they are not kept.
   void keep_gaps() { keeps_gaps_ = true; }
   std::vector<IdleGap> take_gaps() { return std::exchange(gaps_, {}); }
@@ -107,6 +110,7 @@ class DeviceTimeline {
   std::vector<TimedWork> pending_;
   Nanoseconds judged_until_ = 0;
   Nanoseconds first_ = 0;
+  Nanoseconds first_kernel_ = 0;
   std::uint64_t started_ = 0;         // pieces of work judged …
   std::uint64_t started_before_ = 0;  // … before the current judge()
   TimedWork last_;                    // the work that ended last
@@ -115,6 +119,7 @@ class DeviceTimeline {
   bool any_launch_ = false;
   Union all_;
   Union kernels_;
+  KernelPauses pauses_;
   Union computes_;
   Union copies_;
   Union copies_and_kernels_;

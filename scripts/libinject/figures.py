@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 
@@ -62,3 +63,38 @@ def utilization(result: Result) -> float | None:
     rows = windows(result)
     time = math.fsum(numbers(rows, "Device Time (ns)"))
     return 100 * math.fsum(numbers(rows, "Kernel Busy (ns)")) / time if time > 0 else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Energy:
+    """Of all windows and GPUs whose energy is known. `whole`: that is all of them."""
+
+    joules: float
+    error: float  # that libinject states: the true value is within it
+    seconds: float  # of GPUs
+    whole: bool
+
+
+def energy(result: Result) -> Energy | None:
+    rows = [row for row in result.rows("energy_sum", "Of", "Duration (ns)", "Energy (J)", "± Energy (J)") if row["Of"] == "window"]
+    known = [row for row in rows if numbers([row], "Energy (J)")]
+    if not known:
+        return None
+    return Energy(math.fsum(numbers(known, "Energy (J)")), math.fsum(numbers(known, "± Energy (J)")), math.fsum(numbers(known, "Duration (ns)")) / 1e9,
+                  len(known) == len(rows))
+
+
+def joules_per_sample(result: Result) -> float | None:
+    """Of all GPUs of the run: of each the median over its windows."""
+    devices: dict[object, list[float]] = {}
+    for row in result.rows("energy_sum", "Of", "Device", "Energy per Sample (J)"):
+        if row["Of"] == "window":
+            devices.setdefault(row["Device"], []).extend(numbers([row], "Energy per Sample (J)"))
+    return math.fsum(map(statistics.median, devices.values())) if devices and all(devices.values()) else None
+
+
+def clock(result: Result, column: str = "SM Clock (MHz)") -> float | None:
+    """Mean over the windows' readings; likewise of shares of these."""
+    rows = [row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window" and numbers([row], column)]
+    weight = math.fsum(numbers(rows, "Clock Readings"))
+    return math.fsum(a * b for a, b in zip(numbers(rows, column), numbers(rows, "Clock Readings"))) / weight if weight > 0 else None

@@ -249,7 +249,7 @@ class Edges(MemoryTest):
         self.assertEqual(self.edges(done), [(None, None)])
         self.assertEqual({device["pcie_width"] for device in done.out.run["devices"]}, {0})
         self.assertEqual(done.warnings(), [])
-        said = [text for level, text in done.messages() if level == "debug" and "memory in use is not read" in text]
+        said = [text for level, text in done.messages() if level == "debug" and "memory in use are not read" in text]
         self.assertEqual(len(said), 1, done.stderr)
         self.assertIn(why, said[0])
         (line,) = lines(done)

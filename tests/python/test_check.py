@@ -21,6 +21,13 @@ NCCL = {"Operation": "AllReduce", "Type": "fp32", "Reduction": "sum", "Bytes": "
         "GPU Time (ns)": "20000", "GPU Avg (ns)": "10000.0", "GPU Min (ns)": "9000", "GPU Max (ns)": "11000", "Algorithm BW (GB/s)": "400.000",
         "Bus BW (GB/s)": "600.000", "Overlap with Compute (%)": "0.0", "Kernels": "2", "Kernel Names": "ncclDevKernel_AllReduce",
         "Communicator": "0x0000000000000001"}
+# A window, and an iteration of it.
+ENERGY = [{"Window": "1", "Iteration": "", "Of": "window", "Device": "0", "Start (ns)": "0", "Duration (ns)": "2000000000", "Energy (J)": "900.000",
+           "± Energy (J)": "20.000", "Power (W)": "450.0", "Idle Energy (J)": "60.000", "± Idle Energy (J)": "19.000", "Idle Energy (%)": "6.7",
+           "Clock Readings": "40", "SM Clock (MHz)": "1700.0", "SM Clock Min (MHz)": "1400", "SM Clock Highest (MHz)": "1980",
+           "Held Down (%)": "50.0", "Held by Power (%)": "50.0", "Held by Heat (%)": "0.0", "Held by Hardware (%)": "0.0", "Held Cost Bound (%)": "10.0"}]
+ENERGY.append({**ENERGY[0], "Iteration": "0", "Of": "iteration", "Start (ns)": "5", "Duration (ns)": "1000000000", "Energy (J)": "450.000",
+               "± Energy (J)": "30.000", "Idle Energy (J)": "", "± Idle Energy (J)": "", "Idle Energy (%)": ""})
 # Of the simulated GPU's 3,352 GB/s: half of it for 100 us are 167.616 MB.
 MEASURED = {"Samples": "40", "Reliable": "yes", "FMA Pipe (%)": "40.00", "± FMA Pipe (%)": "1.00", "FP64 Pipe (%)": "0.00", "± FP64 Pipe (%)": "0.00",
             "Tensor Pipe (%)": "10.00", "± Tensor Pipe (%)": "1.00", "L2 (%)": "20.00", "± L2 (%)": "1.00", "Occupancy (%)": "80.00",
@@ -75,6 +82,7 @@ class CheckTest(folders.TemporaryFolder):
         cls.clean = folders.profile_example(f"{holder.name}/out", METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us", TRACE="csv",
                                             BATCH="64", SUMMARY="off")
         folders.write_table(cls.clean, "nccl_sum", [NCCL])
+        folders.write_table(cls.clean, "energy_sum", ENERGY)
         # The example is no PyTorch's: all of its kernels are one operator's, module's and line's.
         with open(cls.clean / "cuda_gpu_kern_sum.csv", newline="", encoding="utf-8") as file:
             kernels = list(csv.DictReader(file))
@@ -120,7 +128,7 @@ class CheckTest(folders.TemporaryFolder):
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
                                             "Samples/s": f"{64e9 / 1040:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
-                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv"]))
+                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv"]))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
@@ -176,6 +184,12 @@ PLANTED = [
     ("call-counts", "library_sum", 0, {"Kernels": "99"}, ("library-kernels",)),
     ("memory", "memory_sum", 0, {"Live (MB)": "9.000"}, ()),
     ("memory", "memory_sum", 0, {"Allocations": "1000"}, ()),
+    ("energy", "energy_sum", 1, {"± Energy (J)": "151.000"}, ()),
+    ("energy", "energy_sum", 0, {"± Idle Energy (J)": "21.000"}, ()),
+    ("energy", "energy_sum", 0, {"Power (W)": "440.0"}, ()),
+    ("energy", "energy_sum", 1, {"Energy (J)": "990.000", "Power (W)": "990.0"}, ()),
+    ("energy", "energy_sum", 0, {"SM Clock Min (MHz)": "1701"}, ()),
+    ("energy", "energy_sum", 0, {"Held by Heat (%)": "60.0"}, ()),
     ("kernel-sum", "family_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
     ("kernel-sum", "thread_kern_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
     ("kernel-name-sum", "cuda_gpu_kern_gb_sum", 0, {"Name": "another"}, ()),

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import unittest.mock
 import urllib.parse
 
 import commands_page
@@ -121,7 +122,8 @@ class Reference(folders.TemporaryFolder):
 
     def test_files(self):
         """All that a run can leave, and nothing else."""
-        out = folders.profile_example(self.folder / "out", TRACE="csv,chrome", METRICS="auto", METRICS_TIMELINE="1")
+        with unittest.mock.patch.dict(os.environ, CUDASIM_POWER="step_us=20000"):
+            out = folders.profile_example(self.folder / "out", TRACE="csv,chrome", METRICS="auto", METRICS_TIMELINE="1")
         listed = set()
         for row in re.findall(r"^\| (`.+?`) \| ", read("docs/files.md"), re.MULTILINE):
             listed |= set(re.findall(r"`([^`]+)`", row))

@@ -70,7 +70,7 @@ class OfTheExample(folders.TemporaryFolder):
         ids = [section["id"] for section in self.run_model["sections"]]
         self.assertEqual(ids, ["steps", "step", "idle", "kernels", "durations", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
                                "host", "settings"])
-        self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Collectives"])
+        self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Energy and clocks", "Collectives"])
         for section in self.run_model["sections"]:
             self.assertRegex(section["says"], r"^[A-Z].{20,}\.$")
         self.assertGreaterEqual(set(plots_of(self.run_model)), {"steps", "idle", "kernels", "families", "roofline", "gemm", "copies", "memory",

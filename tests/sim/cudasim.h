@@ -9,7 +9,11 @@
 //   CUDASIM_KERNELS=a=N,b=N    durations of the kernels whose (mangled) name contains a, b; the first match
 //   counts CUDASIM_LAUNCH_NS=N        from the launch call to the kernel's earliest start (2000)
 //   CUDASIM_RATES=h2d=N,d2h=N,d2d=N,p2p=N,memset=N   bytes per microsecond (10000, 10000, 1000000, 100000,
-//   1000000) CUDASIM_FAULTS=name[=value],...                  see cudasim_set_fault CUDASIM_CONFIG=FILE lines
+//   1000000)
+//   CUDASIM_POWER=NAME=N,...   NVML tells of power, energy and clocks, which it does not otherwise: step_us
+//   (the energy counter moves so often, 20000), idle_mw and busy_mw (without and with a kernel, 100000 and
+//   500000), limit_mw (700000), sm_mhz (1755), max_sm_mhz (1980), memory_mhz (2619), celsius (45)
+//   CUDASIM_FAULTS=name[=value],...                  see cudasim_set_fault CUDASIM_CONFIG=FILE lines
 //   NAME=VALUE of the variables above; the environment wins CUDASIM_REPORT=FILE        at exit: what ran, see
 //   cudasim_write_report; %p is the process id
 #pragma once
@@ -52,6 +56,9 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   pm_no_pcie                the board's counters of PCIe can't be used; its availability image says so
 ///   pm_silent_pcie            … are said to be there, and tell nothing: no sample with them is ever complete
 ///   pm_unsupported=WHY        sampling is not supported: architecture, sli, vgpu, vgpu_disabled, wsl
+///   energy_reset              NVML's energy counter begins anew
+///   clock_reasons=BITS        NVML's reasons for which clocks are held down
+///   sm_clock=MHZ              the SM clock
 ///   cupti_fail=FUNCTION:CODE[:FROM[:COUNT]]   that CUPTI function returns CODE: from its FROMth call on (1),
 ///   COUNT times api_fail=FUNCTION:CODE[:FROM[:COUNT]]     the same for any other function of the simulation
 ///   cupti_hang=FUNCTION       that CUPTI function never returns

@@ -2,12 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // libnvidia-ml.so.1: what the profiler asks of NVML. A device's memory in use is what is allocated on it, by
-// the process, and kBase.
+// the process, and kBase. Power, energy and clocks are told where CUDASIM_POWER is given.
 #include <cstdlib>
 #include <string>
 
 #include "libinject/session/nvml_api.h"
 #include "tests/sim/core/device.h"
+#include "tests/sim/core/power.h"
 
 using namespace inject::sim;
 namespace nvml = inject::nvml;
@@ -36,6 +37,14 @@ int device_of(nvml::Device device) {
 
 bool valid(nvml::Device device) {
   return device_of(device) >= 0 && device_of(device) < settings().devices;
+}
+
+template <typename Number>
+nvml::Status tell(nvml::Device device, Number* number, std::uint64_t (*value)(int device)) {
+  if (!valid(device) || number == nullptr) return kInvalidArgument;
+  if (!power::simulated()) return nvml::kNotSupported;
+  *number = static_cast<Number>(value(device_of(device)));
+  return 0;
 }
 
 nvml::Status give(nvml::Device device, unsigned* number, unsigned value) {
@@ -101,5 +110,42 @@ nvml::Status nvmlDeviceGetMaxPcieLinkGeneration(nvml::Device device, unsigned* g
 nvml::Status nvmlDeviceGetMaxPcieLinkWidth(nvml::Device device, unsigned* width) {
   NVML_FUNCTION(nvmlDeviceGetMaxPcieLinkWidth);
   return give(device, width, 16);
+}
+
+nvml::Status nvmlDeviceGetTotalEnergyConsumption(nvml::Device device, unsigned long long* energy) {
+  NVML_FUNCTION(nvmlDeviceGetTotalEnergyConsumption);
+  return tell(device, energy, &power::counter);
+}
+nvml::Status nvmlDeviceGetPowerUsage(nvml::Device device, unsigned* milliwatts) {
+  NVML_FUNCTION(nvmlDeviceGetPowerUsage);
+  return tell(device, milliwatts, &power::present);
+}
+nvml::Status nvmlDeviceGetEnforcedPowerLimit(nvml::Device device, unsigned* milliwatts) {
+  NVML_FUNCTION(nvmlDeviceGetEnforcedPowerLimit);
+  return tell(device, milliwatts, [](int) { return settings().power.limit; });
+}
+nvml::Status nvmlDeviceGetClockInfo(nvml::Device device, int clock, unsigned* mhz) {
+  NVML_FUNCTION(nvmlDeviceGetClockInfo);
+  if (clock == nvml::kMemoryClock)
+    return tell(device, mhz, [](int) { return settings().power.memory_clock; });
+  if (clock != nvml::kSmClock) return kInvalidArgument;
+  return tell(device, mhz, [](int) {
+    const std::uint64_t held = faults().sm_clock;
+    return held != 0 ? held : settings().power.sm_clock;
+  });
+}
+nvml::Status nvmlDeviceGetMaxClockInfo(nvml::Device device, int clock, unsigned* mhz) {
+  NVML_FUNCTION(nvmlDeviceGetMaxClockInfo);
+  if (clock != nvml::kSmClock) return kInvalidArgument;
+  return tell(device, mhz, [](int) { return settings().power.max_sm_clock; });
+}
+nvml::Status nvmlDeviceGetTemperature(nvml::Device device, int sensor, unsigned* celsius) {
+  NVML_FUNCTION(nvmlDeviceGetTemperature);
+  if (sensor != nvml::kGpuTemperature) return kInvalidArgument;
+  return tell(device, celsius, [](int) { return settings().power.celsius; });
+}
+nvml::Status nvmlDeviceGetCurrentClocksEventReasons(nvml::Device device, unsigned long long* reasons) {
+  NVML_FUNCTION(nvmlDeviceGetCurrentClocksEventReasons);
+  return tell(device, reasons, [](int) -> std::uint64_t { return faults().clock_reasons; });
 }
 }

@@ -228,6 +228,19 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
   run.close(1);
   run.info.windows[0].memory = {{0, 5, 7}};
   run.info.memory = {{0, {}, {}}};
+  // 500 W, read every 10 ns: the test's windows are short.
+  DeviceReadings readings;
+  for (std::uint64_t i = 0; i < 200'000; i += 10) {
+    readings.energy.push_back(
+        {Monitored::begin_of(1) + i, Monitored::begin_of(1) + i + 10, 1'000'000 + i / 2000, 0});
+    if (i % 1000 == 0) {
+      ClockReading clocks;
+      clocks.time = Monitored::begin_of(1) + i;
+      clocks.held_by = kHeldByPower;
+      readings.clocks.push_back(clocks);
+    }
+  }
+  run.info.energy.devices.push_back(readings);
   const std::string text = run.text();
   std::vector<std::string> order;
   const std::regex type("# TYPE (\\S+) (gauge|counter)");

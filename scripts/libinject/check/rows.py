@@ -152,6 +152,7 @@ _KEYS = {
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
     "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
     "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
+    "energy_sum": ("Window", "Of", "Start (ns)", "Device"),
 }
 
 
@@ -273,3 +274,36 @@ def memory(folder: Folder) -> Iterator[Place]:
                 both, parts = table.numbers(column)[index] or 0, table.sum(column, rows)
                 if abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")
+
+
+@rule("energy", ERROR, "Energy is not shown with an error beyond a third of it, power is energy by time, and the parts of a window do not use more than it.")
+def energy(folder: Folder) -> Iterator[Place]:
+    table = folder.table("energy_sum", "Window", "Of", "Device")
+    if table is None:
+        return
+    for column in ("Energy (J)", "Idle Energy (J)"):
+        for index, (value, error) in table.each(column, f"± {column}"):
+            if 3 * error > value + 4 * table.half(index, column):
+                yield table.place(index, f"± {column}", f"{error} is more than a third of {value}")
+    for index, (value, time, power) in table.each("Energy (J)", "Duration (ns)", "Power (W)"):
+        slack = table.half(index, "Power (W)") * 1.01 + table.half(index, "Energy (J)") / max(time, 1) * 1e9
+        if not time or abs(power - value / time * 1e9) > slack:
+            yield table.place(index, "Power (W)", f"{power} is not {value} J in {time} ns")
+    kinds, devices, windows = table.cells("Of"), table.cells("Device"), table.cells("Window")
+    whole: dict[tuple, tuple[int, float]] = {}
+    parts: dict[tuple, float] = collections.defaultdict(float)
+    for index, (value, error) in table.each("Energy (J)", "± Energy (J)"):
+        key = windows[index], devices[index]
+        if kinds[index] == "window":
+            whole[key] = index, value + error
+        else:
+            parts[key] += value - error
+    for key, (index, most) in whole.items():
+        if parts[key] > most + 1e-3 * (1 + len(table)):
+            yield table.place(index, "Energy (J)", f"at most {most:.3f}, and at least {parts[key]:.3f} in its parts")
+    for lesser, greater in (("SM Clock Min (MHz)", "SM Clock (MHz)"), ("Memory Clock Min (MHz)", "Memory Clock (MHz)"),
+                            ("Held by Power (%)", "Held Down (%)"), ("Held by Heat (%)", "Held Down (%)"),
+                            ("Held by Hardware (%)", "Held Down (%)"), ("Held Cost Bound (%)", "Held Down (%)")):
+        for index, (low, high) in table.each(lesser, greater):
+            if low > high + 0.05:
+                yield table.place(index, lesser, f"{low} is more than {greater}, {high}")

@@ -72,6 +72,10 @@ METRICS = (
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
     Metric("peak_memory", "Peak allocated memory", "MB"),
+    # Only where NVML tells.
+    Metric("energy", "Energy", "J"),
+    Metric("power", "Power", "W", 0),
+    Metric("sm_clock", "SM clock", "MHz", 0),
     # Only with INJECT_METRICS.
     Metric("sm_active", "SM active", "%", 1),
     Metric("occupancy", "Achieved occupancy", "%", 1),
@@ -299,6 +303,20 @@ class Run:
         peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
         if peaks:
             self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
+        self._measure_energy()
+
+    def _measure_energy(self) -> None:
+        energy, clock = figures.energy(self.result), figures.clock(self.result)
+        if clock is not None:
+            self.metrics["sm_clock"] = Measure(clock)
+        if energy is None or energy.seconds <= 0:
+            return
+        # What is within the stated error is as likely anywhere in it.
+        error, freedom = energy.error / math.sqrt(3), max(1.0, self.observations - 1)
+        self.metrics["power"] = Measure(energy.joules / energy.seconds, error / energy.seconds, freedom)
+        # A part of the windows is no total.
+        if energy.whole:
+            self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
 
     # Tables
 

@@ -65,6 +65,9 @@ TABLES = {
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
         {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
+    "energy_sum": Kept(
+        {"Window": WHOLE, "Of": TEXT, "Device": TEXT, "Duration (ns)": WHOLE, "Energy (J)": REAL, "± Energy (J)": REAL, "Clock Readings": WHOLE},
+        {"SM Clock (MHz)": REAL, "SM Clock Highest (MHz)": WHOLE, "Held Down (%)": REAL}, True),
     "op_sum": _summed("op_sum", {"Operator": TEXT}, _SELF, {}),
     "module_sum": _summed("module_sum", {"Module": TEXT}, _SELF, {"Class": TEXT, "Parent": TEXT}),
     "line_sum": _summed("line_sum", _LINE, ("User Code Time (ns)", *_SELF), {"In Library": WHOLE}),

@@ -160,13 +160,14 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
             [row["rank"], str(row["rank"]), "bad" if row["rank"] in slow else ""], printable(row["host"], 24), step.get("iterations", 0),
             step.get("median_ns"), step.get("mean_ns"), step.get("stddev_ns"), step.get("p95_ns"), step.get("excess_ns"), step.get("slowest"), _percent(row.get("utilization")),
             _percent(spent.get("share")), None if least is None else [least, f"{percent(least)}-{percent(utmost)}"], row.get("peak_memory_mb"),
-            sum(row["lost"].values()) or None,
+            row.get("power_w"), row.get("sm_clock_mhz"), _percent(row.get("clocks_held_down")), sum(row["lost"].values()) or None,
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
     note = "" if len(rows) == len(job["by_rank"]) else (
         f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, incomplete ranks, the slowest")
     columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"),
                *_times("Step time in windows", "Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
-               *(as_column(name, digits=1) for name in ("GPU Util. (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
+               *(as_column(name, digits=1) for name in ("GPU Util. (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), *(as_column(name) for name in ("Power (W)", "SM (MHz)")),
+               as_column("Held (%)", digits=1), as_column("Lost"),
                as_column("Verdict", "text")]
     return plain_table("ranks", "Ranks", "", columns, rows, note=note, first=32)
 

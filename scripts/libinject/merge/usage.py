@@ -36,6 +36,13 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
               SELECT rank, Device, max(greatest("Memory at Start (MB)", "Memory at End (MB)")) AS used
               FROM window_sum JOIN member USING (run) WHERE job = ? AND Device <> 'all' GROUP BY ALL) GROUP BY rank""", [number]):
         found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
+    for row in store.rows("""
+            SELECT rank, sum("Energy (J)") AS energy_j, sum("± Energy (J)") AS energy_error_j,
+                   sum("Energy (J)") / nullif(sum("Duration (ns)") FILTER ("Energy (J)" IS NOT NULL), 0) * 1e9 AS power_w,
+                   sum("SM Clock (MHz)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("SM Clock (MHz)" IS NOT NULL), 0) AS sm_clock_mhz,
+                   sum("Held Down (%)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("Held Down (%)" IS NOT NULL), 0) / 100 AS clocks_held_down
+            FROM energy_sum JOIN member USING (run) WHERE job = ? AND Of = 'window' GROUP BY rank""", [number]):
+        found[row.pop("rank")] |= row
     cut_off = [rank for rank, row in found.items() if row["state"] not in ("closed", "recovered")]
     if cut_off:
         job.problems.append("cut off, or still running ('injectctl recover' completes the tables of a killed process): "

@@ -11,11 +11,11 @@ import libinject
 from libinject import figures
 from libinject.page.parts import Section, as_data, made_table
 from libinject.page.values import clean, object_of, text_of
-from libinject.report import code_places, idle, kernels, library, losses, metrics, one_step, overview, phases, steps, transfers
+from libinject.report import code_places, energy, idle, kernels, library, losses, metrics, one_step, overview, phases, steps, transfers
 from libinject.result import Result
 
 _SECTIONS = (steps.section, idle.section, kernels.top, code_places.section, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
-             transfers.memory, metrics.section, phases.phases, transfers.collectives, phases.host)
+             transfers.memory, energy.section, metrics.section, phases.phases, transfers.collectives, phases.host)
 
 _SETTINGS = {"Kind": "option: a variable, with its default where it is not set (docs/variables.md); version: what the program runs with; own cost: what libinject took.",
              "Setting": "The name in run.json's options, versions or overhead.", "Value": "As run.json has it."}

@@ -149,6 +149,13 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     memory = [row for row in result.rows("memory_sum", "Device", "API", "Peak (MB)") if row["API"] == "[all]" and row["Device"] != "host"]
     if peaks := numbers(memory, "Peak (MB)"):
         shown.append(_tile("Peak memory", _range(peaks, " MB"), "allocated by the program" + (", by GPU" if len(peaks) > 1 else "")))
+    if (used := figures.energy(result)) is not None:
+        sample = figures.joules_per_sample(result)
+        shown.append(_tile("Energy", f"{used.joules:,.1f} J", f"± {used.error:,.1f} J in windows, {used.joules / used.seconds:,.0f} W a GPU"
+                           + (f"; {sample:,.4g} J a sample" if sample is not None else "")))
+    if (clock := figures.clock(result)) is not None:
+        held = figures.clock(result, "Held Down (%)")
+        shown.append(_tile("SM clock", f"{clock:,.0f} MHz", "mean in windows" + (f"; held down {held:.1f}% of the time" if held is not None else "")))
     return shown
 
 

@@ -19,7 +19,7 @@ from libinject.sweep.points import Point, Status, Sweep
 # Name in sweep.csv and JSON.
 FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s",
            "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
-           "peak_memory_mb", "failed_allocations")
+           "peak_memory_mb", "failed_allocations", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct")
 _MOST_NAMED = 3
 
 
@@ -106,6 +106,10 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
         for name in ("kernel_time", "gemm_time"):
             if name in run.metrics:
                 values[f"{name}_ns"] = run.metrics[name].value
+    if "power" in run.metrics:
+        values["power_w"] = run.metrics["power"].value
+    values["joules_per_sample"] = figures.joules_per_sample(result)
+    values["sm_clock_mhz"], values["clocks_held_down_pct"] = figures.clock(result), figures.clock(result, "Held Down (%)")
     steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
     if len(steps) >= 2:
         values["step_time_q1_ns"], values["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)

@@ -105,6 +105,27 @@ void apply_setting(State& state, std::string_view name, std::string_view value) 
         bad_setting(name, item);
       state.rates[static_cast<std::size_t>(known - kNames.begin())] = number;
     }
+  } else if (name == "CUDASIM_POWER") {
+    PowerSettings& power = state.settings.power;
+    const std::pair<std::string_view, std::uint64_t*> kNames[] = {{"step_us", &power.step},
+                                                                  {"idle_mw", &power.idle},
+                                                                  {"busy_mw", &power.busy},
+                                                                  {"limit_mw", &power.limit},
+                                                                  {"sm_mhz", &power.sm_clock},
+                                                                  {"max_sm_mhz", &power.max_sm_clock},
+                                                                  {"memory_mhz", &power.memory_clock},
+                                                                  {"celsius", &power.celsius}};
+    power.step = 20'000;
+    for (std::string_view item : split(value, ',')) {
+      std::size_t equals = item.find('=');
+      const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
+                                       [&](const auto& one) { return one.first == item.substr(0, equals); });
+      if (equals == std::string_view::npos || known == std::end(kNames) ||
+          !parse_u64(item.substr(equals + 1), *known->second))
+        bad_setting(name, item);
+    }
+    if (power.step == 0) bad_setting(name, value);
+    power.step *= 1000;
   } else if (name == "CUDASIM_FAULTS") {
     for (std::string_view item : split(value, ',')) {
       std::size_t equals = item.find('=');
@@ -119,9 +140,9 @@ void apply_setting(State& state, std::string_view name, std::string_view value) 
 }
 
 void read_environment(State& state) {
-  constexpr std::array<const char*, 7> kNames{"CUDASIM_DEVICES",   "CUDASIM_KERNEL_NS", "CUDASIM_KERNELS",
-                                              "CUDASIM_LAUNCH_NS", "CUDASIM_RATES",     "CUDASIM_FAULTS",
-                                              "CUDASIM_REPORT"};
+  constexpr std::array<const char*, 8> kNames{"CUDASIM_DEVICES",   "CUDASIM_KERNEL_NS", "CUDASIM_KERNELS",
+                                              "CUDASIM_LAUNCH_NS", "CUDASIM_RATES",     "CUDASIM_POWER",
+                                              "CUDASIM_FAULTS",    "CUDASIM_REPORT"};
   for (const char* name : kNames)
     if (const char* value = std::getenv(name)) apply_setting(state, name, value);
   const char* path = std::getenv("CUDASIM_CONFIG");
@@ -230,6 +251,14 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     fault.pm_no_pcie = !off;
   } else if (name == "pm_silent_pcie") {
     fault.pm_silent_pcie = !off;
+  } else if (name == "energy_reset") {
+    fault.energy_resets.fetch_add(off ? 0 : 1);
+  } else if (name == "clock_reasons") {
+    if (!off && !is_number) return false;
+    fault.clock_reasons = static_cast<std::uint32_t>(number);
+  } else if (name == "sm_clock") {
+    if (!off && !is_number) return false;
+    fault.sm_clock = static_cast<std::uint32_t>(number);
   } else if (name == "pm_unsupported") {
     constexpr std::array<std::string_view, 6> kReasons{"off",  "architecture",  "sli",
                                                        "vgpu", "vgpu_disabled", "wsl"};

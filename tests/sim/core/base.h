@@ -68,11 +68,24 @@ const char* cbid_name(Domain domain, std::uint32_t cbid);
 
 enum class Rate { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer, kMemset };
 
+/// In milliwatts, MHz and degrees; what each is, and its default, is in cudasim.h.
+struct PowerSettings {
+  Nanoseconds step = 0;  ///< 0: the devices tell nothing of their power
+  std::uint64_t idle = 100'000;
+  std::uint64_t busy = 500'000;
+  std::uint64_t limit = 700'000;
+  std::uint64_t sm_clock = 1'755;
+  std::uint64_t max_sm_clock = 1'980;
+  std::uint64_t memory_clock = 2'619;
+  std::uint64_t celsius = 45;
+};
+
 struct Settings {
   int devices = 2;
   Nanoseconds launch_latency = 2000;
   Nanoseconds kernel_duration = 10000;
   std::string report_path;
+  PowerSettings power;
 };
 
 /// Read from the environment at first use. The functions below are thread-safe.
@@ -110,6 +123,9 @@ struct Faults {
   std::atomic<bool> pm_no_pcie{false};
   std::atomic<bool> pm_silent_pcie{false};
   std::atomic<std::uint32_t> pm_unsupported{0};
+  std::atomic<std::uint64_t> energy_resets{0};
+  std::atomic<std::uint32_t> clock_reasons{0};
+  std::atomic<std::uint32_t> sm_clock{0};  ///< 0: as it is set
 
   /// Takes one from a counting fault; false when it is used up.
   static bool take(std::atomic<std::int64_t>& counter);

@@ -7,6 +7,7 @@
 
 #include "tests/sim/core/counters.h"
 #include "tests/sim/core/device/shared.h"
+#include "tests/sim/core/power.h"
 #include "tests/sim/core/report.h"
 
 namespace inject::sim {
@@ -94,6 +95,7 @@ OpRef internal::carry_out(const KernelWork& work, Destination to) {
   planned->sets = std::move(behaviour.sets);
   OpRef op = submit(std::move(planned), to);
   counters::note_kernel(to.stream->context->device, work.kernel->name, op);
+  power::note_kernel(to.stream->context->device, op);
   commit_kernel(activity, work, *to.stream, to.graph, op);
   report_work("kernel", work.kernel->name, *to.stream, to.host, 0, op);
   return op;

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/energy.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+constexpr double kNoBoard = 10e6;  // mW
+// A move may have been missed for long before a reading: it is not likely to have been longer ago than that.
+constexpr Nanoseconds kUsualStep = 50 * kMillisecond;
+// Points to either side that may bound the counter. More of them would hardly be closer, and never wrong.
+constexpr std::ptrdiff_t kNeighbours = 3;
+
+double seconds_between(Nanoseconds begin, Nanoseconds end) {
+  return static_cast<double>(end - begin) * 1e-9;
+}
+
+/// When the counter moved, most likely.
+Nanoseconds likely_time(const EnergyPoint& point) {
+  return point.after == 0 ? point.by : point.by - std::min((point.by - point.after) / 2, kUsualStep / 2);
+}
+
+double value(const EnergyPoint& point) {
+  return static_cast<double>(point.millijoules);
+}
+
+template <typename T>
+std::optional<T> if_enough(std::size_t count, const T& value) {
+  return count >= ClockUse::kFewest ? std::optional<T>(value) : std::nullopt;
+}
+
+}  // namespace
+
+double greatest_power(std::uint64_t limit_mw) {
+  return limit_mw == 0 ? kNoBoard : 2 * static_cast<double>(limit_mw);
+}
+
+bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw) {
+  if (point.millijoules < before.millijoules) return false;
+  return value(point) - value(before) <=
+         greatest_power(limit_mw) * seconds_between(before.after, point.by) + 1;
+}
+
+std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uint32_t epoch) const {
+  // The first one that the counter may have come to later.
+  const auto next = std::upper_bound(points_.begin(), points_.end(), time,
+                                     [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
+  auto from = next - std::min(kNeighbours, next - points_.begin());
+  auto until = next + std::min(kNeighbours, points_.end() - next);
+  while (from != until && from->epoch != epoch) ++from;
+  while (from != until && std::prev(until)->epoch != epoch) --until;
+  Level level;
+  bool low = false;
+  bool high = false;
+  const auto at_least = [&](double bound) {
+    level.low = low ? std::max(level.low, bound) : bound;
+    low = true;
+  };
+  const auto at_most = [&](double bound) {
+    level.high = high ? std::min(level.high, bound) : bound;
+    high = true;
+  };
+  for (auto point = from; point != until; ++point) {
+    at_least(point->by <= time ? value(*point) : value(*point) - most_ * seconds_between(time, point->by));
+    // The counter has no fractions of a millijoule.
+    if (point->after >= time) {
+      at_most(value(*point) + 1);
+    } else if (point->after != 0) {
+      at_most(value(*point) + 1 + most_ * seconds_between(point->after, time));
+    }
+  }
+  if (!low || !high || level.low > level.high) return std::nullopt;
+  // By the line through the moves before and after it.
+  auto second =
+      std::find_if(from, until, [&](const EnergyPoint& point) { return likely_time(point) > time; });
+  if (second == from) ++second;
+  if (second == until) --second;
+  level.likely = value(*second);
+  if (second != from && second != until) {
+    const auto first = std::prev(second);
+    const auto begin = static_cast<double>(likely_time(*first));
+    const auto end = static_cast<double>(likely_time(*second));
+    if (end > begin)
+      level.likely = value(*first) +
+                     (value(*second) - value(*first)) * (static_cast<double>(time) - begin) / (end - begin);
+  }
+  level.likely = std::clamp(level.likely, level.low, level.high);
+  return level;
+}
+
+std::optional<EnergyAmount> EnergyCounter::between(Nanoseconds begin, Nanoseconds end) const {
+  if (points_.size() < 2 || end <= begin) return std::nullopt;
+  // A reset before the first move after the begin does not matter: what was used in between is bounded all
+  // the same. After a later one there are no points of this epoch.
+  const auto next = std::upper_bound(points_.begin(), points_.end(), begin,
+                                     [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
+  const std::uint32_t epoch = (next == points_.end() ? std::prev(next) : next)->epoch;
+  const std::optional<Level> first = at(begin, epoch);
+  const std::optional<Level> last = at(end, epoch);
+  if (!first || !last) return std::nullopt;
+  const double least = std::max(0.0, last->low - first->high);
+  const double most = std::min(last->high - first->low, most_ * seconds_between(begin, end));
+  if (least > most) return std::nullopt;
+  const double likely = std::clamp(last->likely - first->likely, least, most);
+  return EnergyAmount{likely / 1e3, std::max(likely - least, most - likely) / 1e3};
+}
+
+void KernelPauses::add(Nanoseconds begin, Nanoseconds end) {
+  if (end <= begin) return;
+  if (end - begin < kLong) {
+    rest += end - begin;
+  } else if (longer.size() < kMax) {
+    longer.push_back({begin, end});
+  } else {
+    complete = false;
+  }
+}
+
+std::optional<EnergyAmount> energy_in_pauses(const EnergyCounter& counter, std::uint64_t limit_mw,
+                                             const KernelPauses& pauses, Nanoseconds begin, Nanoseconds end) {
+  const std::optional<EnergyAmount> all = counter.between(begin, end);
+  if (!all || !pauses.complete) return std::nullopt;
+  double joules = 0;
+  double least = 0;
+  double most = 0;
+  Nanoseconds time = 0;
+  for (const KernelPauses::Pause& pause : pauses.longer) {
+    const Nanoseconds from = std::max(begin, pause.begin);
+    const Nanoseconds until = std::min(end, pause.end);
+    if (until <= from) continue;
+    const std::optional<EnergyAmount> amount = counter.between(from, until);
+    if (!amount) return std::nullopt;
+    joules += amount->joules;
+    least += std::max(0.0, amount->joules - amount->error);
+    most += amount->joules + amount->error;
+    time += until - from;
+  }
+  const Nanoseconds other = end - begin - std::min(end - begin, time);
+  const Nanoseconds rest = std::min(other, pauses.rest);
+  if (rest != 0) {
+    most += greatest_power(limit_mw) / 1e3 * static_cast<double>(rest) * 1e-9;
+    joules += std::max(0.0, all->joules - joules) * static_cast<double>(rest) / static_cast<double>(other);
+  }
+  most = std::min(most, all->joules + all->error);
+  joules = std::clamp(joules, std::min(least, most), most);
+  return EnergyAmount{joules, std::max(joules - least, most - joules)};
+}
+
+void ClockSums::Sum::add(const std::optional<std::uint32_t>& value) {
+  if (!value) return;
+  min = count == 0 ? *value : std::min(min, *value);
+  max = std::max(max, *value);
+  ++count;
+  sum += *value;
+}
+
+void ClockSums::add(const ClockReading& reading) {
+  ++readings_;
+  sm_.add(reading.sm_mhz);
+  memory_.add(reading.memory_mhz);
+  temperature_.add(reading.temperature);
+  power_.add(reading.milliwatts);
+  if (!reading.held_by) return;
+  ++reasons_;
+  if (*reading.held_by == 0) return;
+  ++held_;
+  by_power_ += (*reading.held_by & kHeldByPower) != 0 ? 1 : 0;
+  by_heat_ += (*reading.held_by & kHeldByHeat) != 0 ? 1 : 0;
+  by_hardware_ += (*reading.held_by & kHeldByHardware) != 0 ? 1 : 0;
+  held_sm_.add(reading.sm_mhz);
+  if (!reading.sm_mhz || max_sm_mhz_ == 0) {
+    cost_known_ = false;
+  } else if (*reading.sm_mhz < max_sm_mhz_) {
+    cost_ += 1 - static_cast<double>(*reading.sm_mhz) / max_sm_mhz_;
+  }
+}
+
+void ClockSums::add(std::span<const ClockReading> readings, Nanoseconds begin, Nanoseconds end) {
+  auto reading = std::lower_bound(readings.begin(), readings.end(), begin,
+                                  [](const ClockReading& one, Nanoseconds time) { return one.time < time; });
+  for (; reading != readings.end() && reading->time <= end; ++reading) add(*reading);
+}
+
+ClockUse ClockSums::use() const {
+  const auto mean = [](const Sum& sum) {
+    return if_enough(sum.count,
+                     sum.count == 0 ? 0.0 : static_cast<double>(sum.sum) / static_cast<double>(sum.count));
+  };
+  const auto share = [this](double part) {
+    return if_enough(reasons_, reasons_ == 0 ? 0.0 : part / static_cast<double>(reasons_));
+  };
+  ClockUse use;
+  use.readings = readings_;
+  use.sm_mhz = mean(sm_);
+  use.sm_min_mhz = if_enough(sm_.count, sm_.min);
+  use.held_sm_mhz = mean(held_sm_);
+  use.memory_mhz = mean(memory_);
+  use.memory_min_mhz = if_enough(memory_.count, memory_.min);
+  use.temperature = if_enough(temperature_.count, temperature_.max);
+  use.watts = mean(power_);
+  if (use.watts) use.watts = *use.watts / 1e3;
+  use.held = share(static_cast<double>(held_));
+  use.held_by_power = share(static_cast<double>(by_power_));
+  use.held_by_heat = share(static_cast<double>(by_heat_));
+  use.held_by_hardware = share(static_cast<double>(by_hardware_));
+  if (cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0) use.held_cost = share(cost_);
+  return use;
+}
+
+void EnergyReadings::add(Nanoseconds begin, Nanoseconds end, std::uint64_t millijoules,
+                         std::uint64_t limit_mw) {
+  ++count_;
+  const bool first = read_at_ == 0;
+  const Nanoseconds before = std::exchange(read_at_, begin);
+  if (!first && millijoules == read_) return;
+  read_ = millijoules;
+  EnergyPoint point{before, end, millijoules, static_cast<std::uint32_t>(resets_)};
+  const Nanoseconds within = end - before;
+  if (first) {
+    points_.push_back(point);
+    return;
+  }
+  if (!can_follow(point, points_.back(), limit_mw)) {
+    ++resets_;
+    ++point.epoch;
+    moved_at_ = 0;
+  }
+  if (moved_at_ != 0) {
+    const Nanoseconds step = end - moved_at_;
+    if (2 * std::max(within, moved_within_) <= step) steps_.push_back(step);
+    if (steps_.size() > kMaxSteps) steps_.pop_front();
+  }
+  moved_at_ = end;
+  moved_within_ = within;
+  points_.push_back(point);
+}
+
+Nanoseconds EnergyReadings::step() const {
+  if (steps_.empty()) return 0;
+  std::vector<Nanoseconds> steps(steps_.begin(), steps_.end());
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end());
+  return *middle;
+}
+
+void EnergyReadings::thin_out(std::span<const Nanoseconds> edges) {
+  std::vector<bool> kept(points_.size(), false);
+  for (const Nanoseconds edge : edges) {
+    const auto next = std::upper_bound(points_.begin(), points_.end(), edge,
+                                       [](Nanoseconds at, const EnergyPoint& one) { return at < one.by; });
+    const auto place = next - points_.begin();
+    const auto until = std::min<std::ptrdiff_t>(place + 2, static_cast<std::ptrdiff_t>(points_.size()));
+    for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, place - 2); i < until; ++i)
+      kept[static_cast<std::size_t>(i)] = true;
+  }
+  std::size_t size = 0;
+  bool skipped = false;
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    skipped = i < points_.size() / 2 && !kept[i] && !skipped;
+    if (!skipped) points_[size++] = points_[i];
+  }
+  points_.resize(size);
+  // Mostly edges: the oldest go.
+  if (size > kept.size() / 8 * 7)
+    points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(size / 4));
+  left_out_ += kept.size() - points_.size();
+}
+
+}  // namespace inject

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/report/energy_report.h"
+
+#include <algorithm>
+#include <span>
+
+#include "libinject/base/csv.h"
+#include "libinject/base/format.h"
+#include "libinject/report/display_text.h"
+
+namespace inject {
+
+namespace {
+
+std::optional<EnergyAmount> if_sharp(const std::optional<EnergyAmount>& amount) {
+  return amount && amount->is_sharp() ? amount : std::nullopt;
+}
+
+bool is_complete_iteration(const IterationRow& row) {
+  return row.kind == IterationRow::Kind::kPhase && row.complete && row.label == IterationLabel::kIteration;
+}
+
+/// A kernel whose record is missing would pass for idle time.
+bool all_kernels_known(const WindowInfo& window, const RunInfo& run) {
+  const Losses& losses = window.losses;
+  return losses.activity_records + losses.invalid_times + losses.missing_records == 0 &&
+         run.device_time_records_lost == 0;
+}
+
+/// The rows of one device.
+class DeviceRows {
+ public:
+  DeviceRows(const Statistics& statistics, const RunInfo& run, const DeviceReadings& readings)
+      : statistics_(statistics),
+        run_(run),
+        readings_(readings),
+        counter_(readings.energy, readings.limit_mw),
+        sums_(readings.max_sm_mhz) {}
+
+  /// `iterations`: those of the window.
+  void add(const WindowInfo& window, std::span<const IterationRow> iterations, std::vector<EnergyRow>& rows) {
+    EnergyRow row = row_of(window, window.start, window.end);
+    row.joules_by_sample = joules_by_sample(iterations);
+    const DeviceTimeRow* times = statistics_.device_times().row(window.number, readings_.device);
+    if (times != nullptr && window.end != 0 && all_kernels_known(window, run_))
+      row.idle =
+          if_sharp(energy_in_pauses(counter_, readings_.limit_mw, times->pauses, window.start, window.end));
+    if (row.energy) {
+      total_.energy.joules += row.energy->joules;
+      total_.energy.error += row.energy->error;
+      total_.duration += *row.duration;
+    }
+    if (row.joules_by_sample) total_.joules_by_sample = row.joules_by_sample;
+    if (window.end != 0) sums_.add(readings_.clocks, window.start, window.end);
+    rows.push_back(std::move(row));
+    for (const IterationRow& iteration : iterations) {
+      if (iteration.kind != IterationRow::Kind::kPhase || iteration.begin == 0) continue;
+      EnergyRow& part = rows.emplace_back(row_of(window, iteration.begin, iteration.end));
+      part.iteration = &iteration;
+      if (part.energy && run_.batch != 0 && is_complete_iteration(iteration))
+        part.joules_by_sample = part.energy->joules / static_cast<double>(run_.batch);
+    }
+  }
+
+  DeviceEnergy total() const {
+    DeviceEnergy total = total_;
+    total.device = readings_.device;
+    total.clocks = sums_.use();
+    total.max_sm_mhz = readings_.max_sm_mhz;
+    return total;
+  }
+
+ private:
+  EnergyRow row_of(const WindowInfo& window, Nanoseconds begin, Nanoseconds end) const {
+    EnergyRow row;
+    row.window = &window;
+    row.device = readings_.device;
+    row.max_sm_mhz = readings_.max_sm_mhz;
+    if (end <= begin) return row;
+    row.duration = end - begin;
+    row.energy = if_sharp(counter_.between(begin, end));
+    ClockSums sums(readings_.max_sm_mhz);
+    sums.add(readings_.clocks, begin, end);
+    row.clocks = sums.use();
+    return row;
+  }
+
+  /// From the first complete iteration to the last, where nothing else is in between.
+  std::optional<double> joules_by_sample(std::span<const IterationRow> iterations) const {
+    const auto first = std::find_if(iterations.begin(), iterations.end(), is_complete_iteration);
+    const auto after = std::find_if_not(first, iterations.end(), is_complete_iteration);
+    const auto count = static_cast<std::uint64_t>(after - first);
+    if (count == 0 || run_.batch == 0 || std::any_of(after, iterations.end(), is_complete_iteration))
+      return {};
+    const auto amount = if_sharp(counter_.between(first->begin, std::prev(after)->end));
+    if (!amount) return {};
+    return amount->joules / static_cast<double>(count * run_.batch);
+  }
+
+  const Statistics& statistics_;
+  const RunInfo& run_;
+  const DeviceReadings& readings_;
+  EnergyCounter counter_;
+  ClockSums sums_;
+  DeviceEnergy total_;
+};
+
+}  // namespace
+
+std::optional<double> EnergyRow::watts() const {
+  if (!energy || !duration) return std::nullopt;
+  return energy->joules / (static_cast<double>(*duration) * 1e-9);
+}
+
+std::string held_down_text(const DeviceEnergy& device) {
+  constexpr double kWorthMentioning = 0.01;
+  const ClockUse& clocks = device.clocks;
+  if (clocks.held.value_or(0) < kWorthMentioning) return {};
+  std::string reasons;
+  const auto add = [&reasons](const char* name, const std::optional<double>& share) {
+    if (share.value_or(0) == 0) return;
+    if (!reasons.empty()) reasons += ", ";
+    reasons += name + percent_text(100 * *share);
+  };
+  add("power ", clocks.held_by_power);
+  add("heat ", clocks.held_by_heat);
+  add("hardware slowdown ", clocks.held_by_hardware);
+  std::string text =
+      "clocks held down " + percent_text(100 * *clocks.held) + " of the time (" + reasons + ")";
+  if (clocks.held_sm_mhz && clocks.held_cost && device.max_sm_mhz != 0) {
+    text += ": the SMs at ";
+    append_decimal(text, *clocks.held_sm_mhz, 0);
+    text += str_format(" MHz of {}, which costs at most {} of the time", device.max_sm_mhz,
+                       percent_text(100 * *clocks.held_cost));
+  }
+  return text;
+}
+
+const DeviceEnergy* EnergyReport::device(std::uint32_t number) const {
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [number](const DeviceEnergy& one) { return one.device == number; });
+  return found == devices.end() ? nullptr : &*found;
+}
+
+EnergyReport energy_report(const Statistics& statistics, const RunInfo& run,
+                           const std::vector<IterationRow>& iterations) {
+  EnergyReport report;
+  std::vector<DeviceRows> devices;
+  devices.reserve(run.energy.devices.size());
+  for (const DeviceReadings& readings : run.energy.devices) devices.emplace_back(statistics, run, readings);
+  // Both are in the order of the windows.
+  auto next = iterations.begin();
+  for (const WindowInfo& window : run.windows) {
+    if (devices.empty()) break;
+    const auto is_before = [&](const IterationRow& row) {
+      return row.kind == IterationRow::Kind::kOlder || row.window < window.number;
+    };
+    const auto is_of = [&](const IterationRow& row) { return row.window == window.number; };
+    next = std::find_if_not(next, iterations.end(), is_before);
+    const auto after = std::find_if_not(next, iterations.end(), is_of);
+    if (window.times_known()) {
+      for (DeviceRows& device : devices) device.add(window, {next, after}, report.rows);
+    }
+    next = after;
+  }
+  for (const DeviceRows& device : devices) report.devices.push_back(device.total());
+  return report;
+}
+
+}  // namespace inject

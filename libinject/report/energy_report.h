@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Energy and clocks of windows, iterations and devices. docs/energy.md has the rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libinject/analysis/energy.h"
+#include "libinject/model/run_info.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// A device in a window or in an iteration of it.
+struct EnergyRow {
+  const WindowInfo* window = nullptr;
+  const IterationRow* iteration = nullptr;  ///< null: the whole window
+  std::uint32_t device = 0;
+  std::optional<std::uint64_t> duration;  ///< empty while it is not over
+  // Empty where not known, or not sharp (EnergyAmount::is_sharp()).
+  std::optional<EnergyAmount> energy;
+  std::optional<EnergyAmount> idle;        ///< while no kernel ran; only of a window
+  std::optional<double> joules_by_sample;  ///< with INJECT_BATCH
+  ClockUse clocks;
+  std::uint32_t max_sm_mhz = 0;  ///< 0: not known
+
+  std::optional<double> watts() const;
+};
+
+/// A device in all windows whose times are known.
+struct DeviceEnergy {
+  std::uint32_t device = 0;
+  // Of the windows that have it:
+  EnergyAmount energy;
+  std::uint64_t duration = 0;
+  std::optional<double> joules_by_sample;  ///< of the latest window that has it
+  ClockUse clocks;
+  std::uint32_t max_sm_mhz = 0;
+};
+
+/// `clocks held down 63.0% of the time (power 60.0%, heat 3.0%): the SMs at 1410 MHz of 1980, which costs at
+/// most 18.0% of the time`; empty where they were held down less than a hundredth of the time.
+std::string held_down_text(const DeviceEnergy& device);
+
+struct EnergyReport {
+  std::vector<EnergyRow> rows;  ///< by window and device, then its iterations
+  std::vector<DeviceEnergy> devices;
+
+  const DeviceEnergy* device(std::uint32_t number) const;
+};
+
+/// `iterations` must outlive the report.
+EnergyReport energy_report(const Statistics& statistics, const RunInfo& run,
+                           const std::vector<IterationRow>& iterations);
+
+}  // namespace inject

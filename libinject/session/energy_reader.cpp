@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/energy_reader.h"
+
+#include <dlfcn.h>
+
+#include <iterator>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "libinject/analysis/energy.h"
+#include "libinject/base/clock.h"
+#include "libinject/capture/driver.h"
+
+namespace inject {
+
+namespace {
+
+// Readings go on for so long after the edge of a window: the counter has moved by then.
+constexpr Nanoseconds kNear = kSecond;
+// How often the counter is read, before it is known how often it moves and after.
+constexpr Nanoseconds kFirstPace = 10 * kMillisecond;
+constexpr Nanoseconds kMinPace = 5 * kMillisecond;
+constexpr Nanoseconds kMaxPace = 50 * kMillisecond;
+constexpr Nanoseconds kReadingsByStep = 4;
+constexpr Nanoseconds kClockPace = 50 * kMillisecond;
+// A device may come into use in the middle of a window.
+constexpr Nanoseconds kUsedPace = kSecond;
+
+constexpr const char* kSourceNames[] = {"nvmlDeviceGetTotalEnergyConsumption",
+                                        "nvmlDeviceGetPowerUsage",
+                                        "nvmlDeviceGetClockInfo (SM)",
+                                        "nvmlDeviceGetClockInfo (memory)",
+                                        "nvmlDeviceGetTemperature",
+                                        "nvmlDeviceGetCurrentClocksEventReasons",
+                                        "nvmlDeviceGetMaxClockInfo",
+                                        "nvmlDeviceGetEnforcedPowerLimit"};
+
+std::uint8_t held_by(std::uint64_t reasons) {
+  std::uint8_t held = 0;
+  if ((reasons & (nvml::kSwPowerCap | nvml::kHwPowerBrake)) != 0) held |= kHeldByPower;
+  if ((reasons & (nvml::kSwThermalSlowdown | nvml::kHwThermalSlowdown)) != 0) held |= kHeldByHeat;
+  if ((reasons & (nvml::kHwSlowdown | nvml::kHwThermalSlowdown | nvml::kHwPowerBrake)) != 0)
+    held |= kHeldByHardware;
+  return held;
+}
+
+template <typename Number>
+std::optional<std::uint32_t> as_32_bits(const std::optional<Number>& value) {
+  return value ? std::optional(static_cast<std::uint32_t>(*value)) : std::nullopt;
+}
+
+}  // namespace
+
+Nanoseconds ProcessorBudget::next(Nanoseconds now) noexcept {
+  if (earned_until_ != 0 && now > earned_until_)
+    left_ = std::min(most_, left_ + static_cast<std::int64_t>((now - earned_until_) / parts_));
+  // What is too little to be counted is not lost.
+  if (earned_until_ == 0 || now >= earned_until_ + parts_) earned_until_ = now;
+  return left_ >= 0 ? now : now + static_cast<Nanoseconds>(-left_) * parts_;
+}
+
+EnergyReader::EnergyReader(const WindowLog& windows) noexcept : windows_(windows), pace_(kFirstPace) {}
+
+void EnergyReader::load(void* library) {
+  const auto find = [library](auto*& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+  };
+  find(get_energy_, "nvmlDeviceGetTotalEnergyConsumption");
+  find(get_power_, "nvmlDeviceGetPowerUsage");
+  find(get_clock_, "nvmlDeviceGetClockInfo");
+  find(get_temperature_, "nvmlDeviceGetTemperature");
+  find(get_reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
+  // Its name until CUDA 12.2.
+  if (get_reasons_ == nullptr) find(get_reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  find(get_max_clock_, "nvmlDeviceGetMaxClockInfo");
+  find(get_limit_, "nvmlDeviceGetEnforcedPowerLimit");
+}
+
+void EnergyReader::add(std::uint32_t number, nvml::Device handle) {
+  const MutexLock lock(mutex_);
+  Device& device = devices_.emplace_back();
+  device.handle = handle;
+  device.readings.device = number;
+  const bool exists[] = {get_energy_ != nullptr,    get_power_ != nullptr,       get_clock_ != nullptr,
+                         get_clock_ != nullptr,     get_temperature_ != nullptr, get_reasons_ != nullptr,
+                         get_max_clock_ != nullptr, get_limit_ != nullptr};
+  static_assert(std::size(exists) == kSources && std::size(kSourceNames) == kSources);
+  for (std::size_t i = 0; i < kSources; ++i) device.sources[i].exists = exists[i];
+}
+
+void EnergyReader::expect_window(Nanoseconds now) noexcept {
+  expected_until_.store(now + kNear, std::memory_order_relaxed);
+}
+
+bool EnergyReader::is_near(Nanoseconds now) const {
+  if (now < expected_until_.load(std::memory_order_relaxed)) return true;
+  const RangeTracker::Span latest = windows_.span(windows_.opened());
+  return latest.begin != 0 && (latest.end == 0 || now < latest.end + kNear);
+}
+
+bool EnergyReader::any_usable(Which first, Which last) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
+    return std::any_of(device.sources + first, device.sources + last + 1,
+                       [](const Source& one) { return one.usable(); });
+  });
+}
+
+Nanoseconds EnergyReader::next(Nanoseconds now) {
+  if (any_usable(kEnergy, kReasons) && is_near(now))
+    return reading_ ? std::max(now, std::min(energy_due_, clocks_due_)) : now;
+  reading_ = false;
+  return kNever;
+}
+
+Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
+  if (next(now) == kNever) return thread_cpu_time();
+  if (!reading_) {
+    for (Device& device : devices_) {
+      const MutexLock lock(mutex_);
+      device.energy.pause();
+      device.limits_read = false;
+    }
+    energy_due_ = clocks_due_ = 0;
+  }
+  // What comes once in a stretch of readings leaves the budgets alone.
+  Nanoseconds other = 0;
+  for (Device& device : devices_) {
+    if (!device.used || device.limits_read) continue;
+    const Nanoseconds before = thread_cpu_time();
+    read_limits(device);
+    other += thread_cpu_time() - before;
+  }
+  const bool energy = now >= energy_due_ || (edge && energy_budget_.next(now) == now);
+  const bool clocks = now >= clocks_due_;
+  for (Device& device : devices_) {
+    if (device.used && energy) read_energy(device);
+  }
+  Nanoseconds after = thread_cpu_time();
+  Nanoseconds spent = after - std::min(after, cpu + other);
+  if (energy) {
+    energy_budget_.spend(spent);
+    find_pace();
+    energy_due_ = any_usable(kEnergy, kEnergy) ? std::max(now + pace_, energy_budget_.next(now)) : kNever;
+  }
+  if (clocks) {
+    const Nanoseconds before = after;
+    for (Device& device : devices_) {
+      if (device.used) read_clocks(device);
+    }
+    after = thread_cpu_time();
+    clock_budget_.spend(after - before + (energy ? 0 : spent));
+    spent += after - before;
+    clocks_due_ = any_usable(kPower, kReasons) ? std::max(now + kClockPace, clock_budget_.next(now)) : kNever;
+  }
+  const MutexLock lock(mutex_);
+  cpu_ += spent + other;
+  if (reading_) time_ += now - read_at_;
+  read_at_ = now;
+  reading_ = true;
+  return after;
+}
+
+// By their primary contexts; where none is alive, the program has contexts of its own, on any of them.
+Nanoseconds EnergyReader::find_used(Nanoseconds now) {
+  if (now < used_due_ || next(now) == kNever) return 0;
+  used_due_ = now + kUsedPace;
+  const Nanoseconds before = thread_cpu_time();
+  const std::vector<std::uint32_t> numbers = devices_in_use();
+  for (Device& device : devices_) {
+    device.used = device.used || numbers.empty() ||
+                  std::find(numbers.begin(), numbers.end(), device.readings.device) != numbers.end();
+  }
+  const Nanoseconds spent = thread_cpu_time() - before;
+  const MutexLock lock(mutex_);
+  cpu_ += spent;
+  return spent;
+}
+
+template <typename Function, typename... Arguments>
+std::optional<std::uint64_t> EnergyReader::ask(Device& device, Which which, Function* function,
+                                               Arguments... arguments) {
+  Source& source = device.sources[which];
+  std::conditional_t<std::is_same_v<Function, nvml::GetLongNumber>, unsigned long long, unsigned> value = 0;
+  if (!source.usable() || !source.worked(function(device.handle, arguments..., &value))) return std::nullopt;
+  return value;
+}
+
+void EnergyReader::read_limits(Device& device) {
+  const auto clock = ask(device, kMaxSm, get_max_clock_, nvml::kSmClock);
+  const auto limit = ask(device, kLimit, get_limit_);
+  device.limits_read = true;
+  const MutexLock lock(mutex_);
+  DeviceReadings& readings = device.readings;
+  // The limit can be changed at any time: the highest bounds all.
+  readings.max_sm_mhz = std::max(readings.max_sm_mhz, static_cast<std::uint32_t>(clock.value_or(0)));
+  readings.limit_mw = std::max(readings.limit_mw, limit.value_or(0));
+}
+
+void EnergyReader::read_energy(Device& device) {
+  const Nanoseconds begin = now();
+  const auto energy = ask(device, kEnergy, get_energy_);
+  const Nanoseconds end = now();
+  if (!energy) return;
+  const MutexLock lock(mutex_);
+  device.energy.add(begin, end, *energy, device.readings.limit_mw);
+  make_room(device);
+}
+
+void EnergyReader::read_clocks(Device& device) {
+  ClockReading reading;
+  reading.sm_mhz = as_32_bits(ask(device, kSm, get_clock_, nvml::kSmClock));
+  reading.memory_mhz = as_32_bits(ask(device, kMemory, get_clock_, nvml::kMemoryClock));
+  reading.temperature = as_32_bits(ask(device, kHeat, get_temperature_, nvml::kGpuTemperature));
+  reading.milliwatts = as_32_bits(ask(device, kPower, get_power_));
+  if (const auto reasons = ask(device, kReasons, get_reasons_)) reading.held_by = held_by(*reasons);
+  reading.time = now();
+  if (!reading.sm_mhz && !reading.memory_mhz && !reading.temperature && !reading.milliwatts &&
+      !reading.held_by)
+    return;
+  const MutexLock lock(mutex_);
+  ++device.readings.clock_readings;
+  device.readings.clocks.push_back(reading);
+  make_room(device);
+}
+
+void EnergyReader::make_room(Device& device) {
+  DeviceReadings& readings = device.readings;
+  if (device.energy.points().size() > room()) {
+    std::vector<Nanoseconds> edges;
+    for (const WindowInfo& window : windows_.copy()) {
+      edges.push_back(window.start);
+      if (window.end != 0) edges.push_back(window.end);
+    }
+    device.energy.thin_out(edges);
+  }
+  if (readings.clocks.size() > room()) {
+    // Shares and means of what is left are as good, if of fewer readings.
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < readings.clocks.size(); ++i) {
+      if (i >= readings.clocks.size() / 2 || i % 2 == 0) readings.clocks[kept++] = readings.clocks[i];
+    }
+    readings.left_out += readings.clocks.size() - kept;
+    readings.clocks.resize(kept);
+  }
+}
+
+void EnergyReader::find_pace() {
+  Nanoseconds shortest = kNever;
+  for (const Device& device : devices_) {
+    if (const Nanoseconds step = device.energy.step(); step != 0) shortest = std::min(shortest, step);
+  }
+  pace_ = shortest == kNever ? kFirstPace : std::clamp(shortest / kReadingsByStep, kMinPace, kMaxPace);
+}
+
+EnergyInfo EnergyReader::copy() const {
+  EnergyInfo info;
+  const MutexLock lock(mutex_);
+  info.time = time_;
+  info.cpu = cpu_;
+  for (const Device& device : devices_) {
+    if (device.energy.count() + device.readings.clock_readings == 0) continue;
+    DeviceReadings& readings = info.devices.emplace_back(device.readings);
+    readings.energy = device.energy.points();
+    readings.energy_readings = device.energy.count();
+    readings.resets = device.energy.resets();
+    readings.left_out += device.energy.left_out();
+    readings.step = device.energy.step();
+    for (std::size_t i = 0; i < kSources; ++i) {
+      if (!device.sources[i].usable()) readings.missing.emplace_back(kSourceNames[i]);
+    }
+  }
+  return info;
+}
+
+}  // namespace inject

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "libinject/analysis/energy.h"
+#include "libinject/base/mutex.h"
+#include "libinject/model/device_readings.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/session/nvml_api.h"
+
+namespace inject {
+
+/// Processor time that may be spent: it comes with time, and little of it can be saved up. What costs more
+/// than there is is paid off before the next, in a second at most: a single call may cost much, the first one
+/// above all.
+class ProcessorBudget {
+ public:
+  /// One part in `parts` of a processor, of which `most` can be saved up.
+  ProcessorBudget(std::uint64_t parts, Nanoseconds most) noexcept
+      : parts_(parts), most_(static_cast<std::int64_t>(most)), left_(most_) {}
+
+  /// When there is something to spend, not before `now`.
+  Nanoseconds next(Nanoseconds now) noexcept;
+  void spend(Nanoseconds processor_time) noexcept {
+    left_ = std::max(left_ - static_cast<std::int64_t>(processor_time),
+                     -static_cast<std::int64_t>(kSecond / parts_));
+  }
+
+ private:
+  std::uint64_t parts_;
+  std::int64_t most_;
+  std::int64_t left_;
+  Nanoseconds earned_until_ = 0;
+};
+
+/// The energy and the clocks of the devices in use, by NVML, while a window is open or about to be. The
+/// energy counter moves every 20 to 100 ms, which depends on GPU and driver: how often is found by watching
+/// it. It is read several times as often, if the processor time for that allows: all readings take a
+/// thousandth of a processor at most. Used by the thread that reads (DeviceReader), but for copy().
+class EnergyReader {
+ public:
+  explicit EnergyReader(const WindowLog& windows) noexcept;
+  EnergyReader(const EnergyReader&) = delete;
+  EnergyReader& operator=(const EnergyReader&) = delete;
+
+  /// Finds the functions in libnvidia-ml.so.1.
+  void load(void* library);
+  /// A device that NVML knows; once each.
+  void add(std::uint32_t device, nvml::Device handle);
+
+  /// A window has opened, ended, or is about to open: readings go on for a second at least.
+  void expect_window(Nanoseconds now) noexcept;
+  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
+  /// When the next reading is due: at `now` or later, kNever while no window is open or near.
+  Nanoseconds next(Nanoseconds now);
+  /// Which devices the program uses, from time to time. May wait for a context that is being created.
+  /// Returns the processor time that it took, which the budgets leave alone.
+  Nanoseconds find_used(Nanoseconds now);
+  /// Reads what is due and, at the edge of a window, the energy in any case. `cpu`: the thread's processor
+  /// time from which on it is spent for this; returns what it is now.
+  Nanoseconds read(Nanoseconds now, bool edge, Nanoseconds cpu);
+
+  EnergyInfo copy() const;
+
+ private:
+  enum Which : std::uint8_t { kEnergy, kPower, kSm, kMemory, kHeat, kReasons, kMaxSm, kLimit, kSources };
+  /// A function of NVML's for one device: no longer asked once it is known not to be there, or has failed a
+  /// few times in a row.
+  struct Source {
+    bool exists = false;
+    std::atomic<unsigned> failures{0};  // in a row
+    bool usable() const { return exists && failures.load(std::memory_order_relaxed) < kMaxFailures; }
+    bool worked(nvml::Status status) {
+      const bool never =
+          status == nvml::kNotSupported || status == nvml::kNoPermission || status == nvml::kFunctionNotFound;
+      failures.store(status == 0 ? 0
+                     : never     ? kMaxFailures
+                                 : failures.load(std::memory_order_relaxed) + 1,
+                     std::memory_order_relaxed);
+      return status == 0;
+    }
+    static constexpr unsigned kMaxFailures = 3;
+  };
+  struct Device {
+    nvml::Device handle = nullptr;
+    Source sources[kSources];
+    bool used = false;         // by the program, as far as that is known
+    bool limits_read = false;  // in this stretch of readings
+    EnergyReadings energy;     // changed with the lock only
+    DeviceReadings readings;   // likewise
+  };
+
+  bool is_near(Nanoseconds now) const;
+  /// Whether a device has one of these.
+  bool any_usable(Which first, Which last) const;
+  template <typename Function, typename... Arguments>
+  std::optional<std::uint64_t> ask(Device& device, Which which, Function* function, Arguments... arguments);
+  void read_limits(Device& device);
+  void read_energy(Device& device);
+  void read_clocks(Device& device);
+  std::size_t room() const { return kMaxKept / std::max<std::size_t>(1, devices_.size()); }
+  void make_room(Device& device) INJECT_REQUIRES(mutex_);
+  void find_pace();
+
+  static constexpr std::size_t kMaxKept = 65'536;  // moves, and readings of clocks, of all devices
+
+  const WindowLog& windows_;
+  nvml::GetLongNumber* get_energy_ = nullptr;
+  nvml::GetNumber* get_power_ = nullptr;
+  nvml::GetNumberOf* get_clock_ = nullptr;
+  nvml::GetNumberOf* get_temperature_ = nullptr;
+  nvml::GetLongNumber* get_reasons_ = nullptr;
+  nvml::GetNumberOf* get_max_clock_ = nullptr;
+  nvml::GetNumber* get_limit_ = nullptr;
+
+  // A thousandth of a processor together, with something to spare.
+  ProcessorBudget energy_budget_{3200, kMillisecond};
+  ProcessorBudget clock_budget_{3200, kMillisecond};
+  std::atomic<Nanoseconds> expected_until_{0};
+  bool reading_ = false;  // in a stretch of readings
+  Nanoseconds pace_;
+  Nanoseconds read_at_ = 0;  // the latest of them
+  Nanoseconds energy_due_ = 0;
+  Nanoseconds clocks_due_ = 0;
+  Nanoseconds used_due_ = 0;
+
+  mutable Mutex mutex_;  // before the window log's
+  std::deque<Device> devices_;
+  Nanoseconds time_ INJECT_GUARDED_BY(mutex_) = 0;
+  Nanoseconds cpu_ INJECT_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace inject

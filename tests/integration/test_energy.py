@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Energy and clocks, of simulated devices whose power is known.
+
+usage: test_energy.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import re
+import unittest
+
+import simulated
+
+IDLE, BUSY = 100.0, 500.0  # W, without a kernel and with one
+FUNCTIONS = {"Energy (J)": "nvmlDeviceGetTotalEnergyConsumption", "SM Clock (MHz)": "nvmlDeviceGetClockInfo",
+             "Temperature Max (C)": "nvmlDeviceGetTemperature", "Power Readings (W)": "nvmlDeviceGetPowerUsage",
+             "Held Down (%)": "nvmlDeviceGetCurrentClocksEventReasons", "SM Clock Highest (MHz)": "nvmlDeviceGetMaxClockInfo"}
+NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13
+
+
+def kernels(words, count, pause=20):
+    """Each of 50 ms, and ended before the next begins."""
+    return f"duration:k:50000000 loop:{count} [ kernel:k:1 sync {words} sleep:{pause} ]"
+
+
+# The counter moves until after the window's end.
+AFTER = "sleep:300"
+# A window long enough for its energy to be known on a machine that is slow to read.
+TEXT = f"kernel:k:1 sync start {kernels('', 40)} stop {AFTER}"
+
+
+def readings(count):
+    """Waits until clocks have been read so often."""
+    return f"until_calls:nvmlDeviceGetCurrentClocksEventReasons:{count}"
+
+
+class EnergyTest(simulated.SimulatedTest):
+    # A low limit: what is not known of the time until a busy machine comes to the first reading is less.
+    def run_it(self, text=TEXT, power="step_us=20000,limit_mw=300000", faults=(), devices=1, **options):
+        return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, WINDOW="api", **options)
+
+    def windows(self, done):
+        return [row for row in done.out.rows("energy_sum.csv") if row["Of"] == "window"]
+
+    def used(self, done, device=0, begin=None, end=None):
+        """What the simulated device used in the first window, by the simulation's own account."""
+        run = done.out.run
+        base, (window, *_) = run["time_zero"]["clock_monotonic_ns"], run["windows"]
+        begin, end = begin or base + window["start_ns"], end or base + window["end_ns"]
+        spans = [(max(start, begin), min(until, end)) for kind, _, on, _, _, start, until in done.device_work()
+                 if kind == "kernel" and on == device and until > begin and start < end]
+        return ((end - begin) * IDLE + self.union(spans) * (BUSY - IDLE)) / 1e9
+
+    def check_energy(self, done, row, truth):
+        joules, error = float(row["Energy (J)"]), float(row["± Energy (J)"])
+        self.assertLessEqual(abs(joules - truth), error + 0.002, f"{joules} ± {error}, truly {truth}")
+        self.assertLessEqual(error, joules / 3 + 0.001)
+        self.assertAlmostEqual(float(row["Power (W)"]), joules / (int(row["Duration (ns)"]) / 1e9), delta=0.1)
+        return joules, error
+
+
+class Energy(EnergyTest):
+    def test_a_window(self):
+        done = self.run_it(SUMMARY="stderr")
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+        self.assertIn("    energy: ", done.stderr)
+        self.assertIn("SM clock 1755MHz of at most 1980", done.stderr)
+        energy = done.out.run["energy"]
+        (device,) = energy["devices"]
+        self.assertEqual((device["missing"], device["counter_resets"], device["power_limit_mw"], device["max_sm_clock_mhz"]), ([], 0, 300000, 1980))
+        self.assertGreater(device["energy_readings"], 5)
+        self.assertEqual([row[column] for column in ("SM Clock (MHz)", "SM Clock Min (MHz)", "Memory Clock (MHz)", "Memory Clock Min (MHz)",
+                                                     "Temperature Max (C)", "Held Down (%)")], ["1755.0", "1755", "2619.0", "2619", "45", "0.0"])
+        self.check_unharmed(done, TEXT)
+
+    def test_prometheus(self):
+        done = self.run_it(f"fault:clock_reasons:4 {TEXT}", PROM="metrics.prom")
+        (row,) = self.windows(done)
+        text = (done.work / "metrics.prom").read_text(encoding="utf-8")
+        found = {name: float(value) for name, value in re.findall(r"^libinject_gpu_(energy_joules|power_watts){[^}]*} (\S+)$", text, re.MULTILINE)}
+        self.assertAlmostEqual(found["energy_joules"], float(row["Energy (J)"]), delta=0.001)
+        self.assertAlmostEqual(found["power_watts"], float(row["Power (W)"]), delta=0.06)
+        held = dict(re.findall(r'^libinject_gpu_clocks_held_down_ratio{[^}]*by="(\w+)"[^}]*} (\S+)$', text, re.MULTILINE))
+        self.assertEqual(held, {"any": "1", "power": "1", "heat": "0", "hardware": "0"})
+
+    def test_the_step_that_is_found_is_the_counters(self):
+        for step in (20, 50, 100):
+            (device,) = self.run_it(power=f"step_us={step * 1000},limit_mw=300000").out.run["energy"]["devices"]
+            # 0: the machine was too slow to tell.
+            if device["counter_step_ns"]:
+                self.assertGreater(device["counter_step_ns"], step * 0.5e6)
+                self.assertLess(device["counter_step_ns"], step * 2.5e6)
+
+    def test_iterations_long_enough(self):
+        text = f"kernel:k:1 sync start duration:k:700000000 loop:14 [ kernel:k:1 sync sleep:200 ] stop {AFTER}"
+        done = self.run_it(text, BATCH="8")
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        rows = [row for row in done.out.rows("energy_sum.csv") if row["Of"] == "iteration"]
+        self.assertEqual([row["Iteration"] for row in rows], [str(number) for number in range(len(rows))])
+        known = [row for row in rows if row["Energy (J)"]]
+        self.assertTrue(known, rows)
+        for row in known:
+            begin = base + int(row["Start (ns)"])
+            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+        (window,) = self.windows(done)
+        self.check_energy(done, window, self.used(done))
+
+    def test_iterations_that_are_too_short(self):
+        done = self.run_it(kernels_text := f"kernel:k:1 sync start {kernels('', 20, 1)} stop {AFTER}", power="step_us=100000", BATCH="8")
+        for row in done.out.rows("energy_sum.csv"):
+            if row["Of"] == "iteration":
+                self.assertEqual((row["Energy (J)"], row["± Energy (J)"], row["Power (W)"], row["Energy per Sample (J)"]), ("", "", "", ""), kernels_text)
+
+    def test_a_window_that_is_too_short(self):
+        done = self.run_it(f"start kernel:k:1 sync stop {AFTER}")
+        (row,) = self.windows(done)
+        self.assertEqual((row["Energy (J)"], row["± Energy (J)"], row["Power (W)"]), ("", "", ""))
+
+    def test_energy_per_sample(self):
+        done = self.run_it(BATCH="8")
+        (row,) = self.windows(done)
+        parts = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1"]
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        begin = base + int(parts[0]["Start (ns)"])
+        end = base + int(parts[-1]["Start (ns)"]) + int(parts[-1]["Duration (ns)"])
+        truth = self.used(done, begin=begin, end=end) / (8 * len(parts))
+        self.assertAlmostEqual(float(row["Energy per Sample (J)"]), truth, delta=truth / 3)
+
+    def test_a_long_pause(self):
+        # No pause between the kernels.
+        queued = "loop:{} [ kernel:k:1 ] sync"
+        text = f"duration:k:50000000 kernel:k:1 sync start {queued.format(20)} sleep:6000 {queued.format(5)} stop {AFTER}"
+        done = self.run_it(text)
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+        base, (window,) = done.out.run["time_zero"]["clock_monotonic_ns"], done.out.run["windows"]
+        begin, end = base + window["start_ns"], base + window["end_ns"]
+        busy = self.union([(max(start, begin), min(until, end)) for kind, _, _, _, _, start, until in done.device_work()
+                           if kind == "kernel" and until > begin])
+        truth = (end - begin - busy) * IDLE / 1e9
+        self.assertLessEqual(abs(float(row["Idle Energy (J)"]) - truth), float(row["± Idle Energy (J)"]) + 0.002)
+
+    def test_devices_that_the_program_uses(self):
+        done = self.run_it(f"kernel:k:1 device:1 kernel:k:1 sync device:0 start {kernels('', 40)} stop {AFTER}", devices=3)
+        rows = {row["Device"]: row for row in self.windows(done)}
+        self.assertEqual(set(rows), {"0", "1"})
+        for device, row in rows.items():
+            self.check_energy(done, row, self.used(done, int(device)))
+
+    def test_several_windows(self):
+        done = self.run_it(f"kernel:k:1 sync loop:2 [ start {kernels('', 30)} stop sleep:100 ] {AFTER}")
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        rows = self.windows(done)
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            begin = base + int(row["Start (ns)"])
+            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+
+    def test_a_window_that_ends_with_the_program(self):
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 60)}")
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+
+
+class Faults(EnergyTest):
+    def test_clocks_held_down(self):
+        for bits, held in ((0x4, {"power"}), (0x20, {"heat"}), (0x8, {"hardware"}), (0x48, {"heat", "hardware"}), (0x88, {"power", "hardware"}),
+                           (0x1, set()), (0x2, set()), (0x0, set())):
+            done = self.run_it(f"fault:sm_clock:990 fault:clock_reasons:{bits} kernel:k:1 sync start {kernels('', 10)} {readings(20)} stop", SUMMARY="stderr")
+            (row,) = self.windows(done)
+            (diagnosis,) = done.out.run["diagnosis"]
+            for name in ("power", "heat", "hardware"):
+                share = float(row[f"Held by {name.capitalize()} (%)"])
+                self.assertEqual(share, 100 * (name in held), (bits, name))
+            self.assertEqual("clocks held down" in done.stderr, bool(held), bits)
+            self.assertEqual("clocks" in diagnosis, bool(held))
+            if held:
+                # At half of the highest clock, at most half of the time.
+                self.assertEqual((row["Held Down (%)"], row["Held Cost Bound (%)"]), ("100.0", "50.0"))
+                self.assertIn(": the SMs at 990 MHz of 1980, which costs at most 50.0% of the time", diagnosis["clocks"])
+
+    def test_held_down_for_a_part_of_the_time(self):
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} {readings(10)} fault:clock_reasons:4 {readings(20)} fault:clock_reasons:0 {readings(30)} stop")
+        (row,) = self.windows(done)
+        count = int(row["Clock Readings"])
+        self.assertTrue(25 <= count <= 40, count)
+        # Ten of them, or a few more where the program was late.
+        self.assertTrue(900 / count < float(row["Held Down (%)"]) < 1700 / count, (row["Held Down (%)"], count))
+
+    def test_what_the_driver_refuses(self):
+        for column, function in FUNCTIONS.items():
+            for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                # Another function of the same readings tells that there were enough.
+                waits = f"until_calls:nvmlDeviceGet{'PowerUsage' if function.endswith('Temperature') else 'Temperature'}:10"
+                done = self.run_it(TEXT.replace(" stop ", f" {waits} stop "), faults=f"api_fail={function}:{code}")
+                (row,) = self.windows(done)
+                self.assertEqual(row[column], "", function)
+                (device,) = done.out.run["energy"]["devices"]
+                self.assertTrue(any(name.startswith(function) for name in device["missing"]), device["missing"])
+                others = [row[other] for other in FUNCTIONS if other not in (column, "Energy (J)")]
+                self.assertNotIn("", others, (function, others))
+                # It is not asked for ever.
+                self.assertLess(done.simulated_calls()[function], 20)
+
+    def test_no_limit(self):
+        done = self.run_it(faults=f"api_fail=nvmlDeviceGetEnforcedPowerLimit:{NOT_SUPPORTED}")
+        (row,) = self.windows(done)
+        # 10 kW would be possible: that is too much for what is known of the edges of so short a window.
+        self.assertEqual(row["SM Clock (MHz)"], "1755.0")
+        if row["Energy (J)"]:
+            self.check_energy(done, row, self.used(done))
+
+    def test_nothing_at_all(self):
+        done = self.run_it(power=None, SUMMARY="stderr")
+        self.assertNotIn("energy_sum.csv", done.out.files())
+        self.assertNotIn("energy", done.out.run)
+        self.assertNotIn("energy:", done.stderr)
+        self.assertLess(done.simulated_calls()["nvmlDeviceGetTotalEnergyConsumption"], 20)
+        self.assertEqual(done.warnings(), [])
+
+    def test_a_call_that_fails_now_and_then(self):
+        done = self.run_it(faults="api_fail=nvmlDeviceGetTotalEnergyConsumption:999:4:2")
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+
+    def test_a_counter_that_is_reset(self):
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 20)} fault:energy_reset:1 {kernels('', 20)} stop {AFTER}")
+        (row,) = self.windows(done)
+        self.assertEqual((row["Energy (J)"], row["Power (W)"]), ("", ""))
+        self.assertNotEqual(row["SM Clock (MHz)"], "")
+        self.assertEqual(done.out.run["energy"]["devices"][0]["counter_resets"], 1)
+
+    def test_a_reset_between_windows_leaves_both(self):
+        window = f"start {kernels('', 40)} stop sleep:1500"
+        done = self.run_it(f"kernel:k:1 sync {window} fault:energy_reset:1 sleep:300 {window}")
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        for row in self.windows(done):
+            begin = base + int(row["Start (ns)"])
+            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+
+    def test_a_call_that_hangs(self):
+        text = f"kernel:k:1 sync start {kernels('', 5)} stop"
+        done = self.run_it(text, faults="cupti_hang=nvmlDeviceGetTotalEnergyConsumption")
+        self.check_unharmed(done, text)
+        self.assertIn("window_sum.csv", done.out.files())
+
+
+class Costs(EnergyTest):
+    def test_readings_take_a_thousandth_of_a_processor(self):
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 150)} stop {AFTER}", power="step_us=1000")
+        energy = done.out.run["energy"]
+        # And what may be spent at once: two milliseconds, and the first calls.
+        self.assertLess(energy["readings_cpu_ns"], energy["readings_ns"] / 1000 + 20_000_000)
+        self.assertGreater(energy["readings_cpu_ns"], 0)
+
+    def test_nothing_is_read_without_a_window(self):
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} stop sleep:3000 {kernels('', 20)}")
+        # Readings go on for a second after the window.
+        self.assertLess(done.out.run["energy"]["readings_ns"], 3_000_000_000)
+
+
+if __name__ == "__main__":
+    simulated.main()

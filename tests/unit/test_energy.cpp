@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "libinject/analysis/energy.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr std::uint64_t kLimit = 700'000;  // mW
+constexpr Nanoseconds kMs = kMillisecond;
+
+/// A GPU whose power changes at random moments, with a counter that moves at random ones.
+class Gpu {
+ public:
+  Gpu(std::mt19937_64& random, Nanoseconds until, std::size_t resets = 0) : random_(random) {
+    const auto longest = 1 + random() % 500;
+    double joules = 1e6 * static_cast<double>(1 + random() % 100);
+    for (Nanoseconds time = 0; time < until; time += (1 + random() % longest) * kMs) {
+      // Up to twice the limit for a moment.
+      const double watts =
+          random() % 8 == 0 ? static_cast<double>(random() % 1400) : static_cast<double>(random() % 700);
+      if (!parts_.empty()) joules += parts_.back().watts * seconds(time - parts_.back().begin);
+      parts_.push_back({time, joules, watts});
+    }
+    const auto step = (10 + random() % 110) * kMs;
+    const auto jitter = 1 + random() % (step / 2);
+    for (Nanoseconds time = 0; time < until; time += step - jitter / 2 + random() % jitter)
+      moves_.push_back(time);
+    for (std::size_t i = 0; i < resets; ++i) {
+      resets_.push_back(random() % until);
+      moves_.push_back(resets_.back());
+    }
+    std::sort(resets_.begin(), resets_.end());
+    std::sort(moves_.begin(), moves_.end());
+  }
+
+  double energy(Nanoseconds time) const {
+    const auto after = std::upper_bound(parts_.begin(), parts_.end(), time,
+                                        [](Nanoseconds at, const Part& part) { return at < part.begin; });
+    const Part& part = *std::prev(after);
+    return part.joules + part.watts * seconds(time - part.begin);
+  }
+  /// In millijoules.
+  std::uint64_t counter(Nanoseconds time) const {
+    const Nanoseconds moved = *std::prev(std::upper_bound(moves_.begin(), moves_.end(), time));
+    const auto reset = std::upper_bound(resets_.begin(), resets_.end(), moved);
+    return static_cast<std::uint64_t>(
+        1e3 * (energy(moved) - (reset == resets_.begin() ? 0 : energy(*std::prev(reset)))));
+  }
+  EnergyReadings readings(Nanoseconds begin, Nanoseconds until) const {
+    EnergyReadings readings;
+    const auto pace = (1 + random_() % 60) * kMs;
+    for (Nanoseconds time = begin; time < until; time += 1 + random_() % (2 * pace)) {
+      const Nanoseconds end = time + random_() % (2 * kMs);
+      readings.add(time, end, counter(time + random_() % (end - time + 1)), kLimit);
+      time = end;
+    }
+    return readings;
+  }
+
+ private:
+  struct Part {
+    Nanoseconds begin = 0;
+    double joules = 0;  // until then
+    double watts = 0;
+  };
+  static double seconds(Nanoseconds time) { return static_cast<double>(time) * 1e-9; }
+
+  std::mt19937_64& random_;
+  std::vector<Part> parts_;
+  std::vector<Nanoseconds> moves_;
+  std::vector<Nanoseconds> resets_;  // each is a move
+};
+
+EnergyPoint point(Nanoseconds after_ms, Nanoseconds by_ms, std::uint64_t joules, std::uint32_t epoch = 0) {
+  return {after_ms * kMs, by_ms * kMs, joules * 1000, epoch};
+}
+
+}  // namespace
+
+TEST_CASE("the energy of a stretch of time is within its error, whatever power, counter and readings do",
+          "[energy]") {
+  std::mt19937_64 random(26);
+  std::size_t judged = 0;
+  std::size_t sharp = 0;
+  for (int run = 0; run < 2000; ++run) {
+    constexpr Nanoseconds kEnd = 20 * kSecond;
+    const Gpu gpu(random, kEnd);
+    // Readings may begin after the stretch does, and end before it ends.
+    const Nanoseconds from = kSecond + random() % (4 * kSecond);
+    const Nanoseconds until = from + 2 * kSecond + random() % (10 * kSecond);
+    EnergyReadings readings = gpu.readings(from, until);
+    const bool thin = run % 4 == 0;
+    REQUIRE(readings.resets() == 0);
+    for (int i = 0; i < 20; ++i) {
+      const Nanoseconds begin = from - 100 * kMs + random() % (until - from);
+      const Nanoseconds end = begin + 1 + random() % (until + 100 * kMs - begin);
+      if (thin && i == 10) {
+        const Nanoseconds edges[] = {begin, end};
+        readings.thin_out(edges);
+      }
+      const auto amount = EnergyCounter(readings.points(), kLimit).between(begin, end);
+      if (readings.points().size() < 2) continue;
+      REQUIRE(amount);
+      const double truth = gpu.energy(end) - gpu.energy(begin);
+      INFO("run " << run << ", " << begin << " to " << end << ": " << amount->joules << " ± "
+                  << amount->error);
+      REQUIRE(std::abs(amount->joules - truth) <= amount->error + 1e-6 * truth + 1e-6);
+      ++judged;
+      sharp += amount->is_sharp() ? 1 : 0;
+    }
+  }
+  // Most stretches are of seconds.
+  CHECK(judged > 30'000);
+  CHECK(sharp > judged / 2);
+}
+
+TEST_CASE("where the counter was reset, energy is within its error or not known", "[energy]") {
+  std::mt19937_64 random(27);
+  std::size_t judged = 0;
+  std::size_t unknown = 0;
+  for (int run = 0; run < 1000; ++run) {
+    constexpr Nanoseconds kEnd = 12 * kSecond;
+    const Gpu gpu(random, kEnd, 1 + random() % 4);
+    EnergyReadings readings = gpu.readings(kSecond, 5 * kSecond);
+    if (run % 3 == 0) readings.thin_out({});
+    const EnergyCounter counter(readings.points(), kLimit);
+    for (int i = 0; i < 20; ++i) {
+      const Nanoseconds begin = 900 * kMs + random() % (4 * kSecond);
+      const Nanoseconds end = begin + 1 + random() % (3 * kSecond);
+      const auto amount = counter.between(begin, end);
+      if (!amount) {
+        ++unknown;
+        continue;
+      }
+      const double truth = gpu.energy(end) - gpu.energy(begin);
+      INFO("run " << run << ", " << begin << " to " << end << ": " << amount->joules << " ± "
+                  << amount->error);
+      REQUIRE(std::abs(amount->joules - truth) <= amount->error + 1e-6 * truth + 1e-6);
+      ++judged;
+    }
+  }
+  CHECK(judged > 5000);
+  CHECK(unknown > 2000);
+}
+
+TEST_CASE("parts of a stretch add up to it", "[energy]") {
+  std::mt19937_64 random(7);
+  const Gpu gpu(random, 20 * kSecond);
+  const EnergyReadings readings = gpu.readings(kSecond, 15 * kSecond);
+  const EnergyCounter counter(readings.points(), kLimit);
+  double sum = 0;
+  for (Nanoseconds time = 2 * kSecond; time < 12 * kSecond; time += 100 * kMs)
+    sum += counter.between(time, time + 100 * kMs)->joules;
+  const auto all = counter.between(2 * kSecond, 12 * kSecond);
+  CHECK(std::abs(sum - all->joules) <= 1e-6 * all->joules + all->error);
+}
+
+TEST_CASE("what is shorter than the counter's steps is not sharp", "[energy]") {
+  // 500 W, seen to move every 100 ms.
+  std::vector<EnergyPoint> points{point(0, 100, 1000)};
+  for (Nanoseconds i = 1; i < 50; ++i) points.push_back(point(95 + 100 * i, 100 + 100 * i, 1000 + 50 * i));
+  const EnergyCounter counter(points, kLimit);
+  for (const Nanoseconds length : {1, 10, 50, 100}) {
+    const auto amount = counter.between(1030 * kMs, (1030 + length) * kMs);
+    REQUIRE(amount);
+    CHECK_FALSE(amount->is_sharp());
+  }
+  const auto amount = counter.between(1030 * kMs, 3030 * kMs);
+  CHECK(std::abs(amount->joules - 1000) < 10);
+  CHECK(amount->is_sharp());
+  CHECK(amount->error < 100);
+}
+
+TEST_CASE("the error grows with the time to the nearest reading", "[energy]") {
+  std::vector<EnergyPoint> points{point(0, 1000, 10)};
+  for (Nanoseconds i = 1; i < 100; ++i) points.push_back(point(980 + 20 * i, 1000 + 20 * i, 10 + 10 * i));
+  const EnergyCounter counter(points, kLimit);
+  double before = 0;
+  for (const Nanoseconds ahead : {0, 10, 100, 400}) {
+    const auto amount = counter.between((1000 - ahead) * kMs, 2500 * kMs);
+    REQUIRE(amount);
+    CHECK(amount->error >= before);
+    before = amount->error;
+  }
+  // Twice 700 W for 400 ms are possible, and nothing.
+  CHECK(before > 250);
+}
+
+TEST_CASE("a counter that was reset tells nothing across it", "[energy]") {
+  EnergyReadings readings;
+  std::uint64_t energy = 5'000'000;
+  for (Nanoseconds time = kSecond; time < 10 * kSecond; time += 20 * kMs) {
+    energy += 10'000;
+    if (time == 5 * kSecond) energy = 100;
+    readings.add(time, time + 1000, energy, kLimit);
+  }
+  CHECK(readings.resets() == 1);
+  const EnergyCounter counter(readings.points(), kLimit);
+  CHECK_FALSE(counter.between(4 * kSecond, 6 * kSecond));
+  CHECK_FALSE(counter.between(4 * kSecond, 9 * kSecond));
+  CHECK(counter.between(2 * kSecond, 4 * kSecond)->is_sharp());
+  CHECK(counter.between(6 * kSecond, 8 * kSecond)->is_sharp());
+
+  SECTION("nor one that jumps ahead by more than a GPU can use") {
+    readings.add(10 * kSecond, 10 * kSecond + 1000, energy + 1'000'000, kLimit);
+    CHECK(readings.resets() == 2);
+  }
+  SECTION("making room leaves that so") {
+    readings.thin_out({});
+    readings.thin_out({});
+    const EnergyCounter after(readings.points(), kLimit);
+    CHECK_FALSE(after.between(4 * kSecond, 6 * kSecond));
+    CHECK(readings.left_out() > 100);
+  }
+}
+
+TEST_CASE("readings that pause do not take what is used meanwhile for a jump", "[energy]") {
+  EnergyReadings readings;
+  for (const Nanoseconds at : {1, 1000}) {
+    for (Nanoseconds time = at * kSecond; time < at * kSecond + 500 * kMs; time += 5 * kMs)
+      readings.add(time, time + 1000, 500 * (time / (20 * kMs) * 20), kLimit);
+    readings.pause();
+  }
+  CHECK(readings.resets() == 0);
+  CHECK(readings.step() == 20 * kMs);
+}
+
+TEST_CASE("a point next to a window's edge stays when room is made", "[energy]") {
+  EnergyReadings readings;
+  for (Nanoseconds time = kSecond; time < 100 * kSecond; time += 20 * kMs)
+    readings.add(time, time + 1000, 500 * time / 1'000'000, kLimit);
+  const Nanoseconds edges[] = {10 * kSecond + 7 * kMs, 11 * kSecond + 7 * kMs};
+  const auto before = EnergyCounter(readings.points(), kLimit).between(edges[0], edges[1]);
+  const auto inside = [&] {
+    return EnergyCounter(readings.points(), kLimit).between(edges[0] + 400 * kMs, edges[0] + 600 * kMs);
+  };
+  const double inside_before = inside()->error;
+  for (int i = 0; i < 4; ++i) readings.thin_out(edges);
+  const auto after = EnergyCounter(readings.points(), kLimit).between(edges[0], edges[1]);
+  CHECK(std::abs(after->joules - before->joules) < 1e-6);
+  CHECK(std::abs(after->error - before->error) < 1e-6);
+  CHECK(inside()->error > inside_before);
+}
+
+TEST_CASE("the counter's step is found where readings are close enough together", "[energy]") {
+  const auto step_of = [](Nanoseconds step, Nanoseconds pace) {
+    EnergyReadings readings;
+    for (Nanoseconds time = kSecond; time < 5 * kSecond; time += pace)
+      readings.add(time, time + 1000, 500 * (time / step * step) / 1'000'000, kLimit);
+    return readings.step();
+  };
+  for (const Nanoseconds step : {20 * kMs, 50 * kMs, 100 * kMs}) {
+    const Nanoseconds found = step_of(step, 7 * kMs);
+    CHECK(found >= step - 7 * kMs);
+    CHECK(found <= step + 7 * kMs);
+  }
+  CHECK(step_of(20 * kMs, 50 * kMs) == 0);
+}
+
+TEST_CASE("energy while no kernel ran", "[energy]") {
+  // 500 W, but 100 W from 10 s to 14 s; the counter moves every 20 ms.
+  const auto energy = [](Nanoseconds time) {
+    const auto idle = std::min(std::max(time, 10 * kSecond), 14 * kSecond) - 10 * kSecond;
+    return 500 * time / 1'000'000 - 400 * idle / 1'000'000;
+  };
+  EnergyReadings readings;
+  for (Nanoseconds time = kSecond; time < 25 * kSecond; time += 5 * kMs)
+    readings.add(time, time + 1000, energy(time / (20 * kMs) * (20 * kMs)), kLimit);
+  const EnergyCounter counter(readings.points(), kLimit);
+  KernelPauses pauses;
+  pauses.add(10 * kSecond, 14 * kSecond);
+  pauses.add(3 * kSecond, 3 * kSecond + 2 * kMs);
+  CHECK(pauses.rest == 2 * kMs);
+  const auto idle = energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond);
+  REQUIRE(idle);
+  CHECK(idle->is_sharp());
+  CHECK(std::abs(idle->joules - 400) <= idle->error);
+
+  SECTION("clipped to the window") {
+    const auto part = energy_in_pauses(counter, kLimit, pauses, 12 * kSecond, 20 * kSecond);
+    CHECK(std::abs(part->joules - 200) <= part->error);
+    CHECK(part->is_sharp());
+  }
+  SECTION("many short pauses are no measurement") {
+    for (int i = 0; i < 1000; ++i) pauses.add(i * 4 * kMs, (i * 4 + 3) * kMs);
+    CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_sharp());
+  }
+  SECTION("too many to keep") {
+    for (std::size_t i = 0; i <= KernelPauses::kMax; ++i) pauses.add(i * 10 * kMs, (i * 10 + 6) * kMs);
+    CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond));
+  }
+}
+
+TEST_CASE("clocks by their readings", "[energy]") {
+  std::vector<ClockReading> readings;
+  for (Nanoseconds i = 0; i < 10; ++i) {
+    ClockReading reading;
+    reading.time = i * kSecond;
+    reading.sm_mhz = i < 5 ? 1980 : 990;
+    reading.temperature = static_cast<std::uint32_t>(40 + i);
+    reading.held_by = static_cast<std::uint8_t>(i < 5   ? 0
+                                                : i < 8 ? kHeldByPower
+                                                        : kHeldByPower | kHeldByHeat);
+    readings.push_back(reading);
+  }
+  const auto use_of = [&](Nanoseconds begin, Nanoseconds end) {
+    ClockSums sums(1980);
+    sums.add(readings, begin, end);
+    return sums.use();
+  };
+  const ClockUse use = use_of(0, 9 * kSecond);
+  CHECK(use.readings == 10);
+  CHECK(use.sm_mhz == 1485.0);
+  CHECK(use.sm_min_mhz == 990);
+  CHECK(use.temperature == 49);
+  CHECK(use.held == 0.5);
+  CHECK(use.held_by_power == 0.5);
+  CHECK(use.held_by_heat == 0.2);
+  CHECK(use.held_by_hardware == 0.0);
+  CHECK(use.held_sm_mhz == 990.0);
+  CHECK(use.held_cost == 0.25);
+  // The driver does not tell.
+  CHECK_FALSE(use.memory_mhz);
+  CHECK_FALSE(use.watts);
+  // Too few to say anything.
+  CHECK(use_of(0, kSecond).readings == 2);
+  CHECK_FALSE(use_of(0, kSecond).sm_mhz);
+  CHECK_FALSE(use_of(0, kSecond).held);
+
+  SECTION("without the highest clock there is no bound on the cost") {
+    ClockSums sums(0);
+    sums.add(readings, 0, 9 * kSecond);
+    CHECK_FALSE(sums.use().held_cost);
+    CHECK(sums.use().held == 0.5);
+  }
+}
