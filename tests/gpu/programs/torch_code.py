@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import torch_models  # noqa: E402
 
 PROFILED = 4
-BACKWARD = 1  # the scope of a node of the backward pass
+BACKWARD, USER = 1, 7  # scopes: a node of the backward pass, a range that launches nothing by itself
 LIBRARY = os.path.dirname(os.__file__)
 
 
@@ -236,6 +236,8 @@ def truth(step, file):
     ranges = {event.name for event in events if not event.name.startswith("triton_")}
     operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
     for event in events:
+        if event.scope == USER:
+            continue
         kernels = [kernel for kernel in event.kernels if kernel.name not in ranges and not kernel.name.startswith(("Memcpy", "Memset"))]
         if not kernels:
             continue
