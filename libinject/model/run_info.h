@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libinject/model/device_limits.h"
+#include "libinject/model/host_use.h"
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_row.h"
 #include "libinject/model/metric_samples.h"
@@ -254,6 +255,8 @@ struct RunInfo {
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
+  std::vector<HostWindow> host_windows;              ///< those that were read, ascending
+  HostReadings host_readings;
   Overhead overhead;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
   std::optional<RecoveredInfo> recovered;   ///< where the tables are not the process's own work
