@@ -19,6 +19,12 @@ double part(std::uint64_t of, std::uint64_t all) {
   return all == 0 ? 0.0 : static_cast<double>(of) / static_cast<double>(all);
 }
 
+/// Neither the main thread, nor a loader's worker, nor ours.
+bool is_other(HostRole role) {
+  return role != HostRole::kMain && role != HostRole::kOurs && role != HostRole::kProcess &&
+         role != HostRole::kLoaderWorker;
+}
+
 }  // namespace
 
 std::string_view input_cause_name(InputCause cause) {
@@ -73,12 +79,15 @@ HostSum host_sum(std::span<const HostWindow> windows) {
     sum.worker_life += window.worker_life;
     sum.worker_time += window.worker_time;
     sum.worker_wait += window.worker_wait;
+    sum.others += window.worker_children;
     sum.moments.all += window.moments.all;
     sum.moments.asleep += window.moments.asleep;
     sum.moments.blocked += window.moments.blocked;
     for (const HostRoleUse& row : window.roles) {
       const std::uint64_t time = row.use.of(HostAmount::kProcessorTime).value_or(0);
       const std::uint64_t wait = row.use.of(HostAmount::kRunQueueWait).value_or(0);
+      sum.others_known = sum.others_known && row.use.of(HostAmount::kProcessorTime);
+      if (is_other(row.role)) sum.others += time + wait;
       if (row.role == HostRole::kMain) {
         sum.main_time += time;
         sum.main_wait += wait;
@@ -105,10 +114,15 @@ InputCause input_cause(const InputTimes& times, const HostSum& host) {
   if (times.fetches_known && 2 * times.fetching < times.all) return InputCause::kUnknown;
   const double computing = part(host.worker_time, host.worker_life);
   const double waiting = part(host.worker_wait, host.worker_life);
-  if (host.moments.all >= kEnoughMoments &&
-      part(host.moments.asleep, host.moments.all) >= kMostlyAsleep && computing + waiting < kBusyWorkers)
-    return InputCause::kStorage;
-  if (computing + waiting < kBusyWorkers) return InputCause::kUnknown;
+  if (computing + waiting < kBusyWorkers) {
+    // What others computed may all have been in that time: a thread that pins the batches, a child that
+    // decodes for a worker.
+    const double fetching = part(times.fetching, times.span);
+    const double asleep = fetching * part(host.moments.asleep, host.moments.all);
+    const bool all_asleep = host.moments.all >= kEnoughMoments && host.others_known &&
+                            asleep - host.share_of_time(host.others) >= kMostlyAsleep * fetching;
+    return all_asleep ? InputCause::kStorage : InputCause::kUnknown;
+  }
   return waiting > computing ? InputCause::kProcessors : InputCause::kWorkers;
 }
 

@@ -38,6 +38,8 @@ struct HostSum {
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;
+  std::uint64_t others = 0;         ///< processor time and wait of all but main thread, workers and us
+  bool others_known = true;
   std::uint64_t read_bytes = 0;     ///< of the workers, where it is known
   std::uint64_t affinity = 0;       ///< processors; the latest window's. 0: not known
   std::uint64_t quota_thousandths = 0;
@@ -57,6 +59,7 @@ HostSum host_sum(std::span<const HostWindow> windows);
 /// Idle time of a device that waited for its input, and the parts of it in which the launching thread
 /// computed, and in which it fetched a batch.
 struct InputTimes {
+  std::uint64_t span = 0;  ///< the device's time
   std::uint64_t all = 0;
   std::uint64_t own_work = 0;
   std::uint64_t fetching = 0;   ///< in DataLoader.__next__ of a loader with workers

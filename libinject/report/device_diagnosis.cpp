@@ -260,7 +260,7 @@ std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) cons
 }
 
 void DeviceDiagnoser::add_cause(Evidence& evidence, const DeviceTimes& times) const {
-  evidence.cause = input_cause({times.input_idle(), times.own_work,
+  evidence.cause = input_cause({times.span, times.input_idle(), times.own_work,
                                 times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)],
                                 statistics_.fetches().any()},
                                host_);

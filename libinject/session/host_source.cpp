@@ -270,6 +270,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   task.id = child.pid;
   task.start = child.stat.start;
   task.direct = child.parent == process_;
+  task.children_ticks = child.stat.children_ticks;
   HostUse& use = task.use;
   use.of(HostAmount::kMinorFaults) = child.stat.minor_faults;
   use.of(HostAmount::kMajorFaults) = child.stat.major_faults;

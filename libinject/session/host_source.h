@@ -22,6 +22,7 @@ struct HostTask {
   std::uint64_t start = 0;  ///< in ticks since boot
   HostRole role = HostRole::kOtherThread;
   bool direct = true;  ///< a child, not a child's child
+  std::uint64_t children_ticks = 0;  ///< of a child: what children took that it has waited for
   HostUse use;
 };
 

@@ -64,11 +64,15 @@ HostUse between(const HostTally::Sum& open, const HostTally::Sum& close) {
 
 }  // namespace
 
-HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new) {
+// `children_ticks`: likewise of what its own children took.
+HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new,
+                            std::uint64_t& children_ticks) {
   Known& known = tasks[task.id];
   is_new = known.seen == 0 || known.task.start != task.start;
   if (is_new || known.task.role != task.role) ++sum(task.role).born;
   const HostUse more = difference(task.use, is_new ? nothing() : known.task.use);
+  const std::uint64_t ticks_before = is_new ? 0 : known.task.children_ticks;
+  children_ticks = task.children_ticks - std::min(task.children_ticks, ticks_before);
   known.task = task;
   known.seen = readings_;
   ++sum(task.role).alive;
@@ -138,7 +142,8 @@ void HostTally::add(const HostReading& reading) {
   if (++readings_ == 1) ended_known_ = nothing();
   for (Sum& sum : latest_.sums) sum.alive = 0;
   bool is_new = false;
-  for (const HostTask& thread : reading.threads) add_task(threads_, thread, is_new);
+  std::uint64_t ticks = 0;
+  for (const HostTask& thread : reading.threads) add_task(threads_, thread, is_new, ticks);
   for (auto thread = threads_.begin(); thread != threads_.end();) {
     if (thread->second.seen == readings_) {
       ++thread;
@@ -148,8 +153,10 @@ void HostTally::add(const HostReading& reading) {
     thread = threads_.erase(thread);
   }
   for (const HostTask& child : reading.children) {
-    const HostUse more = add_task(children_, child, is_new);
-    if (child.role == HostRole::kLoaderWorker) add_worker(child, more, is_new, reading);
+    const HostUse more = add_task(children_, child, is_new, ticks);
+    if (child.role != HostRole::kLoaderWorker) continue;
+    add_worker(child, more, is_new, reading);
+    latest_.worker_children += ticks * kernel_tick();
   }
   add_ended(reading);
   add_use(sum(HostRole::kProcess), difference(reading.process, readings_ == 1 ? nothing() : process_));
@@ -174,6 +181,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
   window.worker_life = close.worker_life - open.worker_life;
   window.worker_time = close.worker_time - open.worker_time;
   window.worker_wait = close.worker_wait - open.worker_wait;
+  window.worker_children = close.worker_children - open.worker_children;
   window.moments = {close.moments.all - open.moments.all, close.moments.asleep - open.moments.asleep,
                     close.moments.blocked - open.moments.blocked};
   HostUse threads = nothing();
