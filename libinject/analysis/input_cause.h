@@ -29,19 +29,19 @@ std::string_view input_cause_advice(InputCause cause);
 /// What all windows that were read have, together.
 struct HostSum {
   std::uint64_t time = 0;
-  std::uint64_t process_time = 0;    ///< processor time of the process
-  std::uint64_t children_time = 0;   ///< … and of its children, as far as it is known
-  std::uint64_t wait = 0;            ///< of both in the run queue
+  std::uint64_t process_time = 0;   ///< processor time of the process
+  std::uint64_t children_time = 0;  ///< … and of its children, as far as it is known
+  std::uint64_t wait = 0;           ///< of both in the run queue
   std::uint64_t main_time = 0;
   std::uint64_t main_wait = 0;
   std::uint64_t workers = 0;  ///< at most in a window
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;
-  std::uint64_t others = 0;         ///< processor time and wait of all but main thread, workers and us
+  std::uint64_t others = 0;  ///< processor time and wait of all but main thread, workers and us
   bool others_known = true;
-  std::uint64_t read_bytes = 0;     ///< of the workers, where it is known
-  std::uint64_t affinity = 0;       ///< processors; the latest window's. 0: not known
+  std::uint64_t read_bytes = 0;  ///< of the workers, where it is known
+  std::uint64_t affinity = 0;    ///< processors; the latest window's. 0: not known
   std::uint64_t quota_thousandths = 0;
   LoaderMoments moments;
 
@@ -62,7 +62,7 @@ struct InputTimes {
   std::uint64_t span = 0;  ///< the device's time
   std::uint64_t all = 0;
   std::uint64_t own_work = 0;
-  std::uint64_t fetching = 0;   ///< in DataLoader.__next__ of a loader with workers
+  std::uint64_t fetching = 0;  ///< in DataLoader.__next__ of a loader with workers
   bool fetches_known = false;  ///< PyTorch tells of fetches
 };
 InputCause input_cause(const InputTimes& times, const HostSum& host);

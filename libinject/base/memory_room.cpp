@@ -52,7 +52,8 @@ void look_at(const std::string& folder, const Names& names, std::optional<Memory
   std::uint64_t limit = kNoLimit;
   for (const char* name : names.limits) {
     // "max", where there is no limit, is no number.
-    if (name != nullptr) limit = std::min(limit, number_in(small_file_text(folder + "/" + name)).value_or(kNoLimit));
+    if (name != nullptr)
+      limit = std::min(limit, number_in(small_file_text(folder + "/" + name)).value_or(kNoLimit));
   }
   if (limit >= kNoLimit) return;
   std::uint64_t used = number_in(small_file_text(folder + "/" + names.used)).value_or(0);

@@ -167,9 +167,8 @@ bool decode_run(std::string_view text, RunInfo& run) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
   }
   for (HostWindow& window : run.host_windows) {
-    std::erase_if(window.roles, [](const HostRoleUse& row) {
-      return static_cast<std::size_t>(row.role) >= kHostRoles;
-    });
+    std::erase_if(window.roles,
+                  [](const HostRoleUse& row) { return static_cast<std::size_t>(row.role) >= kHostRoles; });
   }
   return reader.good();
 }

@@ -17,9 +17,19 @@ struct HostRow {
 };
 
 std::string_view role_name(HostRole role) {
-  constexpr std::array<std::string_view, kHostRoles> kNames{
-      "main",    "autograd",      "NCCL",            "pin memory",  "libinject",       "CUDA driver", "other thread", "[rest]",
-      "process", "loader worker", "child with CUDA", "other child", "[ended children]"};
+  constexpr std::array<std::string_view, kHostRoles> kNames{"main",
+                                                            "autograd",
+                                                            "NCCL",
+                                                            "pin memory",
+                                                            "libinject",
+                                                            "CUDA driver",
+                                                            "other thread",
+                                                            "[rest]",
+                                                            "process",
+                                                            "loader worker",
+                                                            "child with CUDA",
+                                                            "other child",
+                                                            "[ended children]"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
@@ -49,7 +59,8 @@ Columns<HostRow> host_columns(const Report& report) {
           "processes are not part of it.")
       .add(
           "Count", kCount, [](const HostRow& row) { return row.use->count; },
-          "Threads, or child processes, that a reading in the window saw; of `[rest]` and `[ended children]`, "
+          "Threads, or child processes, that a reading in the window saw; of `[rest]` and `[ended "
+          "children]`, "
           "those of them that ended.");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
@@ -71,7 +82,8 @@ Columns<HostRow> host_columns(const Report& report) {
            "How often they gave up a processor by themselves, to wait.", kNotReadable)
       .add("Involuntary Switches", kCount, amount(HostAmount::kInvoluntarySwitches),
            "How often a processor was taken from them.", kNotReadable)
-      .add("Minor Faults", kCount, amount(HostAmount::kMinorFaults), "Page faults without a read.", kNotReadable)
+      .add("Minor Faults", kCount, amount(HostAmount::kMinorFaults), "Page faults without a read.",
+           kNotReadable)
       .add("Major Faults", kCount, amount(HostAmount::kMajorFaults), "Page faults that read from storage.",
            kNotReadable)
       .add(
@@ -97,25 +109,24 @@ Columns<HostRow> host_columns(const Report& report) {
       .add("Cores by Affinity", kCount,
            of_process([](const HostWindow& w) { return cell_if(w.affinity != 0, w.affinity); }),
            "Processors that the main thread may run on.", "rows of roles; not known")
-      .add("Cores by Quota", kProcessors,
-           of_process([](const HostWindow& w) {
+      .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
              return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
            }),
            "Processors' worth of time that its control groups allow, at most.", "rows of roles; no limit")
-      .add("Cores Used", kProcessors,
-           of_process([](const HostWindow& w) { return host_sum({&w, 1}).used(); }),
+      .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
+             return host_sum({&w, 1}).used();
+           }),
            "Processor time of the process and its children by Span.", kOfProcess)
-      .add("Cores Wanted", kProcessors,
-           of_process([](const HostWindow& w) { return host_sum({&w, 1}).wanted(); }),
+      .add("Cores Wanted", kProcessors, of_process([](const HostWindow& w) {
+             return host_sum({&w, 1}).wanted();
+           }),
            "The same with Run Queue Wait: what they would have used, had none waited.", kOfProcess)
-      .add("Workers Computing (%)", kRateShare,
-           of_process([](const HostWindow& w) {
+      .add("Workers Computing (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_time, w.worker_life));
            }),
            "Processor time of the loader workers that did anything by their lifetimes.",
            "rows of roles; no worker did")
-      .add("Workers Queued (%)", kRateShare,
-           of_process([](const HostWindow& w) {
+      .add("Workers Queued (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_wait, w.worker_life));
            }),
            "Likewise their Run Queue Wait.", "rows of roles; no worker did")

@@ -50,7 +50,8 @@ TableFile convolution_table();
 TableFile attention_table();
 TableFile rnn_table();
 TableFile normalization_table();
-// collective_table.cpp, window_table.cpp, iteration_table.cpp, phase_table.cpp, memory_table.cpp, host_table.cpp
+// collective_table.cpp, window_table.cpp, iteration_table.cpp, phase_table.cpp, memory_table.cpp,
+// host_table.cpp
 TableFile collective_table();
 TableFile window_table();
 TableFile iteration_table();

@@ -146,7 +146,8 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
   }
   std::string text = "by storage, or whatever its workers wait for: " + workers + " computed " + computing +
                      " of their time; at " + share_text(host.moments.asleep, host.moments.all) + " of " +
-                     plural(host.moments.all, "moment") + " at which the batch was waited for none was at work";
+                     plural(host.moments.all, "moment") +
+                     " at which the batch was waited for none was at work";
   if (host.moments.blocked != 0)
     text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked as by a disk";
   if (host.read_bytes != 0)
@@ -260,10 +261,10 @@ std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) cons
 }
 
 void DeviceDiagnoser::add_cause(Evidence& evidence, const DeviceTimes& times) const {
-  evidence.cause = input_cause({times.span, times.input_idle(), times.own_work,
-                                times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)],
-                                statistics_.fetches().any()},
-                               host_);
+  evidence.cause = input_cause(
+      {times.span, times.input_idle(), times.own_work,
+       times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)], statistics_.fetches().any()},
+      host_);
   const std::string text = cause_evidence(evidence.cause, host_);
   if (!evidence.text.empty() && !text.empty()) evidence.text += "; ";
   evidence.text += text;
@@ -288,8 +289,8 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
     std::string text = kernels_text(kernels, [](Family) { return true; });
     if (limits.measured != 0)
       text += "; judged by measurement: " + share_text(limits.measured, limits.total()) + " of it";
-    entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain,
-                              InputCause::kUnknown, std::move(text)});
+    entry.evidence.push_back(
+        {verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, InputCause::kUnknown, std::move(text)});
   }
   const auto add = [&](Bottleneck kind, std::uint64_t gain) {
     entry.evidence.push_back(

@@ -207,8 +207,8 @@ void HostReader::handle(const Edge& edge, bool read) {
 // When something is to be read while a window is open. Not at equal distances, as steps are.
 Nanoseconds HostReader::next_look(Nanoseconds time) {
   const Nanoseconds all = std::max(last_all_ + kAllInterval, budget_.next(time, all_cost_));
-  const Nanoseconds look = std::max(last_look_ + kLookInterval / 2 + jitter_ % kLookInterval,
-                                    budget_.next(time, look_cost_));
+  const Nanoseconds look =
+      std::max(last_look_ + kLookInterval / 2 + jitter_ % kLookInterval, budget_.next(time, look_cost_));
   return std::min(all, look);
 }
 

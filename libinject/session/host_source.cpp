@@ -303,7 +303,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   if (cuda && std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) == with_cuda_.end())
     with_cuda_.push_back(child.pid);
   const std::string_view name = child.stat.name.view();
-  task.role = cuda ? HostRole::kCudaChild
+  task.role = cuda                                                  ? HostRole::kCudaChild
               : name == program_.view() || name == "pt_data_worker" ? HostRole::kLoaderWorker
                                                                     : HostRole::kOtherChild;
   reading.children.push_back(task);

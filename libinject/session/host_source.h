@@ -21,7 +21,7 @@ struct HostTask {
   pid_t id = 0;
   std::uint64_t start = 0;  ///< in ticks since boot
   HostRole role = HostRole::kOtherThread;
-  bool direct = true;  ///< a child, not a child's child
+  bool direct = true;                ///< a child, not a child's child
   std::uint64_t children_ticks = 0;  ///< of a child: what children took that it has waited for
   HostUse use;
 };
@@ -29,7 +29,7 @@ struct HostTask {
 /// All at one time, as well as that can be.
 struct HostReading {
   Nanoseconds begin = 0;
-  Nanoseconds time = 0;  ///< when the process was read, which came last
+  Nanoseconds time = 0;     ///< when the process was read, which came last
   std::uint64_t ticks = 0;  ///< the same in ticks since boot
   HostUse process;
   HostUse ended_children;  ///< that the process has waited for, since it began
@@ -49,7 +49,8 @@ class HostSource {
   static constexpr std::size_t kMaxThreads = 512;
   static constexpr std::size_t kMaxChildren = 128;
   static constexpr std::size_t kMaxTasksOfChild = 64;
-  static constexpr std::size_t kMaxScanned = 8192;  ///< processes of the host, where the kernel lists no children
+  static constexpr std::size_t kMaxScanned =
+      8192;  ///< processes of the host, where the kernel lists no children
 
   /// The clocks of threads and processes, and getrusage(): nothing where they fail.
   struct Clocks {

@@ -11,10 +11,10 @@ namespace inject {
 
 namespace {
 
-constexpr std::array kAllAmounts{HostAmount::kProcessorTime,       HostAmount::kVoluntarySwitches,
-                                 HostAmount::kInvoluntarySwitches, HostAmount::kMinorFaults,
-                                 HostAmount::kMajorFaults,         HostAmount::kRunQueueWait,
-                                 HostAmount::kReadBytes};
+constexpr std::array kAllAmounts{
+    HostAmount::kProcessorTime, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches,
+    HostAmount::kMinorFaults,   HostAmount::kMajorFaults,       HostAmount::kRunQueueWait,
+    HostAmount::kReadBytes};
 static_assert(kAllAmounts.size() == kHostAmounts);
 // A worker that did less than this share of its time did nothing.
 constexpr std::uint64_t kActive = 100;
@@ -65,8 +65,7 @@ HostUse between(const HostTally::Sum& open, const HostTally::Sum& close) {
 }  // namespace
 
 // `children_ticks`: likewise of what its own children took.
-HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new,
-                            std::uint64_t& children_ticks) {
+HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new, std::uint64_t& children_ticks) {
   Known& known = tasks[task.id];
   is_new = known.seen == 0 || known.task.start != task.start;
   if (is_new || known.task.role != task.role) ++sum(task.role).born;

@@ -65,6 +65,10 @@ TABLES = {
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
         {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
+    "host_sum": Kept(
+        {"Window": WHOLE, "Role": TEXT, "Span (ns)": WHOLE},
+        {"Total": TEXT, "Count": WHOLE, "Processor Time (ns)": WHOLE, "Run Queue Wait (ns)": WHOLE, "Read (MB)": REAL, "Cores by Affinity": WHOLE,
+         "Cores by Quota": REAL, "Cores Used": REAL, "Cores Wanted": REAL, "Workers Computing (%)": REAL, "Workers Queued (%)": REAL}, True),
     "op_sum": _summed("op_sum", {"Operator": TEXT}, _SELF, {}),
     "module_sum": _summed("module_sum", {"Module": TEXT}, _SELF, {"Class": TEXT, "Parent": TEXT}),
     "line_sum": _summed("line_sum", _LINE, ("User Code Time (ns)", *_SELF), {"In Library": WHOLE}),

@@ -15,7 +15,7 @@ from libinject.report import code_places, idle, kernels, library, losses, metric
 from libinject.result import Result
 
 _SECTIONS = (steps.section, idle.section, kernels.top, code_places.section, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
-             transfers.memory, metrics.section, phases.phases, transfers.collectives, phases.host)
+             transfers.memory, metrics.section, phases.phases, transfers.collectives, phases.processors, phases.host)
 
 
 def _settings(result: Result) -> Section:
