@@ -166,6 +166,7 @@ bool decode_run(std::string_view text, RunInfo& run) {
   for (MemoryRow& row : run.memory) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
   }
+  std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
   for (HostWindow& window : run.host_windows) {
     std::erase_if(window.roles,
                   [](const HostRoleUse& row) { return static_cast<std::size_t>(row.role) >= kHostRoles; });

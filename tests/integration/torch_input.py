@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """A training script whose input is the bottleneck, each time for another reason, for test_torch_input.py; like torch_loading.py, on the
-host and the simulated CUDA. It trains until ITERATIONS are done, and prints what getrusage() says, in JSON.
+host and the simulated CUDA.
 
 usage: torch_input.py MODULE PATTERN ITERATIONS
 """
 
 import ctypes
-import json
 import os
-import resource
 import sys
 import threading
 import time
@@ -50,6 +48,24 @@ class Stored(Decoded):
         def serve():
             while True:
                 time.sleep(WORK)
+                os.write(server, b"x")
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def __getitem__(self, index):
+        os.read(self.pipe, 1)
+        return torch.tensor([float(index)])
+
+
+class Served(Decoded):
+    """Samples that a thread of the main process makes."""
+
+    def __init__(self):
+        self.pipe, server = os.pipe()
+
+        def serve():
+            while True:
+                compute()
                 os.write(server, b"x")
 
         threading.Thread(target=serve, daemon=True).start()
@@ -126,6 +142,10 @@ def storage():
     train(DataLoader(Stored(), num_workers=2))
 
 
+def served():
+    train(DataLoader(Served(), num_workers=2))
+
+
 def sleep():
     train(DataLoader(Slept(), num_workers=1))
 
@@ -143,4 +163,3 @@ def no_workers():
 
 
 globals()[sys.argv[2]]()
-print(json.dumps({}))
