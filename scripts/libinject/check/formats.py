@@ -98,7 +98,7 @@ def negative(folder: Folder) -> Iterator[Place]:
 
 # Percentages that may go beyond 100: a sum over kernels that run at the same time; what the L2 cache serves (docs/copies.md); rates,
 # which have rules of their own.
-_BEYOND = {"FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
+_BEYOND = {"Share of a Core (%)", "Workers Computing (%)", "Workers Queued (%)", "FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
 
 
 @rule("share-range", ERROR, "A percentage is between 0 and 100, but for the few that may go beyond by what they are.")
