@@ -20,8 +20,10 @@ namespace {
 
 // The thread stays this long for the next window.
 constexpr Nanoseconds kReaderLinger = kSecond;
-// Between two readings of everything in a window, at least, and between two of the workers' states.
+// Between two readings of everything in a window, at least (they take half of the budget at most), and
+// between two of the workers' states.
 constexpr Nanoseconds kAllInterval = kSecond;
+constexpr Nanoseconds kAllShare = 2 * ReadingBudget::kShare;
 constexpr Nanoseconds kLookInterval = 20 * kMillisecond;
 // A window is left out if its two readings are off its edges by more than this part of it.
 constexpr Nanoseconds kOffEdges = 10;
@@ -200,22 +202,24 @@ void HostReader::handle(const Edge& edge, bool read) {
   HostWindow window = HostTally::window(*mark_, latest);
   window.window = edge.window;
   window.affinity = affinity_;
-  window.quota_thousandths = static_cast<std::uint64_t>(1000 * quota_.value_or(0) + 0.5);
+  window.quota_thousandths = static_cast<std::uint64_t>(1000 * quota_.value_or(0) + 0.001);
   windows_.push_back(std::move(window));
+}
+
+bool HostReader::all_due(Nanoseconds time) const {
+  return time >= last_all_ + std::max(kAllInterval, kAllShare * all_cost_);
 }
 
 // When something is to be read while a window is open. Not at equal distances, as steps are.
 Nanoseconds HostReader::next_look(Nanoseconds time) {
-  const Nanoseconds all = std::max(last_all_ + kAllInterval, budget_.next(time, all_cost_));
-  const Nanoseconds look =
-      std::max(last_look_ + kLookInterval / 2 + jitter_ % kLookInterval, budget_.next(time, look_cost_));
-  return std::min(all, look);
+  if (all_due(time)) return budget_.next(time, all_cost_);
+  return std::max(last_look_ + kLookInterval / 2 + jitter_ % kLookInterval, budget_.next(time, look_cost_));
 }
 
 void HostReader::read_between(MutexLock& lock) {
   const Nanoseconds begin = thread_cpu_time();
   const Nanoseconds time = now();
-  const bool all = time - last_all_ >= kAllInterval && budget_.allows_more(time, all_cost_);
+  const bool all = all_due(time);
   jitter_ = jitter_ * 6'364'136'223'846'793'005u + 1'442'695'040'888'963'407u;
   last_look_ = time;
   lock.unlock();

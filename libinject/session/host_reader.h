@@ -67,11 +67,12 @@ class HostReader {
   static void* entry(void* reader) noexcept;
   void run();
   void note(Edge edge) noexcept;
-  void read_edges(MutexLock& lock) INJECT_REQUIRES(mutex_);
+  void read_edges(MutexLock& lock) INJECT_NO_THREAD_ANALYSIS;
   void handle(const Edge& edge, bool read) INJECT_REQUIRES(mutex_);
-  void read_between(MutexLock& lock) INJECT_REQUIRES(mutex_);
+  void read_between(MutexLock& lock) INJECT_NO_THREAD_ANALYSIS;
   void read_all();
   void look_at_workers();
+  bool all_due(Nanoseconds time) const INJECT_REQUIRES(mutex_);
   Nanoseconds next_look(Nanoseconds time) INJECT_REQUIRES(mutex_);
   void account() INJECT_REQUIRES(mutex_);
 

@@ -213,8 +213,7 @@ bool HostSource::add_listed_children(pid_t process, pid_t task) {
     list.remove_prefix(static_cast<std::size_t>(end.ptr - list.data()) + 1);
     if (const auto stat = stat_at(path(child, "stat"))) take(child, process, *stat);
   }
-  if (list.size() != 0 && room.size() == read_text(task_path(process, task, "children"), room).size())
-    ++beyond_;
+  if (!list.empty() && room.size() == read_text(task_path(process, task, "children"), room).size()) ++beyond_;
   return true;
 }
 

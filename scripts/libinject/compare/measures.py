@@ -474,7 +474,7 @@ class Run:
     def _processors(self) -> dict[str, Measure]:
         """Windows are as long as their readings are apart: by their share of a core, per what totals are divided by."""
         found: dict[str, float] = {}
-        lengths = {row["Window"]: number(row, "Duration (ns)") for row in self.windows}
+        lengths = {row.get("Window"): number(row, "Duration (ns)") for row in self.windows}
         read = math.fsum(lengths.get(row["Window"], 0.0) for row in self.result.rows("host_sum", "Window", "Role") if row["Role"] == "process")
         for row in self.result.rows("host_sum", "Window", "Role", "Processor Time (ns)", "Span (ns)"):
             if row["Role"] != "process" and (span := number(row, "Span (ns)")) > 0:
