@@ -86,7 +86,9 @@ HostSum host_sum(std::span<const HostWindow> windows) {
     for (const HostRoleUse& row : window.roles) {
       const std::uint64_t time = row.use.of(HostAmount::kProcessorTime).value_or(0);
       const std::uint64_t wait = row.use.of(HostAmount::kRunQueueWait).value_or(0);
-      sum.others_known = sum.others_known && row.use.of(HostAmount::kProcessorTime);
+      sum.times_known = sum.times_known && row.use.of(HostAmount::kProcessorTime);
+      const bool ended = row.role == HostRole::kRest || row.role == HostRole::kEndedChildren;
+      sum.waits_known = sum.waits_known && (ended || row.use.of(HostAmount::kRunQueueWait));
       if (is_other(row.role)) sum.others += time + wait;
       if (row.role == HostRole::kMain) {
         sum.main_time += time;
@@ -119,7 +121,7 @@ InputCause input_cause(const InputTimes& times, const HostSum& host) {
     // decodes for a worker.
     const double fetching = part(times.fetching, times.span);
     const double asleep = fetching * part(host.moments.asleep, host.moments.all);
-    const bool all_asleep = host.moments.all >= kEnoughMoments && host.others_known &&
+    const bool all_asleep = host.moments.all >= kEnoughMoments && host.times_known &&
                             asleep - host.share_of_time(host.others) >= kMostlyAsleep * fetching;
     return all_asleep ? InputCause::kStorage : InputCause::kUnknown;
   }

@@ -38,8 +38,9 @@ struct HostSum {
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;
-  std::uint64_t others = 0;  ///< processor time and wait of all but main thread, workers and us
-  bool others_known = true;
+  std::uint64_t others = 0;      ///< processor time and wait of all but main thread, workers and us
+  bool times_known = true;       ///< of all threads and children
+  bool waits_known = true;       ///< likewise, but for those that ended
   std::uint64_t read_bytes = 0;  ///< of the workers, where it is known
   std::uint64_t affinity = 0;    ///< processors; the latest window's. 0: not known
   std::uint64_t quota_thousandths = 0;

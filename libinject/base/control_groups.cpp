@@ -9,7 +9,7 @@
 #include <array>
 #include <charconv>
 
-#include "libinject/base/host_io.h"
+#include "libinject/base/proc_files.h"
 
 namespace inject {
 
@@ -70,12 +70,11 @@ std::optional<double> processors_of_group(const std::string& folder, GroupVersio
 
 std::string small_file_text(const std::string& path) {
   std::string text;
-  const int file = open_file(path.c_str(), O_RDONLY);
-  if (file < 0) return text;
+  const OpenFile file(open_file(path.c_str(), O_RDONLY));
+  if (file.number < 0) return text;
   std::array<char, 4096> part;
-  for (ssize_t n; text.size() < kMaxGroupText && (n = read(file, part.data(), part.size())) > 0;)
+  for (ssize_t n; text.size() < kMaxGroupText && (n = read(file.number, part.data(), part.size())) > 0;)
     text.append(part.data(), static_cast<std::size_t>(n));
-  close(file);
   return text;
 }
 

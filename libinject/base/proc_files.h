@@ -69,15 +69,27 @@ std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept;
 /// The file's text, as much as there is room for; empty if it can't be read.
 std::string_view read_text(const char* path, std::span<char> room) noexcept;
 
+/// Closes it in the end, also where `use` throws.
+struct OpenFile {
+  explicit OpenFile(int file) noexcept : number(file) {}
+  ~OpenFile() {
+    if (number >= 0) close(number);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  const int number;
+};
+
 /// Calls `use` with every number among the names in a folder of /proc. False if the folder can't be read.
 /// System calls alone: where a program's threads are stopped, one of them may hold the lock of malloc.
 template <typename Use>
-bool for_each_number(const char* path, Use&& use) noexcept {
-  const int folder = open_file(path, O_RDONLY | O_DIRECTORY);
-  if (folder < 0) return false;
+bool for_each_number(const char* path, Use&& use) {
+  const OpenFile folder(open_file(path, O_RDONLY | O_DIRECTORY));
+  if (folder.number < 0) return false;
   alignas(8) std::array<char, 8192> part;
   for (;;) {
-    const long n = syscall(SYS_getdents64, folder, part.data(), part.size());
+    const long n = syscall(SYS_getdents64, folder.number, part.data(), part.size());
     if (n <= 0) break;
     for (long at = 0; at < n;) {
       // struct linux_dirent64: number and offset of 8 bytes each, length of 2, type of 1, name.
@@ -90,7 +102,6 @@ bool for_each_number(const char* path, Use&& use) noexcept {
       at += length;
     }
   }
-  close(folder);
   return true;
 }
 

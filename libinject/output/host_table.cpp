@@ -43,6 +43,7 @@ Columns<HostRow> host_columns(const Report& report) {
   constexpr Unit kProcessors{"processors", "≥ 0", 3};
   constexpr std::string_view kNotReadable = "the system does not let it be read, or not of all of them";
   static constexpr std::string_view kOfProcess = "rows of roles";
+  static constexpr std::string_view kNotAll = "rows of roles; not known of all threads and children";
   const RunInfo* const run = report.run;
   Columns<HostRow> columns;
   columns
@@ -114,13 +115,15 @@ Columns<HostRow> host_columns(const Report& report) {
            }),
            "Processors' worth of time that its control groups allow, at most.", "rows of roles; no limit")
       .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
-             return host_sum({&w, 1}).used();
+             const HostSum sum = host_sum({&w, 1});
+             return cell_if(sum.times_known, sum.used());
            }),
-           "Processor time of the process and its children by Span.", kOfProcess)
+           "Processor time of the process and its children by Span.", kNotAll)
       .add("Cores Wanted", kProcessors, of_process([](const HostWindow& w) {
-             return host_sum({&w, 1}).wanted();
+             const HostSum sum = host_sum({&w, 1});
+             return cell_if(sum.times_known && sum.waits_known, sum.wanted());
            }),
-           "The same with Run Queue Wait: what they would have used, had none waited.", kOfProcess)
+           "The same with Run Queue Wait: what they would have used, had none waited.", kNotAll)
       .add("Workers Computing (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_time, w.worker_life));
            }),

@@ -13,20 +13,20 @@ namespace inject {
 // A line for the process, and one for its loader workers.
 void write_host(TextPage& page, const RunInfo& run) {
   const HostSum host = host_sum(run.host_windows);
-  if (host.time == 0) return;
+  if (host.time == 0 || !host.times_known) return;
   const auto processors = [&host](std::uint64_t time) {
     std::string text;
     append_decimal(text, host.share_of_time(time), 2);
     return text;
   };
-  std::string text = "  processors: " + processors(host.process_time) + " used, " +
-                     processors(host.children_time) + " by child processes";
+  std::string text = "  processors: " + processors(host.process_time) + " used by the process, " +
+                     processors(host.children_time) + " by its children";
   if (const double allowed = host.allowed(); allowed > 0) {
     text += ", of ";
     append_decimal(text, allowed, host.quota_thousandths == 0 ? 0 : 2);
     text += " allowed";
   }
-  text += "; " + processors(host.wait) + " wanted besides";
+  if (host.waits_known) text += "; " + processors(host.wait) + " more wanted";
   page.line(text);
   if (host.worker_life == 0) return;
   page.line("    " + plural(host.workers, "loader worker") + ": computing " +

@@ -121,7 +121,8 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
   const std::string computing = share_text(host.worker_time, host.worker_life);
   const std::string queued = share_text(host.worker_wait, host.worker_life);
   const double allowed = host.allowed();
-  std::string cores = "process and children used " + processors_text(host.used());
+  std::string cores = "process and children used " + std::string(host.times_known ? "" : "at least ") +
+                      processors_text(host.used());
   if (allowed > 0) cores += " of " + processors_text(allowed);
   cores += " processors";
   if (cause == InputCause::kMain) {
@@ -141,7 +142,8 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
                       " of the time for one and computed " + share_text(host.main_time, host.time);
     text += "; " + cores + " and wanted " + processors_text(host.wanted());
     constexpr double kAllOfThem = 0.8;
-    if (allowed > 0 && host.used() < kAllOfThem * allowed) text += "; others take the rest";
+    if (allowed > 0 && host.times_known && host.used() < kAllOfThem * allowed)
+      text += "; others take the rest";
     return text;
   }
   std::string text = "by storage, or whatever its workers wait for: " + workers + " computed " + computing +

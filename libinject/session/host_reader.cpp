@@ -132,10 +132,12 @@ void* HostReader::entry(void* reader) noexcept {
 }
 
 void HostReader::run() {
+  const bool own = source_.is_own();
   MutexLock lock(mutex_);
+  unusable_ = !own;
   accounted_ = 0;
   const auto wanted = [this]() INJECT_REQUIRES(mutex_) { return stopped_ || pending_ != 0; };
-  while (!stopped_) {
+  while (!stopped_ && !unusable_) {
     const Nanoseconds time = now();
     if (pending_ != 0) {
       read_edges(lock);

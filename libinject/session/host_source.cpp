@@ -103,6 +103,12 @@ bool HostSource::resource_usage(int who, rusage& usage) {
   return getrusage(who, &usage) == 0;
 }
 
+bool HostSource::is_own() const {
+  const ssize_t size = readlink((root_ + "/self").c_str(), text_.data(), text_.size());
+  return size > 0 &&
+         std::string_view(text_.data(), static_cast<std::size_t>(size)) == std::to_string(process_);
+}
+
 const char* HostSource::path(pid_t process, const char* rest) const {
   std::snprintf(path_.data(), path_.size(), "%s/%d/%s", root_.c_str(), static_cast<int>(process), rest);
   return path_.data();

@@ -63,6 +63,8 @@ class HostSource {
   /// Of another process, in another /proc.
   HostSource(std::string root, pid_t process, Clocks clocks);
 
+  /// Whether its numbers are those of this /proc: a container may see its host's.
+  bool is_own() const;
   void read(HostReading& reading);
   /// The state in /proc of that process's first thread; 0 if it is gone, or is another one.
   char state_of(pid_t process, std::uint64_t start) const;

@@ -194,6 +194,17 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(proc.source.state_of(900, 5) == 0);
 }
 
+TEST_CASE("The numbers of another /proc are another process's", "[host]") {
+  CHECK(HostSource().is_own());
+  FakeProc proc;
+  CHECK_FALSE(proc.source.is_own());
+  for (const char* target : {"1000", "10", "x", "100"}) {
+    proc.tree.remove("self");
+    std::filesystem::create_symlink(target, proc.tree.path() + "/self");
+    CHECK(proc.source.is_own() == (std::string_view(target) == "100"));
+  }
+}
+
 TEST_CASE("What can't be read is left empty, and what has gone is left out", "[host]") {
   FakeProc proc;
   proc.thread(kProcess, kProcess, {}, 10);
@@ -442,7 +453,7 @@ TEST_CASE("What the input waits for", "[host][diagnosis]") {
   host.others = 5 * kSecond;
   CHECK(input_cause(waiting(), host) == InputCause::kUnknown);
   host.others = 0;
-  host.others_known = false;
+  host.times_known = false;
   CHECK(input_cause(waiting(), host) == InputCause::kUnknown);
 
   // It does not wait in a fetch, or not for workers.
@@ -479,4 +490,12 @@ TEST_CASE("Processors that are allowed, used and wanted", "[host]") {
   window.affinity = 1;
   CHECK(host_sum({&window, 1}).allowed() == 1);
   CHECK(host_sum({}).used() == 0);
+  // What ended has no wait.
+  window.roles.push_back(row(HostRole::kRest, 1, 0));
+  window.roles.back().use.of(HostAmount::kRunQueueWait).reset();
+  CHECK((host_sum({&window, 1}).times_known && host_sum({&window, 1}).waits_known));
+  window.roles[2].use.of(HostAmount::kRunQueueWait).reset();
+  CHECK((host_sum({&window, 1}).times_known && !host_sum({&window, 1}).waits_known));
+  window.roles[2].use.of(HostAmount::kProcessorTime).reset();
+  CHECK_FALSE(host_sum({&window, 1}).times_known);
 }

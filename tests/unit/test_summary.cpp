@@ -196,9 +196,10 @@ TEST_CASE("A line for the processors, and one for loader workers that did anythi
   window.roles = {row(HostRole::kProcess, 1, 3 * kSecond, kSecond),
                   row(HostRole::kLoaderWorker, 2, kSecond, 0)};
   info.host_windows = {window};
-  CHECK(summary().find(
-            "  processors: 1.50 used, 0.50 by child processes, of 8 allowed; 0.50 wanted besides\n") !=
-        std::string::npos);
+  CHECK(
+      summary().find(
+          "  processors: 1.50 used by the process, 0.50 by its children, of 8 allowed; 0.50 more wanted\n") !=
+      std::string::npos);
   CHECK(summary().find("loader worker") == std::string::npos);
   info.host_windows[0].quota_thousandths = 2'500;
   info.host_windows[0].worker_life = 4 * kSecond;
