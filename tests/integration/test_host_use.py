@@ -23,6 +23,8 @@ def by_role(out):
 
 
 class Used(simulated.SimulatedTest):
+    urgent = True
+
     def run_program(self, *more):
         done = self.script("", command=[sys.executable, str(HERE / "host_program.py"), str(simulated.programs / "script_training.so"), *more],
                            WINDOW="api", timeout=120)
