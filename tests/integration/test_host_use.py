@@ -131,9 +131,11 @@ class Inputs(simulated.SimulatedTest):
 
     def test_not_told_where_another_thread_may_be_waited_for(self):
         """Workers are asleep, and so is the main thread: what it waits for is a thread of its own that pins the batches, or as here one that
-        serves the workers from the process itself."""
-        cause, text = self.cause("served")
-        self.assertIsNone(cause, text)
+        serves the workers from the process itself; or a program that a worker has started."""
+        for pattern in ("served", "converted"):
+            with self.subTest(pattern=pattern):
+                cause, text = self.cause(pattern)
+                self.assertIsNone(cause, text)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ usage: torch_input.py MODULE PATTERN ITERATIONS
 
 import ctypes
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -72,6 +73,14 @@ class Served(Decoded):
 
     def __getitem__(self, index):
         os.read(self.pipe, 1)
+        return torch.tensor([float(index)])
+
+
+class Converted(Decoded):
+    """Samples that a program makes which the worker starts and waits for."""
+
+    def __getitem__(self, index):
+        subprocess.run(["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"], check=True)
         return torch.tensor([float(index)])
 
 
@@ -144,6 +153,10 @@ def storage():
 
 def served():
     train(DataLoader(Served(), num_workers=2))
+
+
+def converted():
+    train(DataLoader(Converted(), num_workers=1))
 
 
 def sleep():
