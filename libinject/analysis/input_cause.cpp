@@ -79,7 +79,6 @@ HostSum host_sum(std::span<const HostWindow> windows) {
     sum.worker_life += window.worker_life;
     sum.worker_time += window.worker_time;
     sum.worker_wait += window.worker_wait;
-    sum.others += window.worker_children;
     sum.moments.all += window.moments.all;
     sum.moments.asleep += window.moments.asleep;
     sum.moments.blocked += window.moments.blocked;

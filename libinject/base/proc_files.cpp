@@ -60,6 +60,8 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept {
   stat.session = static_cast<pid_t>(fields[2]);
   stat.minor_faults = fields[6];
   stat.major_faults = fields[8];
+  stat.children_minor_faults = fields[7];
+  stat.children_major_faults = fields[9];
   stat.children_ticks = fields[12] + fields[13];
   stat.threads = fields[16];
   stat.start = fields[18];

@@ -43,7 +43,10 @@ struct TaskStat {
   pid_t session = 0;
   std::uint64_t minor_faults = 0;
   std::uint64_t major_faults = 0;
-  std::uint64_t children_ticks = 0;  ///< processor time of the children that it has waited for
+  // Of the children that it has waited for:
+  std::uint64_t children_minor_faults = 0;
+  std::uint64_t children_major_faults = 0;
+  std::uint64_t children_ticks = 0;  ///< processor time
   std::uint64_t threads = 0;
   std::uint64_t start = 0;  ///< in ticks since boot: tells tasks of one number apart
 

@@ -104,7 +104,7 @@ void memory_fields(Way& way, MemoryRow& row) {
 template <typename Way>
 void host_fields(Way& way, HostWindow& w) {
   fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.quota_thousandths, w.worker_life,
-         w.worker_time, w.worker_wait, w.worker_children, w.moments.all, w.moments.asleep, w.moments.blocked);
+         w.worker_time, w.worker_wait, w.moments.all, w.moments.asleep, w.moments.blocked);
   way.list(w.roles, [](Way& each, HostRoleUse& row) {
     fields(each, row.role, row.count);
     for (std::optional<std::uint64_t>& amount : row.use.amounts) {

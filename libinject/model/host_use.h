@@ -86,7 +86,6 @@ struct HostWindow {
   std::vector<HostRoleUse> roles;
   std::uint64_t affinity = 0;           ///< processors that the main thread may run on; 0: not known
   std::uint64_t quota_thousandths = 0;  ///< of a processor, by control groups; 0: no limit
-  std::uint64_t worker_children = 0;    ///< processor time of loader workers' own children that ended
   // Of loader workers that did anything between two readings:
   std::uint64_t worker_life = 0;  ///< their lifetimes, added up
   std::uint64_t worker_time = 0;  ///< processor time in these

@@ -75,6 +75,11 @@ std::string_view name_in(std::string_view status) {
 
 }  // namespace
 
+Nanoseconds kernel_tick() {
+  static const auto a_second = static_cast<Nanoseconds>(sysconf(_SC_CLK_TCK));
+  return kSecond / std::max<Nanoseconds>(a_second, 1);
+}
+
 HostRole thread_role(std::string_view name, bool is_first) noexcept {
   if (is_first) return HostRole::kMain;
   if (name.starts_with("pt_autograd")) return HostRole::kAutograd;
@@ -274,8 +279,11 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   HostTask task;
   task.id = child.pid;
   task.start = child.stat.start;
-  task.direct = child.parent == process_;
-  task.children_ticks = child.stat.children_ticks;
+  task.ended_children.of(HostAmount::kProcessorTime) = child.stat.children_ticks * kernel_tick();
+  task.ended_children.of(HostAmount::kMinorFaults) = child.stat.children_minor_faults;
+  task.ended_children.of(HostAmount::kMajorFaults) = child.stat.children_major_faults;
+  // Of the others nothing is told, but that there were none where none took any time and made no fault.
+  if (child.stat.children_ticks + child.stat.children_minor_faults == 0) task.ended_children.amounts.fill(0);
   HostUse& use = task.use;
   use.of(HostAmount::kMinorFaults) = child.stat.minor_faults;
   use.of(HostAmount::kMajorFaults) = child.stat.major_faults;

@@ -21,8 +21,7 @@ struct HostTask {
   pid_t id = 0;
   std::uint64_t start = 0;  ///< in ticks since boot
   HostRole role = HostRole::kOtherThread;
-  bool direct = true;                ///< a child, not a child's child
-  std::uint64_t children_ticks = 0;  ///< of a child: what children took that it has waited for
+  HostUse ended_children;  ///< of a child: that it has waited for; processor time in whole ticks
   HostUse use;
 };
 
@@ -39,6 +38,8 @@ struct HostReading {
   std::uint64_t children_beyond = 0;
 };
 
+/// The unit of times in /proc.
+Nanoseconds kernel_tick();
 /// What a thread of that name is there for.
 HostRole thread_role(std::string_view name, bool is_first) noexcept;
 

@@ -18,7 +18,6 @@ constexpr std::array kAllAmounts{
 static_assert(kAllAmounts.size() == kHostAmounts);
 // A worker that did less than this share of its time did nothing.
 constexpr std::uint64_t kActive = 100;
-// getrusage() cuts two times to microseconds, and bytes to blocks.
 constexpr std::uint64_t kCutTime = 2'000;
 constexpr std::uint64_t kCutBytes = 512;
 
@@ -42,15 +41,21 @@ HostUse difference(const HostUse& after, const HostUse& before) {
   return more;
 }
 
+/// Empty where one of them is.
+void add_all(HostUse& sum, const HostUse& more) {
+  for (std::size_t i = 0; i < kHostAmounts; ++i) {
+    if (sum.amounts[i] && more.amounts[i]) {
+      *sum.amounts[i] += *more.amounts[i];
+    } else {
+      sum.amounts[i].reset();
+    }
+  }
+}
+
 HostUse nothing() {
   HostUse use;
   use.amounts.fill(0);
   return use;
-}
-
-std::uint64_t kernel_tick() {
-  static const auto a_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
-  return kSecond / std::max<std::uint64_t>(a_second, 1);
 }
 
 HostUse between(const HostTally::Sum& open, const HostTally::Sum& close) {
@@ -64,14 +69,11 @@ HostUse between(const HostTally::Sum& open, const HostTally::Sum& close) {
 
 }  // namespace
 
-// `children_ticks`: likewise of what its own children took.
-HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new, std::uint64_t& children_ticks) {
+HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new) {
   Known& known = tasks[task.id];
   is_new = known.seen == 0 || known.task.start != task.start;
   if (is_new || known.task.role != task.role) ++sum(task.role).born;
   const HostUse more = difference(task.use, is_new ? nothing() : known.task.use);
-  const std::uint64_t ticks_before = is_new ? 0 : known.task.children_ticks;
-  children_ticks = task.children_ticks - std::min(task.children_ticks, ticks_before);
   known.task = task;
   known.seen = readings_;
   ++sum(task.role).alive;
@@ -95,44 +97,37 @@ void HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_ne
   latest_.worker_wait += *wait;
 }
 
-// Of all children that have been waited for, without what was seen of them.
+// What all children took that have been waited for, by the process or by a child of its that is there,
+// without what was seen of them. As a child ends, what its own children took goes from it to the one that
+// waits for it.
 void HostTally::add_ended(const HostReading& reading) {
   Sum& ended = sum(HostRole::kEndedChildren);
-  bool nested = false;
+  HostUse all = reading.ended_children;
   for (auto child = children_.begin(); child != children_.end();) {
-    nested = nested || !child->second.task.direct;
+    const HostTask& task = child->second.task;
     if (child->second.seen == readings_) {
+      add_all(all, task.ended_children);
       ++child;
       continue;
     }
     ++ended.born;
-    const HostUse& last = child->second.task.use;
-    for (std::size_t i = 0; i < kHostAmounts; ++i) {
-      if (!last.amounts[i]) {
-        ++ended.unknown[i];
-      } else {
-        *ended_known_.amounts[i] += *last.amounts[i];
-      }
-    }
+    add_all(ended_known_, task.use);
     child = children_.erase(child);
   }
+  const std::uint64_t ticks = 2 * reading.children.size() * kernel_tick();
   for (const HostAmount amount : kAllAmounts) {
     const auto i = static_cast<std::size_t>(amount);
-    const auto& all = reading.ended_children.amounts[i];
-    // A child's children are waited for by it, not by us: what they took can't be told apart.
-    if (!all || nested) {
-      ++ended.unknown[i];
-      continue;
-    }
-    const std::uint64_t known = *ended_known_.amounts[i];
-    const std::uint64_t cut = amount == HostAmount::kProcessorTime ? kCutTime
+    // getrusage() cuts times to microseconds, and bytes to blocks; /proc cuts times to ticks.
+    const std::uint64_t cut = amount == HostAmount::kProcessorTime ? kCutTime + ticks
                               : amount == HostAmount::kReadBytes   ? kCutBytes
                                                                    : 0;
-    if (*all + cut < known) {
-      // Nobody waits for children here: the kernel drops what they took.
+    const auto& known = ended_known_.amounts[i];
+    // More is known than they took: nobody has waited for one of them, and the kernel has dropped what it
+    // took.
+    if (!all.amounts[i] || !known || *all.amounts[i] + cut < *known) {
       ++ended.unknown[i];
     } else {
-      ended.values[i] = std::max(ended.values[i], *all - std::min(*all, known));
+      ended.values[i] = std::max(ended.values[i], *all.amounts[i] - std::min(*all.amounts[i], *known));
     }
   }
 }
@@ -141,8 +136,7 @@ void HostTally::add(const HostReading& reading) {
   if (++readings_ == 1) ended_known_ = nothing();
   for (Sum& sum : latest_.sums) sum.alive = 0;
   bool is_new = false;
-  std::uint64_t ticks = 0;
-  for (const HostTask& thread : reading.threads) add_task(threads_, thread, is_new, ticks);
+  for (const HostTask& thread : reading.threads) add_task(threads_, thread, is_new);
   for (auto thread = threads_.begin(); thread != threads_.end();) {
     if (thread->second.seen == readings_) {
       ++thread;
@@ -152,10 +146,8 @@ void HostTally::add(const HostReading& reading) {
     thread = threads_.erase(thread);
   }
   for (const HostTask& child : reading.children) {
-    const HostUse more = add_task(children_, child, is_new, ticks);
-    if (child.role != HostRole::kLoaderWorker) continue;
-    add_worker(child, more, is_new, reading);
-    latest_.worker_children += ticks * kernel_tick();
+    const HostUse more = add_task(children_, child, is_new);
+    if (child.role == HostRole::kLoaderWorker) add_worker(child, more, is_new, reading);
   }
   add_ended(reading);
   add_use(sum(HostRole::kProcess), difference(reading.process, readings_ == 1 ? nothing() : process_));
@@ -180,7 +172,6 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
   window.worker_life = close.worker_life - open.worker_life;
   window.worker_time = close.worker_time - open.worker_time;
   window.worker_wait = close.worker_wait - open.worker_wait;
-  window.worker_children = close.worker_children - open.worker_children;
   window.moments = {close.moments.all - open.moments.all, close.moments.asleep - open.moments.asleep,
                     close.moments.blocked - open.moments.blocked};
   HostUse threads = nothing();

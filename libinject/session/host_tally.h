@@ -32,7 +32,6 @@ class HostTally {
     std::uint64_t worker_life = 0;
     std::uint64_t worker_time = 0;
     std::uint64_t worker_wait = 0;
-    std::uint64_t worker_children = 0;
     LoaderMoments moments;
   };
 
@@ -53,7 +52,7 @@ class HostTally {
 
   Sum& sum(HostRole role) { return latest_.sums[static_cast<std::size_t>(role)]; }
   /// What it took since it was seen before, or since it began.
-  HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new, std::uint64_t& children_ticks);
+  HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
   void add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
   void add_ended(const HostReading& reading);
 

@@ -103,7 +103,8 @@ class Inputs(simulated.SimulatedTest):
         # Where others take the processors all the same, that is what the worker waits for.
         self.assertEqual(cause, "workers" if self.share("Workers Computing (%)") >= self.share("Workers Queued (%)") else "processors", text)
         self.assertGreater(self.share("Workers Computing (%)") + self.share("Workers Queued (%)"), 70)
-        self.assertEqual(self.process["Workers Asleep"], "0")
+        # It sleeps for a moment as it hands a batch over.
+        self.assertLess(4 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
         self.assertEqual(self.workers["Count"], "1")
 
     def test_too_few_processors(self):
@@ -136,6 +137,8 @@ class Inputs(simulated.SimulatedTest):
             with self.subTest(pattern=pattern):
                 cause, text = self.cause(pattern)
                 self.assertIsNone(cause, text)
+                # What computes meanwhile is counted, also of a program that comes and goes between two readings.
+                self.assertGreater(float(self.process["Cores Used"]), 0.3)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ HostTask task(pid_t id, HostRole role, std::uint64_t value, std::uint64_t start 
   one.start = start;
   one.role = role;
   one.use = use(value);
+  one.ended_children = use(0);
   return one;
 }
 
@@ -155,7 +156,7 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   // A loader's worker and its child, one that uses CUDA, one of another program, and strangers.
   proc.thread(200, 200, {.parent = kProcess, .threads = 2, .wait = 30, .voluntary = 2}, 9'000);
   proc.thread(200, 201, {.name = "feeder", .parent = kProcess, .wait = 12, .voluntary = 3});
-  proc.thread(300, 300, {.name = "ffmpeg (a) b", .parent = 200}, 50);
+  proc.thread(300, 300, {.name = "ffmpeg (a) b", .parent = 200, .children_ticks = 7}, 50);
   proc.thread(400, 400, {.parent = kProcess, .threads = 2}, 60);
   proc.thread(400, 401, {.name = "cuda-EvtHandlr", .parent = kProcess});
   proc.thread(500, 500, {.name = "torch_shm", .parent = kProcess}, 70);
@@ -179,8 +180,9 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(tasks[300].role == HostRole::kOtherChild);
   CHECK(tasks[400].role == HostRole::kCudaChild);
   CHECK(tasks[500].role == HostRole::kOtherChild);
-  CHECK(tasks[200].direct);
-  CHECK_FALSE(tasks[300].direct);
+  CHECK(tasks[200].ended_children == use(0));
+  CHECK(tasks[300].ended_children.of(HostAmount::kProcessorTime) == 7 * kernel_tick());
+  CHECK_FALSE(tasks[300].ended_children.of(HostAmount::kVoluntarySwitches));
   CHECK(tasks[100].use.of(HostAmount::kProcessorTime) == 1'000u);
   CHECK(tasks[100].use.of(HostAmount::kMinorFaults) == 70u);
   CHECK(tasks[100].use.of(HostAmount::kReadBytes) == 4096u);
@@ -301,7 +303,7 @@ TEST_CASE("A value that can't be read once is empty for that window, and no othe
   CHECK(row_of(after, HostRole::kMain)->use.of(HostAmount::kReadBytes) == 2u);
 }
 
-TEST_CASE("Children whose times the kernel drops, or that have children of their own", "[host]") {
+TEST_CASE("Children whose times the kernel drops", "[host]") {
   HostTally tally;
   tally.add(reading_at(1'000, 10, {}, {task(7, HostRole::kLoaderWorker, 5'000'000)}));
   const HostTally::Mark open = tally.latest();
@@ -309,13 +311,30 @@ TEST_CASE("Children whose times the kernel drops, or that have children of their
   tally.add(reading_at(2'000, 20, {}));
   CHECK_FALSE(row_of(HostTally::window(open, tally.latest()), HostRole::kEndedChildren)
                   ->use.of(HostAmount::kProcessorTime));
-  const HostTally::Mark next = tally.latest();
-  HostTask nested = task(9, HostRole::kOtherChild, 1);
-  nested.direct = false;
-  tally.add(reading_at(3'000, 30, {}, {nested}, 6'000'000));
-  tally.add(reading_at(4'000, 40, {}, {}, 7'000'000));
-  CHECK_FALSE(row_of(HostTally::window(next, tally.latest()), HostRole::kEndedChildren)
-                  ->use.of(HostAmount::kProcessorTime));
+}
+
+TEST_CASE("What children's children took goes from the one that waited to the one that waits for it",
+          "[host]") {
+  constexpr std::uint64_t kMs = 1'000'000;
+  HostTally tally;
+  HostTask parent = task(7, HostRole::kLoaderWorker, 100 * kMs);
+  tally.add(reading_at(1'000, 10, {}, {parent, task(9, HostRole::kOtherChild, 40 * kMs)}));
+  const HostTally::Mark open = tally.latest();
+  const auto ended = [&] {
+    return amount(HostTally::window(open, tally.latest()), HostRole::kEndedChildren,
+                  HostAmount::kProcessorTime);
+  };
+  // It has waited for that one, which took 70 ms in all, and for another one of 500 ms that no reading saw.
+  parent.use = use(110 * kMs);
+  parent.ended_children.of(HostAmount::kProcessorTime) = 570 * kMs;
+  parent.ended_children.of(HostAmount::kVoluntarySwitches).reset();
+  tally.add(reading_at(2'000, 20, {}, {parent}));
+  CHECK(ended() == 530 * kMs);
+  CHECK_FALSE(row_of(HostTally::window(open, tally.latest()), HostRole::kEndedChildren)
+                  ->use.of(HostAmount::kVoluntarySwitches));
+  // Now it ends itself, after 15 ms more.
+  tally.add(reading_at(3'000, 30, {}, {}, (125 + 570) * kMs));
+  CHECK(ended() == 545 * kMs);
 }
 
 TEST_CASE("Roles add up to the process, whatever comes and goes", "[host]") {

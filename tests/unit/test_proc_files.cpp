@@ -35,6 +35,8 @@ TEST_CASE("A line of stat: the name ends at the last bracket, whatever is in it"
     CHECK(stat->session == 300);
     CHECK(stat->minor_faults == 11);
     CHECK(stat->major_faults == 13);
+    CHECK(stat->children_minor_faults == 12);
+    CHECK(stat->children_major_faults == 14);
     CHECK(stat->children_ticks == 17 + 18);
     CHECK(stat->threads == 5);
     CHECK(stat->start == 987654);
