@@ -102,6 +102,18 @@ void memory_fields(Way& way, MemoryRow& row) {
 }
 
 template <typename Way>
+void host_fields(Way& way, HostWindow& w) {
+  fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.quota_thousandths, w.worker_life,
+         w.worker_time, w.worker_wait, w.moments.all, w.moments.asleep, w.moments.blocked);
+  way.list(w.roles, [](Way& each, HostRoleUse& row) {
+    fields(each, row.role, row.count);
+    for (std::optional<std::uint64_t>& amount : row.use.amounts) {
+      if (each.has(amount)) each.field(*amount);
+    }
+  });
+}
+
+template <typename Way>
 void optional_field(Way& way, std::optional<std::uint32_t>& value) {
   if (way.has(value)) way.field(*value);
 }
@@ -128,6 +140,9 @@ void run_fields(Way& way, RunInfo& run) {
          run.iteration_signs_lost, run.graph_nodes_lost, run.batch);
   way.list(run.memory, [](Way& w, MemoryRow& row) { memory_fields(w, row); });
   fields(way, run.allocations_not_held, run.unknown_frees);
+  way.list(run.host_windows, [](Way& w, HostWindow& window) { host_fields(w, window); });
+  HostReadings& h = run.host_readings;
+  fields(way, h.readings, h.windows_not_read, h.threads_beyond, h.children_beyond, h.processor_time);
   Overhead& o = run.overhead;
   fields(way, o.open, o.close, o.write, o.drain_cpu, o.buffer_callbacks, o.gate, o.gate_holds, o.attachments,
          o.finalizations, o.buffers, o.device_readings);
@@ -150,6 +165,11 @@ bool decode_run(std::string_view text, RunInfo& run) {
   run_fields(reader, run);
   for (MemoryRow& row : run.memory) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
+  }
+  std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
+  for (HostWindow& window : run.host_windows) {
+    std::erase_if(window.roles,
+                  [](const HostRoleUse& row) { return static_cast<std::size_t>(row.role) >= kHostRoles; });
   }
   return reader.good();
 }

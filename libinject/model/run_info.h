@@ -14,6 +14,7 @@
 
 #include "libinject/model/device_limits.h"
 #include "libinject/model/device_readings.h"
+#include "libinject/model/host_use.h"
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_row.h"
 #include "libinject/model/metric_samples.h"
@@ -255,6 +256,8 @@ struct RunInfo {
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
+  std::vector<HostWindow> host_windows;              ///< those that were read, ascending
+  HostReadings host_readings;
   Overhead overhead;
   EnergyInfo energy;
   std::optional<IterationInfo> iterations;  ///< where they were looked for

@@ -242,6 +242,17 @@ void prometheus_json(JsonText& json, const PrometheusInfo& prometheus) {
       .close_object();
 }
 
+void host_readings_json(JsonText& json, const HostReadings& host) {
+  json.name("host_readings")
+      .open_object()
+      .member("readings", host.readings)
+      .member("windows_not_read", host.windows_not_read)
+      .member("threads_beyond", host.threads_beyond)
+      .member("children_beyond", host.children_beyond)
+      .member("processor_time_ns", host.processor_time)
+      .close_object();
+}
+
 void overhead_json(JsonText& json, const Overhead& overhead) {
   json.name("overhead")
       .open_object()
@@ -283,8 +294,9 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
         .member("kind", bottleneck_name(evidence.kind))
         .member("time_ns", evidence.time)
         .member("text", evidence.text)
-        .member("advice", bottleneck_advice(evidence.kind))
-        .close_object();
+        .member("advice", evidence_advice(evidence));
+    if (evidence.cause != InputCause::kUnknown) json.member("cause", input_cause_name(evidence.cause));
+    json.close_object();
   }
   json.close_array();
   if (!entry.clocks.empty()) json.member("clocks", entry.clocks);
@@ -399,6 +411,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   if (run.metrics.on) metrics_json(json, run.metrics);
   if (!run.energy.devices.empty()) energy_json(json, run.energy);
   if (run.prometheus) prometheus_json(json, *run.prometheus);
+  host_readings_json(json, run.host_readings);
   overhead_json(json, run.overhead);
   json.name("diagnosis").open_array();
   for (const DeviceDiagnosis& entry : diagnoses) diagnosis_json(json, entry);

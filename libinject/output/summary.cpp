@@ -82,6 +82,7 @@ std::string summary_text(const Report& report, std::string_view folder, std::siz
   write_disturbance(page, report);
   write_recovered(page, run);
   write_devices(page, report);
+  write_host(page, run);
   write_iterations(page, report);
   write_phases(page, statistics);
   write_interruptions(page, run);

@@ -102,8 +102,8 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
     page.paragraph("    ", share_text(time, span) + " " +
                                (name.empty() ? std::string("other idle time") : std::string(name)) +
                                (evidence.text.empty() ? std::string() : ": " + evidence.text));
-    if (leading && !bottleneck_advice(evidence.kind).empty()) {
-      std::string advice(bottleneck_advice(evidence.kind));
+    if (leading && !evidence_advice(evidence).empty()) {
+      std::string advice(evidence_advice(evidence));
       if (diagnosis.leading != 0 || diagnosis.gain != 0) {
         advice += " (at most " + share_text(evidence.gain, diagnosis.device_time) + " of the time" +
                   (diagnosis.device_time < span ? " without the profiler)" : ")");

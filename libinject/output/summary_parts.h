@@ -13,6 +13,8 @@ namespace inject {
 void write_recovered(TextPage& page, const RunInfo& run);
 /// What each device did and what was allocated on it. (summary_devices.cpp)
 void write_devices(TextPage& page, const Report& report);
+/// What the process and its children took of the processors. (summary_host.cpp)
+void write_host(TextPage& page, const RunInfo& run);
 /// Where profiling has made steps much longer: how much. (summary_iterations.cpp)
 void write_disturbance(TextPage& page, const Report& report);
 /// Step times, and what ran between the steps. (summary_iterations.cpp)

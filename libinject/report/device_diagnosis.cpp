@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libinject/base/csv.h"
 #include "libinject/base/format.h"
 #include "libinject/report/device_specs.h"
 #include "libinject/report/display_text.h"
@@ -107,6 +108,55 @@ std::string fetch_text(const DeviceTimes& times) {
          processing;
 }
 
+std::string processors_text(double count) {
+  std::string text;
+  append_decimal(text, count, 2);
+  return text;
+}
+
+/// What the input waits for, with the figures that tell.
+std::string cause_evidence(InputCause cause, const HostSum& host) {
+  if (cause == InputCause::kUnknown) return {};
+  const std::string workers = plural(host.workers, "loader worker");
+  const std::string computing = share_text(host.worker_time, host.worker_life);
+  const std::string queued = share_text(host.worker_wait, host.worker_life);
+  const double allowed = host.allowed();
+  std::string cores = "process and children used " + std::string(host.times_known ? "" : "at least ") +
+                      processors_text(host.used());
+  if (allowed > 0) cores += " of " + processors_text(allowed);
+  cores += " processors";
+  if (cause == InputCause::kMain) {
+    std::string text = "by the launching thread's own work: the main thread computed " +
+                       share_text(host.main_time, host.time) + " of the time";
+    if (host.workers != 0) text += ", " + workers + " " + computing + " of theirs";
+    return text + "; " + cores;
+  }
+  if (cause == InputCause::kWorkers)
+    return "by its workers: " + workers + " computed " + computing + " of their time and waited " + queued +
+           " for a processor; " + cores;
+  if (cause == InputCause::kProcessors) {
+    std::string text = "by too few processors: ";
+    text += host.worker_wait > host.worker_time
+                ? workers + " waited " + queued + " of their time for one and computed " + computing
+                : "the main thread waited " + share_text(host.main_wait, host.time) +
+                      " of the time for one and computed " + share_text(host.main_time, host.time);
+    text += "; " + cores + " and wanted " + processors_text(host.wanted());
+    constexpr double kAllOfThem = 0.8;
+    if (allowed > 0 && host.times_known && host.used() < kAllOfThem * allowed)
+      text += "; others take the rest";
+    return text;
+  }
+  std::string text = "by storage, or whatever its workers wait for: " + workers + " computed " + computing +
+                     " of their time; at " + share_text(host.moments.asleep, host.moments.all) + " of " +
+                     plural(host.moments.all, "moment") +
+                     " at which the batch was waited for none was at work";
+  if (host.moments.blocked != 0)
+    text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked as by a disk";
+  if (host.read_bytes != 0)
+    text += "; they read " + size_text(static_cast<double>(host.read_bytes)) + " from storage";
+  return text;
+}
+
 std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInfo& run, Bottleneck kind,
                           const DeviceTimes& times, std::uint64_t taken_by_collectives,
                           const std::vector<IdleShare>& shares) {
@@ -131,7 +181,7 @@ std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInf
 
 DeviceDiagnoser::DeviceDiagnoser(const Statistics& statistics, const RunInfo& run,
                                  std::span<const CallReport> calls, std::span<const MeasuredKernel> measured)
-    : statistics_(statistics), run_(run) {
+    : statistics_(statistics), run_(run), host_(host_sum(run.host_windows)) {
   for (const KernelFamilyRow& row : statistics.kernel_families()) families_[row.name] = &row;
   struct Times {
     std::uint64_t shaped = 0;
@@ -212,6 +262,16 @@ std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) cons
   return kernels;
 }
 
+void DeviceDiagnoser::add_cause(Evidence& evidence, const DeviceTimes& times) const {
+  evidence.cause = input_cause(
+      {times.span, times.input_idle(), times.own_work,
+       times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)], statistics_.fetches().any()},
+      host_);
+  const std::string text = cause_evidence(evidence.cause, host_);
+  if (!evidence.text.empty() && !text.empty()) evidence.text += "; ";
+  evidence.text += text;
+}
+
 DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const KernelLimits& limits,
                                           const std::optional<OverheadEstimate>& overhead) const {
   DeviceDiagnosis entry;
@@ -231,11 +291,12 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
     std::string text = kernels_text(kernels, [](Family) { return true; });
     if (limits.measured != 0)
       text += "; judged by measurement: " + share_text(limits.measured, limits.total()) + " of it";
-    entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, std::move(text)});
+    entry.evidence.push_back(
+        {verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, InputCause::kUnknown, std::move(text)});
   }
   const auto add = [&](Bottleneck kind, std::uint64_t gain) {
     entry.evidence.push_back(
-        {kind, time_of(measured, kind), gain,
+        {kind, time_of(measured, kind), gain, InputCause::kUnknown,
          evidence_text(kernels, run_, kind, entry.times, entry.taken_by_collectives, device.shares)});
   };
   // What the verdict names, then the rest by its time in windows, all of which may be the profiler's.
@@ -244,7 +305,10 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
   const auto kind_of = [](Bottleneck kind) {
     return [kind](const BottleneckPart& part) { return part.kind == kind; };
   };
-  for (auto part = parts.begin(); part != leading; ++part) add(part->kind, part->gain);
+  for (auto part = parts.begin(); part != leading; ++part) {
+    add(part->kind, part->gain);
+    if (part->kind == Bottleneck::kInput) add_cause(entry.evidence.back(), device.times);
+  }
   for (const BottleneckPart& part : measured.parts) {
     if (std::any_of(parts.begin(), leading, kind_of(part.kind))) continue;
     const auto left = std::find_if(leading, parts.end(), kind_of(part.kind));

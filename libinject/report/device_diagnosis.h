@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libinject/analysis/diagnosis.h"
+#include "libinject/analysis/input_cause.h"
 #include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
 #include "libinject/report/measured_kernels.h"
@@ -23,9 +24,16 @@ namespace inject {
 struct Evidence {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
-  std::uint64_t gain = 0;  ///< the most that the remedy could save
+  std::uint64_t gain = 0;                   ///< the most that the remedy could save
+  InputCause cause = InputCause::kUnknown;  ///< of kInput, what the verdict is about
   std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
 };
+
+/// What to do about it, in one line; empty if there is nothing to say.
+inline std::string_view evidence_advice(const Evidence& evidence) {
+  return evidence.cause == InputCause::kUnknown ? bottleneck_advice(evidence.kind)
+                                                : input_cause_advice(evidence.cause);
+}
 
 /// One device over all settled windows.
 struct DeviceDiagnosis {
@@ -56,9 +64,11 @@ class DeviceDiagnoser {
 
  private:
   std::vector<DeviceKernel> kernels_of(std::uint32_t device) const;
+  void add_cause(Evidence& evidence, const DeviceTimes& times) const;
 
   const Statistics& statistics_;
   const RunInfo& run_;
+  HostSum host_;
   std::unordered_map<std::string_view, const KernelFamilyRow*> families_;
   /// The share of each kernel's time in calls that are memory-bound by the roofline.
   std::unordered_map<std::string_view, double> memory_bound_;

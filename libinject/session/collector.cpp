@@ -31,7 +31,7 @@ constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 constexpr Nanoseconds kFlushInterval = kSecond;
 // A program's end waits for late records this long and no longer.
 constexpr Nanoseconds kExitCollectDeadline = Collector::kExitPace * 2 * kSecond;
-// How long writing waits for a reading of the devices' memory at a window's end, …
+// How long writing waits for the readings at a window's end, …
 constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
 // … and the last time.
 constexpr Nanoseconds kLastReadingWait = kSecond;
@@ -354,6 +354,7 @@ void Collector::write_settled() {
   {
     const SessionUnlock unlocked(parts_.state);
     parts_.devices.wait(kReadingWait);
+    parts_.host.wait(kReadingWait);
   }
   write_files("closed");
 }
@@ -361,6 +362,8 @@ void Collector::write_settled() {
 void Collector::write_last() {
   parts_.devices.wait(kLastReadingWait);
   parts_.devices.stop();
+  parts_.host.wait(kLastReadingWait);
+  parts_.host.stop();
   Pipeline::Locked pipeline(parts_.pipeline);
   write_last(pipeline);
 }
@@ -379,6 +382,8 @@ void Collector::complete_run_info(RunInfo& run) {
   run.energy = parts_.devices.energy();
   parts_.cupti.add_overhead(run.overhead);
   run.overhead.device_readings = parts_.devices.time();
+  run.host_windows = parts_.host.windows();
+  run.host_readings = parts_.host.readings();
 }
 
 }  // namespace inject

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/launch_control.h"
 
+#include <utility>
+
 #include "libinject/base/clock.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
@@ -32,7 +34,22 @@ bool LaunchControl::arm() noexcept {
 
 void LaunchControl::note() {
   const MutexLock one_at_a_time(windows_mutex_);
-  if (launch_trigger.counting.load(std::memory_order_acquire)) windows_.note();
+  if (!launch_trigger.counting.load(std::memory_order_acquire)) return;
+  windows_.note();
+  tell_host_reader();
+}
+
+// Of windows that have opened and closed by themselves.
+void LaunchControl::tell_host_reader() {
+  while (host_window_ <= parts_.log.opened()) {
+    const RangeTracker::Span span = parts_.log.span(host_window_);
+    if (span.begin != 0 && !std::exchange(host_told_, true))
+      parts_.host.window_begins(host_window_, span.begin);
+    if (span.end == 0 && host_window_ == parts_.log.opened()) return;
+    if (host_told_ && span.end != 0) parts_.host.window_ends(host_window_, span.end);
+    host_told_ = false;
+    ++host_window_;
+  }
 }
 
 void LaunchControl::end() {
@@ -42,6 +59,7 @@ void LaunchControl::end() {
   {
     const MutexLock one_at_a_time(windows_mutex_);
     windows_.finish(now());
+    tell_host_reader();
   }
   armed_ = false;
   parts_.iterations.stop_search();

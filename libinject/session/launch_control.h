@@ -31,12 +31,16 @@ class LaunchControl {
 
  private:
   bool all_noted();
+  void tell_host_reader() INJECT_REQUIRES(windows_mutex_);
 
   SessionParts& parts_;
   Schedule schedule_;
   bool armed_ INJECT_GUARDED_BY(session_mutex) = false;
   Mutex windows_mutex_;  // innermost
   LaunchWindows windows_ INJECT_GUARDED_BY(windows_mutex_);
+  // The window whose edges the host's reader is told next, and whether it knows that it has begun.
+  std::uint32_t host_window_ INJECT_GUARDED_BY(windows_mutex_) = 1;
+  bool host_told_ INJECT_GUARDED_BY(windows_mutex_) = false;
 };
 
 }  // namespace inject

@@ -23,6 +23,7 @@
 #include "libinject/capture/driver.h"
 #include "libinject/capture/launch_place.h"
 #include "libinject/capture/loaded_objects.h"
+#include "libinject/capture/torch/loader_fetch.h"
 #include "libinject/capture/torch/step_listener.h"
 #include "libinject/model/job_place.h"
 #include "libinject/record/internal_thread.h"
@@ -213,6 +214,7 @@ void Session::on_fork_child() noexcept {
   iteration_watch.source.store(SignSource::kNone, std::memory_order_relaxed);
   forget_launch_names();
   memory_use.stop();
+  fetching_thread.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
   if (the_session.load(std::memory_order_relaxed) != nullptr && session_companions.forked != nullptr)
     session_companions.forked();
@@ -397,6 +399,7 @@ void Session::write_rest(Rest rest, Nanoseconds begin) {
   if (rest != Rest::kRecordsAndFiles) return;
   const bool started = start_internal_thread(&rest_entry, this) == 0;
   parts_.devices.stop();
+  parts_.host.stop();
   if (!started) return write_records_and_files();
   // By pauses, not by the clock: a process that stands still writes nothing.
   constexpr Nanoseconds kPause = 5 * kMillisecond;

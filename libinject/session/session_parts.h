@@ -12,6 +12,7 @@
 #include "libinject/session/collector.h"
 #include "libinject/session/cupti_attachment.h"
 #include "libinject/session/device_reader.h"
+#include "libinject/session/host_reader.h"
 #include "libinject/session/iteration_windows.h"
 #include "libinject/session/launch_control.h"
 #include "libinject/session/once_log.h"
@@ -49,6 +50,7 @@ struct SessionParts {
   ProfiledTimes profiled;
   CuptiAttachment cupti;
   DeviceReader devices;
+  HostReader host;
   std::unique_ptr<Trigger> trigger;
 
   Worker worker;

@@ -161,6 +161,7 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   }
   parts_.iterations.begin_window_search();
   parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
+  parts_.host.window_begins(window, parts_.log.span(window).begin);
   ++state.begun;
   attached_ahead_at_ = 0;
   parts_.core.set_tick_length();
@@ -206,6 +207,7 @@ void WindowController::end_window(Nanoseconds end) noexcept {
     publish_processor_time(*thread, window, end);
   parts_.log.end(window, end);
   parts_.cupti.sampler().note_window_end(end);
+  parts_.host.window_ends(window, end);
 }
 
 void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept {

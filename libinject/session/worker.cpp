@@ -127,6 +127,7 @@ void Worker::step() {
   parts_.windows.step_unused_attachment();
   if (state.ending() && (state.open() || state.naming())) parts_.windows.close();
   if (parts_.log.lacks_memory()) parts_.devices.read_edges();
+  parts_.host.tend();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
   // records.)

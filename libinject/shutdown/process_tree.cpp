@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/shutdown/process_tree.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,13 +12,11 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "libinject/base/clock.h"
-#include "libinject/base/host_io.h"
+#include "libinject/base/proc_files.h"
 
 namespace inject {
 
@@ -35,30 +32,6 @@ constinit std::atomic<unsigned> frozen_threads{0};
 void sleep_for(Nanoseconds time) noexcept {
   const timespec pause{0, static_cast<long>(time)};
   nanosleep(&pause, nullptr);
-}
-
-/// Calls `use` with every number among the names in a folder of /proc. System calls alone: while the
-/// program's threads are stopped, one of them may hold the lock of malloc.
-template <typename Use>
-void for_each_number(const char* path, Use&& use) noexcept {
-  const int folder = open_file(path, O_RDONLY | O_DIRECTORY);
-  if (folder < 0) return;
-  alignas(8) std::array<char, 8192> part;
-  for (;;) {
-    const long n = syscall(SYS_getdents64, folder, part.data(), part.size());
-    if (n <= 0) break;
-    for (long at = 0; at < n;) {
-      // struct linux_dirent64: number and offset of 8 bytes each, length of 2, type of 1, name.
-      constexpr long kLength = 16;
-      constexpr long kName = 19;
-      unsigned short length = 0;
-      std::memcpy(&length, part.data() + at + kLength, sizeof length);
-      const long number = std::strtol(part.data() + at + kName, nullptr, 10);
-      if (number > 0) use(static_cast<pid_t>(number));
-      at += length;
-    }
-  }
-  close(folder);
 }
 
 // The other threads wait here for the end of the process.
@@ -117,31 +90,10 @@ void terminate_descendants() noexcept {
 bool read_process(pid_t pid, ProcessInfo& info) noexcept {
   std::array<char, 64> path;
   std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(pid));
-  const int file = open_file(path.data(), O_RDONLY);
-  if (file < 0) return false;
-  std::array<char, 1024> text;
-  const ssize_t n = read(file, text.data(), text.size() - 1);
-  close(file);
-  if (n <= 0) return false;
-  text[static_cast<std::size_t>(n)] = 0;
-  // PID (NAME) STATE PARENT GROUP SESSION …, the 22nd is the start; a name may hold anything.
-  const std::size_t name_end = std::string_view(text.data()).rfind(')');
-  if (name_end == std::string_view::npos || name_end + 2 >= static_cast<std::size_t>(n)) return false;
-  const char* at = text.data() + name_end + 2;
-  const char state = *at;
-  std::array<std::uint64_t, 20> fields{};
-  at += 1;
-  for (std::uint64_t& field : fields) {
-    char* next = nullptr;
-    field = std::strtoull(at, &next, 10);
-    if (next == at) break;
-    at = next;
-  }
-  info.pid = pid;
-  info.parent = static_cast<pid_t>(fields[0]);
-  info.session = static_cast<pid_t>(fields[2]);
-  info.start = fields[18];
-  info.running = state != 'Z' && state != 'X' && state != 'x';
+  std::array<char, 1024> room;
+  const std::optional<TaskStat> stat = parse_task_stat(read_text(path.data(), room));
+  if (!stat) return false;
+  info = {pid, stat->parent, stat->session, stat->start, stat->running()};
   return true;
 }
 

@@ -35,6 +35,19 @@ MEASURED = {"Samples": "40", "Reliable": "yes", "FMA Pipe (%)": "40.00", "± FMA
             "Busiest Unit": "DRAM", "Utilization (%)": "50.00", "Unused Time (ns)": "50000", "DRAM Traffic (MB)": "167.616", "TFLOP/s": "1.000",
             "FLOP/Byte": "0.60", "Bound": "memory", "Roofline (%)": "50.0"}
 
+# Roles of a window of 1 s; the process comes last.
+_HOST = {"Window": "1", "Total": "no", "Count": "1", "Run Queue Wait (ns)": "5", "Voluntary Switches": "10", "Involuntary Switches": "2",
+         "Minor Faults": "4", "Major Faults": "0", "Read (MB)": "1.000", "Start (ns)": "100", "Span (ns)": "1000000000", "Reading (ns)": "50000"}
+_NO_SUMS = dict.fromkeys(("Cores by Affinity", "Cores by Quota", "Cores Used", "Cores Wanted", "Workers Computing (%)", "Workers Queued (%)",
+                          "Loader Moments", "Workers Asleep", "Workers Blocked"), "")
+HOST = [{**_HOST, "Role": role, "Processor Time (ns)": time, "Share of a Core (%)": share, **_NO_SUMS}
+        for role, time, share in (("main", "300000000", "30.0"), ("libinject", "10000000", "1.0"), ("[rest]", "90000000", "9.0"),
+                                  ("loader worker", "1500000000", "150.0"))]
+HOST.insert(3, {**_HOST, "Role": "process", "Total": "yes", "Processor Time (ns)": "400000000", "Share of a Core (%)": "40.0",
+                "Voluntary Switches": "30", "Involuntary Switches": "6", "Minor Faults": "12", "Read (MB)": "3.000", "Cores by Affinity": "4",
+                "Cores by Quota": "2.500", "Cores Used": "1.900", "Cores Wanted": "1.900", "Workers Computing (%)": "90.0",
+                "Workers Queued (%)": "0.0", "Loader Moments": "9", "Workers Asleep": "3", "Workers Blocked": "1"})
+
 SAMPLE = {"SM Active (%)": "80.000", "IPC": "2.000", "FMA Pipe (%)": "10.000", "FP64 Pipe (%)": "0.000", "Tensor Pipe (%)": "20.000",
           "Warps Active (%)": "40.000", "Occupancy (%)": "50.000", "DRAM Read (%)": "30.000", "DRAM Write (%)": "10.000", "L2 (%)": "20.000"}
 
@@ -83,6 +96,8 @@ class CheckTest(folders.TemporaryFolder):
                                             BATCH="64", SUMMARY="off")
         folders.write_table(cls.clean, "nccl_sum", [NCCL])
         folders.write_table(cls.clean, "energy_sum", ENERGY)
+        # The example's window is too short to be read.
+        folders.write_table(cls.clean, "host_sum", HOST)
         # The example is no PyTorch's: all of its kernels are one operator's, module's and line's.
         with open(cls.clean / "cuda_gpu_kern_sum.csv", newline="", encoding="utf-8") as file:
             kernels = list(csv.DictReader(file))
@@ -190,6 +205,16 @@ PLANTED = [
     ("energy", "energy_sum", 1, {"Energy (J)": "990.000", "Power (W)": "990.0"}, ()),
     ("energy", "energy_sum", 0, {"SM Clock Min (MHz)": "1701"}, ()),
     ("energy", "energy_sum", 0, {"Held by Heat (%)": "60.0"}, ()),
+    ("host-sum", "host_sum", 0, {"Processor Time (ns)": "310000000", "Share of a Core (%)": "31.0"}, ()),
+    ("host-sum", "host_sum", 3, {"Processor Time (ns)": "390000000", "Share of a Core (%)": "39.0"}, ()),
+    ("host-sum", "host_sum", 2, {"Processor Time (ns)": "0", "Share of a Core (%)": "0.0"}, ()),
+    ("host-sum", "host_sum", 1, {"Voluntary Switches": "11"}, ()),
+    ("host-sum", "host_sum", 3, {"Read (MB)": "3.100"}, ()),
+    ("host-sum", "host_sum", 4, {"Share of a Core (%)": "100.0"}, ()),
+    ("host-sum", "host_sum", 3, {"Workers Asleep": "10"}, ()),
+    ("host-sum", "host_sum", 3, {"Cores Used": "2.500"}, ()),
+    ("distinct", "host_sum", 4, {"Role": "libinject"}, ("host-sum",)),
+    ("total-mark", "host_sum", 0, {"Total": "yes"}, ()),
     ("kernel-sum", "family_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
     ("kernel-sum", "thread_kern_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
     ("kernel-name-sum", "cuda_gpu_kern_gb_sum", 0, {"Name": "another"}, ()),

@@ -316,6 +316,29 @@ class Shapes(unittest.TestCase):
             self.assertEqual(describe.without_signature(name), short)
 
 
+class Processors(unittest.TestCase):
+    def run_of(self, rows):
+        made = Simulated(1, model(5))
+        rows = [{"Window": window, "Role": role, "Processor Time (ns)": time, "Span (ns)": span, "Cores Used": used} for window, role, time, span, used in rows]
+        made._tables["host_sum"] = Table(made.path / "host_sum.csv", tuple(rows[0]), tuple(rows)) if rows else None
+        windows = [{**made._tables["window_sum"].rows[0], "Window": number, "Duration (ns)": 1e9} for number in (1, 2)]
+        made._tables["window_sum"] = Table(made.path / "window_sum.csv", tuple(windows[0]), tuple(windows))
+        run = Run(made)
+        run.measure(Basis.SECOND, False)
+        return run
+
+    def test_by_role_and_second(self):
+        """Readings a little apart from the edges count as if they were on them, and windows that were not read as those that were."""
+        run = self.run_of([(1, "main", 6e8, 1.2e9, None), (1, "loader worker", 24e8, 1.2e9, None), (1, "process", 6e8, 1.2e9, 2.5)])
+        self.assertEqual({name: round(measure.value) for name, measure in run.tables["processors"].items()}, {"main": 5e8, "loader worker": 2e9})
+        self.assertEqual(run.metrics["processors"].value, 2.5)
+
+    def test_none(self):
+        run = self.run_of([])
+        self.assertEqual(run.tables["processors"], {})
+        self.assertNotIn("processors", run.metrics)
+
+
 class Statistics(unittest.TestCase):
     def test_against_tables(self):
         for t, freedom, p in ((12.706, 1, 0.05), (4.604, 4, 0.01), (2.228, 10, 0.05), (1.96, 1e6, 0.05), (0.0, 3, 1.0)):

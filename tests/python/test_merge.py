@@ -654,8 +654,26 @@ class Ranks(Case):
         first, second = job["by_rank"]
         self.assertEqual((first["utilization"], first["peak_memory_mb"], first["device_memory_in_use_mb"], first["potential_gain"]), (0.5, 100, 600, 0.1))
         self.assertEqual((first["lost"], job["lost"], second["messages"]), ({"host_records": 7}, {"host_records": 7}, ["no CUPTI"]))
+        self.assertNotIn("cores_used", first)
         self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
         self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' completes the tables of a killed process): rank 1"])
+
+
+    def test_processors(self):
+        """By the time of the windows that were read; the tighter limit counts."""
+        header = ["Window", "Role", "Total", "Span (ns)", "Processor Time (ns)", "Cores by Affinity", "Cores by Quota", "Cores Used", "Cores Wanted"]
+        for rank, quota in ((0, ""), (1, "2.000")):
+            folder = ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5)
+            ranks.write(folder / "host_sum.csv", header, [
+                [1, "main", "no", 100, 50, "", "", "", ""], [1, "process", "yes", 100, 60, 4, quota, "1.000", "2.000"],
+                [2, "process", "yes", 300, 60, 4, quota, "3.000", "4.000"]])
+            run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            (folder / "run.json").write_text(json.dumps({**run, "files": [*run["files"], "host_sum.csv"]}), encoding="utf-8")
+        job = self.job()
+        self.assertEqual([(row["cores_used"], row["cores_wanted"], row["cores_allowed"]) for row in job["by_rank"]], [(2.5, 3.5, 4), (2.5, 3.5, 2)])
+        shown = folders.inject("merge", self.folder).stdout
+        self.assertIn("used by a rank and its children: from 2.50 (rank 0) to 2.50 (rank 1)", shown)
+        self.assertIn("more wanted than allowed on 1 rank, rank 1 first", shown)
 
 
 class OfOneJob(Case):

@@ -43,7 +43,18 @@ class OfTheExample(folders.TemporaryFolder):
         cls.holder = folders.tempfile.TemporaryDirectory(prefix="inject-test-")
         cls.addClassCleanup(cls.holder.cleanup)
         cls.out = folders.profile_example(f"{cls.holder.name}/out", METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us")
+        # Its window is too short to be read.
+        roles = [{"Window": 1, "Role": role, "Total": total, "Count": 1, "Processor Time (ns)": 10**7 * share, "Share of a Core (%)": f"{share}.0",
+                  "Run Queue Wait (ns)": 7, "Read (MB)": "", "Span (ns)": 10**9, "Reading (ns)": 5, "Cores Used": cores}
+                 for role, total, share, cores in (("main", "no", 30, ""), ("[rest]", "no", 0, ""), ("process", "yes", 30, "1.300"), ("loader worker", "no", 100, ""))]
+        folders.write_table(cls.out, "host_sum", roles)
         cls.run_model = model_of(cls.out)
+
+    def test_processors_by_role(self):
+        """The process is the sum of others, and a role without time is no bar."""
+        series = plots_of(self.run_model)["processors"]["series"]
+        self.assertEqual([(bar["name"], bar["names"], bar["values"]) for bar in series],
+                         [("main", ["window 1"], [30.0]), ("loader worker", ["window 1"], [100.0])])
 
     def test_every_cell_is_the_tables(self):
         checked = 0
@@ -69,7 +80,7 @@ class OfTheExample(folders.TemporaryFolder):
     def test_every_section_is_there_and_says_what_it_shows(self):
         ids = [section["id"] for section in self.run_model["sections"]]
         self.assertEqual(ids, ["steps", "step", "idle", "kernels", "durations", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
-                               "host", "settings"])
+                               "processors", "host", "settings"])
         self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Energy and clocks", "Collectives"])
         for section in self.run_model["sections"]:
             self.assertRegex(section["says"], r"^[A-Z].{20,}\.$")

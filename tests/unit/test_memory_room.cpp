@@ -2,27 +2,17 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/memory_room.h"
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/unit/catch.h"
-#include "tests/unit/temporary_folder.h"
+#include "tests/unit/folder_tree.h"
 
 using namespace inject;
 
 namespace {
 
-struct Groups {
-  void file(const std::string& path, const std::string& text) const {
-    const std::filesystem::path whole = folder.path() + "/" + path;
-    std::filesystem::create_directories(whole.parent_path());
-    std::ofstream(whole) << text;
-  }
-  std::optional<MemoryRoom> room(const std::string& groups) const {
-    return group_memory(groups, folder.path());
-  }
-  TemporaryFolder folder;
+struct Groups : FolderTree {
+  std::optional<MemoryRoom> room(const std::string& groups) const { return group_memory(groups, path()); }
 };
 
 void check(const std::optional<MemoryRoom>& room, std::uint64_t left, std::uint64_t limit) {

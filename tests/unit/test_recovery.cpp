@@ -746,6 +746,17 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   row.api = AllocationApi::kMallocAsync;
   row.counts.peak = 77;
   run.memory = {row};
+  HostWindow host;
+  host.window = 4;
+  host.begin = 5;
+  host.end = 6;
+  host.moments.blocked = 3;
+  host.roles = {{HostRole::kOurs, 2, {}}};
+  host.roles[0].use.of(HostAmount::kReadBytes) = 8;
+  HostWindow impossible = host;
+  impossible.end = 4;
+  run.host_windows = {host, impossible};
+  run.host_readings.windows_not_read = 6;
   run.iterations = IterationInfo{};
   run.iterations->source = "hooks";
   run.iterations->begun = 9;
@@ -765,6 +776,8 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   REQUIRE(back.memory.size() == 1);
   CHECK(back.memory[0].api == AllocationApi::kMallocAsync);
   CHECK(back.memory[0].counts.peak == 77);
+  CHECK(back.host_windows == std::vector{host});
+  CHECK(back.host_readings == run.host_readings);
   REQUIRE(back.iterations);
   CHECK(back.iterations->begun == 9);
   for (std::size_t length = 0; length < text.size(); ++length) {

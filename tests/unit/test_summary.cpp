@@ -178,6 +178,39 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
   for (std::string each; std::getline(lines, each);) CHECK(columns(each) <= 120);
 }
 
+TEST_CASE("A line for the processors, and one for loader workers that did anything", "[output]") {
+  StatsRun run;
+  RunInfo info = some_run();
+  const auto summary = [&] { return summary_text(build_report(run.statistics, info), "out"); };
+  CHECK(summary().find("processors:") == std::string::npos);
+  HostWindow window;
+  window.begin = 1;
+  window.end = 2 * kSecond + 1;
+  window.affinity = 8;
+  const auto row = [](HostRole role, std::uint64_t count, std::uint64_t time, std::uint64_t wait) {
+    HostRoleUse one{role, count, {}};
+    one.use.of(HostAmount::kProcessorTime) = time;
+    one.use.of(HostAmount::kRunQueueWait) = wait;
+    return one;
+  };
+  window.roles = {row(HostRole::kProcess, 1, 3 * kSecond, kSecond),
+                  row(HostRole::kLoaderWorker, 2, kSecond, 0)};
+  info.host_windows = {window};
+  CHECK(
+      summary().find(
+          "  processors: 1.50 used by the process, 0.50 by its children, of 8 allowed; 0.50 more wanted\n") !=
+      std::string::npos);
+  CHECK(summary().find("loader worker") == std::string::npos);
+  info.host_windows[0].quota_thousandths = 2'500;
+  info.host_windows[0].worker_life = 4 * kSecond;
+  info.host_windows[0].worker_time = kSecond;
+  info.host_windows[0].worker_wait = 2 * kSecond;
+  const std::string text = summary();
+  CHECK(text.find("of 2.50 allowed") != std::string::npos);
+  CHECK(text.find("    2 loader workers: computing 25.0% of the time, waiting for a processor 50.0%\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("A device that lags behind the host was busy up to 100 %", "[output]") {
   StatsRun run;
   KernelEvent event = run.kernel("k", 3'000'000);  // in a window of 2 ms

@@ -96,7 +96,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(header_of(table, build_report(run.statistics, info)) == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(wanted_files() == 23);
+  CHECK(wanted_files() == 24);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
@@ -146,7 +146,10 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
     boundary.unprofiled_before = true;
     ++boundary.number;
   }
-  const RunInfo info = some_run();
+  RunInfo info = some_run();
+  info.host_windows = {HostWindow{}};
+  for (std::size_t role = 0; role < kHostRoles; ++role)
+    info.host_windows[0].roles.push_back({static_cast<HostRole>(role), 0, {}});
   const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
     if (table.columns == nullptr) continue;
@@ -373,6 +376,47 @@ TEST_CASE("Allocation rows", "[output]") {
         "host,pinned host,cudaHostAlloc,no,3,1,7.000,6.000,6.500,4.000,2,90.000,80.000,10.000\n"
         "[unknown],device,cudaMallocAsync_ptsz,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n"
         "[other],device,cudaMalloc3DArray,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n");
+}
+
+TEST_CASE("Rows of threads and child processes", "[output]") {
+  const StatsRun run;
+  RunInfo info;
+  info.base = 1'000;
+  HostWindow window;
+  window.window = 3;
+  window.begin = 5'000;
+  window.end = 2'000'005'000;
+  window.reading = 800;
+  window.affinity = 4;
+  window.quota_thousandths = 1'500;
+  window.worker_life = 1'000;
+  window.worker_time = 750;
+  window.worker_wait = 100;
+  window.moments = {9, 8, 7};
+  const auto row = [](HostRole role, std::uint64_t count, std::uint64_t time, std::uint64_t wait) {
+    HostRoleUse one{role, count, {}};
+    one.use.of(HostAmount::kProcessorTime) = time;
+    one.use.of(HostAmount::kRunQueueWait) = wait;
+    return one;
+  };
+  window.roles = {row(HostRole::kMain, 1, 500'000'000, 7), row(HostRole::kProcess, 1, 600'000'000, 7),
+                  row(HostRole::kLoaderWorker, 2, 3'000'000'000, 1'000'000'000)};
+  window.roles[0].use.of(HostAmount::kVoluntarySwitches) = 11;
+  window.roles[0].use.of(HostAmount::kInvoluntarySwitches) = 12;
+  window.roles[0].use.of(HostAmount::kMinorFaults) = 13;
+  window.roles[0].use.of(HostAmount::kMajorFaults) = 14;
+  window.roles[0].use.of(HostAmount::kReadBytes) = 1'234'567;
+  info.host_windows = {window};
+  CHECK(rows_of("host_sum.csv", run, info) ==
+        "3,main,no,1,500000000,25.0,7,11,12,13,14,1.235,4000,2000000000,800,,,,,,,,,\n"
+        "3,process,yes,1,600000000,30.0,7,,,,,,4000,2000000000,800,4,1.500,1.800,2.300,75.0,10.0,9,8,7\n"
+        "3,loader worker,no,2,3000000000,150.0,1000000000,,,,,,4000,2000000000,800,,,,,,,,,\n");
+  // No limit, no worker, and nothing known of the affinity.
+  info.host_windows[0].affinity = info.host_windows[0].quota_thousandths = 0;
+  info.host_windows[0].worker_life = 0;
+  info.host_windows[0].roles = {row(HostRole::kProcess, 1, 600'000'000, 7)};
+  CHECK(rows_of("host_sum.csv", run, info) ==
+        "3,process,yes,1,600000000,30.0,7,,,,,,4000,2000000000,800,,,0.300,0.300,,,9,8,7\n");
 }
 
 TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[output]") {

@@ -2,6 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/torch/loader_fetch.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
 #include "libinject/record/control.h"
@@ -12,15 +15,18 @@ namespace inject {
 
 namespace {
 
+FetchThread kind_of(const ThreadState& thread) noexcept {
+  if (thread.has_stepped) return FetchThread::kSteps;
+  return iteration_watch.stepped.load(std::memory_order_relaxed) ? FetchThread::kOther : FetchThread::kAny;
+}
+
 /// `end` 0: it has just begun.
 void publish(ThreadState& thread, Nanoseconds end) noexcept {
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window == 0) return;
   FetchRecord record;
   record.fetch = thread.fetch_kind;
-  record.by = thread.has_stepped                                        ? FetchThread::kSteps
-              : iteration_watch.stepped.load(std::memory_order_relaxed) ? FetchThread::kOther
-                                                                        : FetchThread::kAny;
+  record.by = kind_of(thread);
   record.window = window;
   record.begin = thread.fetch_begin;
   record.end = end;
@@ -37,6 +43,8 @@ void fetch_begins(const void* function, FetchKind kind) noexcept {
   thread->fetch = function;
   thread->fetch_kind = kind;
   thread->fetch_begin = now();
+  if (kind == FetchKind::kWaiting && kind_of(*thread) != FetchThread::kOther)
+    fetching_thread.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
   // A window may close before it ends.
   publish(*thread, 0);
 }
@@ -46,6 +54,7 @@ void fetch_ends(const void* function) noexcept {
   if (thread == nullptr || thread->fetch != function) return;
   const CallerState caller;
   thread->fetch = nullptr;
+  if (thread->fetch_kind == FetchKind::kWaiting) fetching_thread.store(0, std::memory_order_relaxed);
   publish(*thread, now());
 }
 

@@ -6,6 +6,9 @@
 // iterator is, and says whether there are worker processes.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <optional>
 #include <string_view>
 
@@ -19,6 +22,10 @@ constexpr std::optional<FetchKind> fetch_kind(std::string_view name) noexcept {
   const bool has_workers = name.find("MultiProcessing") != std::string_view::npos;
   return has_workers ? FetchKind::kWaiting : FetchKind::kProcessing;
 }
+
+/// The thread that is in a fetch of a loader with workers, the one that trains: for whoever looks at the
+/// workers. 0: none is.
+inline constinit std::atomic<pid_t> fetching_thread{0};
 
 /// It begins on the calling thread; `function` is PyTorch's object for it. Of fetches within fetches, the
 /// outermost counts.

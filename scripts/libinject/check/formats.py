@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"-?\d+")
 _TENTHS = re.compile(r"-?\d+\.\d")
 _THOUSANDTHS = re.compile(r"-?\d+\.\d{3}")
 # Numbers without a unit that have a fraction.
-_RATIOS = {"FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Samples/s in Window", "TFLOP/s", "Waves"}
+_RATIOS = {"Cores by Quota", "Cores Used", "Cores Wanted", "FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Samples/s in Window", "TFLOP/s", "Waves"}
 _MEANS = re.compile(r"(Avg|Med|StdDev|Step Time.*) \(ns\)$")
 
 
@@ -98,7 +98,7 @@ def negative(folder: Folder) -> Iterator[Place]:
 
 # Percentages that may go beyond 100: a sum over kernels that run at the same time; what the L2 cache serves (docs/copies.md); rates,
 # which have rules of their own.
-_BEYOND = {"FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
+_BEYOND = {"Share of a Core (%)", "Workers Computing (%)", "Workers Queued (%)", "FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
 
 
 @rule("share-range", ERROR, "A percentage is between 0 and 100, but for the few that may go beyond by what they are.")

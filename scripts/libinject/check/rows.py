@@ -151,7 +151,7 @@ _KEYS = {
     "nvtx_kern_sum": ("NVTX Range", "Style", "PID", "TID", "Kernel Name"), "family_sum": ("Family",), "phase_sum": ("Window", "Device", "Phase"),
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
     "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
-    "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
+    "host_sum": ("Window", "Role"), "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
     "energy_sum": ("Window", "Of", "Start (ns)", "Device"),
 }
 
@@ -168,7 +168,7 @@ def distinct(folder: Folder) -> Iterator[Place]:
 
 
 # The column that tells it, and what it has in a row that is the sum of others.
-_TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]")}
+_TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]"), "host_sum": ("Role", "process")}
 
 
 @rule("total-mark", ERROR, "Rows that are sums of others are marked, and no others are.")
@@ -307,3 +307,38 @@ def energy(folder: Folder) -> Iterator[Place]:
         for index, (low, high) in table.each(lesser, greater):
             if low > high + 0.05:
                 yield table.place(index, lesser, f"{low} is more than {greater}, {high}")
+
+
+_THREADS = ("main", "autograd", "NCCL", "pin memory", "libinject", "CUDA driver", "other thread", "[rest]")
+_TAKEN = ("Processor Time (ns)", "Voluntary Switches", "Involuntary Switches", "Minor Faults", "Major Faults", "Read (MB)")
+
+
+@rule("host-sum", ERROR, "The threads of a window add up to the process, within what the readings took, and shares follow from the times.")
+def host_sum(folder: Folder) -> Iterator[Place]:
+    table = folder.table("host_sum", "Window", "Role", "Span (ns)", "Reading (ns)", "Count")
+    if table is None:
+        return
+    roles, counts, readings = table.cells("Role"), table.numbers("Count"), table.numbers("Reading (ns)")
+    windows = table.rows_by("Window")
+    for rows in windows.values():
+        threads = [row for row in rows if roles[row] in _THREADS]
+        for process in (row for row in rows if roles[row] == "process"):
+            for column in _TAKEN:
+                parts = [table.numbers(column)[row] for row in (*threads, process)] if table.has(column) else [None]
+                if None in parts:
+                    continue
+                *parts, whole = parts
+                # Threads are read one after the other, and the process after them: the rest is none where they took more meanwhile.
+                slack = 0.0005 * (len(parts) + 2) if column == "Read (MB)" else 0
+                more = 0 if parts[-1] else (readings[process] or 0) * sum(counts[row] or 0 for row in threads) if "(ns)" in column else math.inf
+                if not -slack <= sum(parts) - whole <= slack + more:
+                    yield table.place(process, column, f"{whole} of the process, {sum(parts)} of its threads")
+    for index, (time, span, value) in table.each("Processor Time (ns)", "Span (ns)", "Share of a Core (%)"):
+        if span and abs(value - 100 * time / span) > table.half(index, "Share of a Core (%)") + 1e-6 * value:
+            yield table.place(index, "Share of a Core (%)", f"{value} is not {time} of {span} ns, which is {100 * time / span:.2f} %")
+    for index, (moments, asleep, blocked) in table.each("Loader Moments", "Workers Asleep", "Workers Blocked"):
+        if not blocked <= asleep <= moments:
+            yield table.place(index, "Loader Moments", f"{moments} moments, {asleep} with all asleep, {blocked} of these with one blocked")
+    for index, (used, wanted) in table.each("Cores Used", "Cores Wanted"):
+        if used > wanted + 0.001:
+            yield table.place(index, "Cores Used", f"{used} is more than the {wanted} that were wanted")

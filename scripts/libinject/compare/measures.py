@@ -76,6 +76,7 @@ METRICS = (
     Metric("energy", "Energy", "J"),
     Metric("power", "Power", "W", 0),
     Metric("sm_clock", "SM clock", "MHz", 0),
+    Metric("processors", "Processors used", "", 0),
     # Only with INJECT_METRICS.
     Metric("sm_active", "SM active", "%", 1),
     Metric("occupancy", "Achieved occupancy", "%", 1),
@@ -117,6 +118,7 @@ KINDS = (
     Kind("idle", "GPU idle by cause", prefix="idle"),
     Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap"),
     Kind("memory", "Peak of allocations", "MB", "memory"),
+    Kind("processors", "Processor time by role", prefix="host"),
 )
 
 _SERIES = (("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
@@ -221,7 +223,7 @@ class Run:
                        "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
                        "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
                        "api": self._spread("cuda_api_sum", "Name", "Num Calls"), "copies": self._copies(), "idle": self._idle(),
-                       "gaps": self._gaps(), "memory": self._memory()}
+                       "gaps": self._gaps(), "memory": self._memory(), "processors": self._processors()}
         self._measure_tables()
 
     # What totals are divided by
@@ -317,6 +319,10 @@ class Run:
         # A part of the windows is no total.
         if energy.whole:
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
+        hosts = self.result.rows("host_sum", "Role", "Cores Used", "Span (ns)")
+        used = [(number(row, "Cores Used"), number(row, "Span (ns)")) for row in hosts if row["Role"] == "process"]
+        if time := math.fsum(span for _, span in used):
+            self.metrics["processors"] = Measure(math.fsum(cores * span for cores, span in used) / time)
 
     # Tables
 
@@ -483,6 +489,18 @@ class Run:
                 found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / self.divisor)
         return found
 
+    def _processors(self) -> dict[str, Measure]:
+        """Windows are as long as their readings are apart: by their share of a core, per what totals are divided by."""
+        found: dict[str, float] = {}
+        lengths = {row.get("Window"): number(row, "Duration (ns)") for row in self.windows}
+        read = math.fsum(lengths.get(row["Window"], 0.0) for row in self.result.rows("host_sum", "Window", "Role") if row["Role"] == "process")
+        for row in self.result.rows("host_sum", "Window", "Role", "Processor Time (ns)", "Span (ns)"):
+            if row["Role"] != "process" and (span := number(row, "Span (ns)")) > 0:
+                time = number(row, "Processor Time (ns)") / span * lengths.get(row["Window"], 0.0)
+                found[str(row["Role"])] = found.get(str(row["Role"]), 0.0) + time
+        # Of windows that were not read nothing is known: as if they were like the others.
+        return {name: self._host_error(time * math.fsum(lengths.values()) / read / self.divisor) for name, time in found.items() if time > 0 and read > 0}
+
     def _memory(self) -> dict[str, Measure]:
         found = {}
         for row in self.result.rows("memory_sum", "Device", "Kind", "API", "Peak (MB)"):
@@ -498,8 +516,6 @@ def together(measures: Iterable[Measure]) -> Measure:
     known = all(part.error is not None for part in parts)
     return Measure(math.fsum(part.value for part in parts), math.fsum(part.error or 0.0 for part in parts) if known else None,
                    min((part.freedom for part in parts), default=0.0), math.fsum(part.count or 0.0 for part in parts))
-
-
 
 
 def _from_to(a: str, b: str) -> str:

@@ -68,6 +68,10 @@ TABLES = {
     "energy_sum": Kept(
         {"Window": WHOLE, "Of": TEXT, "Device": TEXT, "Duration (ns)": WHOLE, "Energy (J)": REAL, "± Energy (J)": REAL, "Clock Readings": WHOLE},
         {"SM Clock (MHz)": REAL, "SM Clock Highest (MHz)": WHOLE, "Held Down (%)": REAL}, True),
+    "host_sum": Kept(
+        {"Window": WHOLE, "Role": TEXT, "Span (ns)": WHOLE},
+        {"Total": TEXT, "Count": WHOLE, "Processor Time (ns)": WHOLE, "Run Queue Wait (ns)": WHOLE, "Read (MB)": REAL, "Cores by Affinity": WHOLE,
+         "Cores by Quota": REAL, "Cores Used": REAL, "Cores Wanted": REAL, "Workers Computing (%)": REAL, "Workers Queued (%)": REAL}, True),
     "op_sum": _summed("op_sum", {"Operator": TEXT}, _SELF, {}),
     "module_sum": _summed("module_sum", {"Module": TEXT}, _SELF, {"Class": TEXT, "Parent": TEXT}),
     "line_sum": _summed("line_sum", _LINE, ("User Code Time (ns)", *_SELF), {"In Library": WHOLE}),

@@ -67,6 +67,13 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     if peaks:
         least, most = (f"{peak:.1f}MB (rank {rank})" for peak, rank in (min(peaks), max(peaks)))
         found.append(("memory", f"peak GPU memory allocated by a rank: from {least} to {most}"))
+    used = [(row["cores_used"], row["rank"]) for row in job["by_rank"] if row.get("cores_used") is not None]
+    if used:
+        least, most = (f"{cores:.2f} (rank {rank})" for cores, rank in (min(used), max(used)))
+        found.append(("processors", f"used by a rank and its children: from {least} to {most}"))
+    short = [row["rank"] for row in job["by_rank"] if row.get("cores_allowed") and row["cores_wanted"] is not None and row["cores_wanted"] > row["cores_allowed"]]
+    if short:
+        found.append(("", f"more wanted than allowed on {_count(len(short), 'rank')}, rank {short[0]} first"))
     failed = [row["rank"] for row in job["by_rank"] if row.get("failed_allocations")]
     if failed:
         found.append(("", f"allocations failed on {_count(len(failed), 'rank')}, rank {failed[0]} first"))

@@ -43,6 +43,12 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
                    sum("Held Down (%)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("Held Down (%)" IS NOT NULL), 0) / 100 AS clocks_held_down
             FROM energy_sum JOIN member USING (run) WHERE job = ? AND Of = 'window' GROUP BY rank""", [number]):
         found[row.pop("rank")] |= row
+    for row in store.rows("""
+            SELECT rank, sum("Cores Used" * "Span (ns)") / nullif(sum("Span (ns)"), 0) AS used,
+                   sum("Cores Wanted" * "Span (ns)") / nullif(sum("Span (ns)"), 0) AS wanted,
+                   min(least(coalesce("Cores by Affinity", "Cores by Quota"), coalesce("Cores by Quota", "Cores by Affinity"))) AS allowed
+            FROM host_sum JOIN member USING (run) WHERE job = ? AND Role = 'process' GROUP BY rank""", [number]):
+        found[row["rank"]] |= {"cores_used": row["used"], "cores_wanted": row["wanted"], "cores_allowed": row["allowed"]}
     cut_off = [rank for rank, row in found.items() if row["state"] not in ("closed", "recovered")]
     if cut_off:
         job.problems.append("cut off, or still running ('injectctl recover' completes the tables of a killed process): "

@@ -15,7 +15,7 @@ from libinject.report import code_places, energy, idle, kernels, library, losses
 from libinject.result import Result
 
 _SECTIONS = (steps.section, idle.section, kernels.top, code_places.section, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
-             transfers.memory, energy.section, metrics.section, phases.phases, transfers.collectives, phases.host)
+             transfers.memory, energy.section, metrics.section, phases.phases, transfers.collectives, phases.processors, phases.host)
 
 _SETTINGS = {"Kind": "option: a variable, with its default where it is not set (docs/variables.md); version: what the program runs with; own cost: what libinject took.",
              "Setting": "The name in run.json's options, versions or overhead.", "Value": "As run.json has it."}

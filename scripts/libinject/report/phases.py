@@ -8,6 +8,8 @@ from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import clean, share
 from libinject.result import Result
 
+_MOST_WINDOWS = 20
+
 
 def phases(result: Result) -> Section:
     part = Section("phases", "Phases", "How kernel time divides into forward pass, backward pass and optimizer, over all windows.")
@@ -25,6 +27,22 @@ def phases(result: Result) -> Section:
              "notes": [f"{name}: {share(devices[device].get(name, 0), sum(devices[device].values()))}% of the kernels' time" for device in shown]}
             for name in names], stacked=True))
     return part.add(table(result, "phase_sum", "Phases", on=("Phase", "Kernel Time (%)", "Kernel Time (ns)", "Kernels", "Copies", "Copy Time (ns)", "Window", "Device")))
+
+
+def processors(result: Result) -> Section:
+    part = Section("processors", "Processors", "How much of a processor the process's threads and its children took in each window, by role, and what "
+                                               "the process was allowed.")
+    rows = [row for row in result.rows("host_sum", "Window", "Role", "Processor Time (ns)", "Share of a Core (%)") if row["Role"] != "process"]
+    windows = list(dict.fromkeys(row["Window"] for row in rows))[:_MOST_WINDOWS]
+    if numbers(rows, "Share of a Core (%)"):
+        names = [f"window {window}" for window in windows]
+        roles = list(dict.fromkeys(str(row["Role"]) for row in rows if sum(numbers([row], "Share of a Core (%)")) > 0))
+        shares = {(row["Window"], str(row["Role"])): row["Share of a Core (%)"] for row in rows}
+        part.add(Plot("processors", "Processors used, by role", "bars", {"title": "share of a core", "unit": "%"}, [
+            {"name": clean(role), "names": names, "values": [shares.get((window, role)) or 0 for window in windows]} for role in roles], stacked=True))
+    return part.add(table(result, "host_sum", "Threads and child processes", on=("Window", "Role", "Count", "Share of a Core (%)", "Run Queue Wait (ns)",
+                                                                            "Voluntary Switches", "Involuntary Switches", "Major Faults", "Read (MB)",
+                                                                            "Cores by Affinity", "Cores by Quota", "Cores Used", "Cores Wanted")))
 
 
 def host(result: Result) -> Section:

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What /proc says of a task (a thread, or a process by its first thread). No allocation. A text that was cut
+// off says nothing, rather than something wrong.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "libinject/base/host_io.h"
+
+namespace inject {
+
+/// A task's name, cut to what there is room for.
+struct TaskName {
+  std::array<char, 32> text{};
+  std::size_t size = 0;
+
+  TaskName() = default;
+  explicit TaskName(std::string_view name) noexcept : size(std::min(name.size(), text.size())) {
+    std::memcpy(text.data(), name.data(), size);
+  }
+  std::string_view view() const noexcept { return {text.data(), size}; }
+};
+
+/// /proc/PID/stat, or that of one thread. Ticks are those of sysconf(_SC_CLK_TCK).
+struct TaskStat {
+  TaskName name;
+  char state = 0;
+  pid_t parent = 0;
+  pid_t session = 0;
+  std::uint64_t minor_faults = 0;
+  std::uint64_t major_faults = 0;
+  // Of the children that it has waited for:
+  std::uint64_t children_minor_faults = 0;
+  std::uint64_t children_major_faults = 0;
+  std::uint64_t children_ticks = 0;  ///< processor time
+  std::uint64_t threads = 0;
+  std::uint64_t start = 0;  ///< in ticks since boot: tells tasks of one number apart
+
+  /// False: it has ended, and its parent has not asked for it yet.
+  bool running() const noexcept { return state != 'Z' && state != 'X' && state != 'x'; }
+};
+std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept;
+
+/// The time that a task was ready to run and had no processor: the second number of its `schedstat`, in
+/// nanoseconds.
+std::optional<std::uint64_t> parse_run_queue_wait(std::string_view text) noexcept;
+
+/// How often a task gave up its processor, by itself and not: lines of its `status`.
+struct ContextSwitches {
+  std::uint64_t voluntary = 0;
+  std::uint64_t involuntary = 0;
+};
+std::optional<ContextSwitches> parse_switches(std::string_view text) noexcept;
+
+/// `read_bytes` of a task's `io`: what was read from storage for it.
+std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept;
+
+/// The file's text, as much as there is room for; empty if it can't be read.
+std::string_view read_text(const char* path, std::span<char> room) noexcept;
+
+/// Closes it in the end, also where `use` throws.
+struct OpenFile {
+  explicit OpenFile(int file) noexcept : number(file) {}
+  ~OpenFile() {
+    if (number >= 0) close(number);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  const int number;
+};
+
+/// Calls `use` with every number among the names in a folder of /proc. False if the folder can't be read.
+/// System calls alone: where a program's threads are stopped, one of them may hold the lock of malloc.
+template <typename Use>
+bool for_each_number(const char* path, Use&& use) {
+  const OpenFile folder(open_file(path, O_RDONLY | O_DIRECTORY));
+  if (folder.number < 0) return false;
+  alignas(8) std::array<char, 8192> part;
+  for (;;) {
+    const long n = syscall(SYS_getdents64, folder.number, part.data(), part.size());
+    if (n <= 0) break;
+    for (long at = 0; at < n;) {
+      // struct linux_dirent64: number and offset of 8 bytes each, length of 2, type of 1, name.
+      constexpr long kLength = 16;
+      constexpr long kName = 19;
+      unsigned short length = 0;
+      std::memcpy(&length, part.data() + at + kLength, sizeof length);
+      const long number = std::strtol(part.data() + at + kName, nullptr, 10);
+      if (number > 0) use(static_cast<pid_t>(number));
+      at += length;
+    }
+  }
+  return true;
+}
+
+}  // namespace inject

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// host_sum.csv (docs/processors.md).
+#include "libinject/analysis/input_cause.h"
+#include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
+
+namespace inject {
+
+namespace {
+
+struct HostRow {
+  const HostWindow* window = nullptr;
+  const HostRoleUse* use = nullptr;
+  bool is_process() const { return use->role == HostRole::kProcess; }
+};
+
+std::string_view role_name(HostRole role) {
+  constexpr std::array<std::string_view, kHostRoles> kNames{"main",
+                                                            "autograd",
+                                                            "NCCL",
+                                                            "pin memory",
+                                                            "libinject",
+                                                            "CUDA driver",
+                                                            "other thread",
+                                                            "[rest]",
+                                                            "process",
+                                                            "loader worker",
+                                                            "child with CUDA",
+                                                            "other child",
+                                                            "[ended children]"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+std::optional<double> per_time(const std::optional<std::uint64_t>& part, const HostWindow& window) {
+  if (!part || window.span() == 0) return std::nullopt;
+  return static_cast<double>(*part) / static_cast<double>(window.span());
+}
+
+Columns<HostRow> host_columns(const Report& report) {
+  using namespace units;
+  constexpr Unit kProcessors{"processors", "≥ 0", 3};
+  constexpr std::string_view kNotReadable = "the system does not let it be read, or not of all of them";
+  static constexpr std::string_view kOfProcess = "rows of roles";
+  static constexpr std::string_view kNotAll = "rows of roles; not known of all threads and children";
+  const RunInfo* const run = report.run;
+  Columns<HostRow> columns;
+  columns
+      .add(
+          "Window", kNumber, [](const HostRow& row) { return row.window->window; }, "Its number, from 1.")
+      .add(
+          "Role", kText, [](const HostRow& row) { return role_name(row.use->role); },
+          "What the threads or child processes are there for, by their names (processors.md); `[rest]`: of "
+          "the process, what is in no row above; `[ended children]`: what children took after the last "
+          "reading that saw them.")
+      .add(
+          "Total", kText, [](const HostRow& row) { return row.is_process() ? "yes" : "no"; },
+          "`yes`: the row is the sum of the process's threads, `main` to `[rest]`; `no`: it is not. Child "
+          "processes are not part of it.")
+      .add(
+          "Count", kCount, [](const HostRow& row) { return row.use->count; },
+          "Threads, or child processes, that a reading in the window saw; of `[rest]` and `[ended "
+          "children]`, "
+          "those of them that ended.");
+  const auto amount = [](HostAmount which) {
+    return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
+  };
+  columns
+      .add("Processor Time (ns)", kTime, amount(HostAmount::kProcessorTime),
+           "Time on a processor between the two readings.", kNotReadable)
+      .add(
+          "Share of a Core (%)", kRateShare,
+          [](const HostRow& row) {
+            const auto share = per_time(row.use->use.of(HostAmount::kProcessorTime), *row.window);
+            return share ? Cell(100 * *share) : Cell();
+          },
+          "Processor Time by Span: above 100 where several ran at once.", kNotReadable)
+      .add("Run Queue Wait (ns)", kTime, amount(HostAmount::kRunQueueWait),
+           "Time in which they were ready to run and had no processor, added up; without those that ended.",
+           "of `[rest]` and `[ended children]`; the system does not let it be read")
+      .add("Voluntary Switches", kCount, amount(HostAmount::kVoluntarySwitches),
+           "How often they gave up a processor by themselves, to wait.", kNotReadable)
+      .add("Involuntary Switches", kCount, amount(HostAmount::kInvoluntarySwitches),
+           "How often a processor was taken from them.", kNotReadable)
+      .add("Minor Faults", kCount, amount(HostAmount::kMinorFaults), "Page faults without a read.",
+           kNotReadable)
+      .add("Major Faults", kCount, amount(HostAmount::kMajorFaults), "Page faults that read from storage.",
+           kNotReadable)
+      .add(
+          "Read (MB)", kMegabytes,
+          [](const HostRow& row) {
+            const auto& bytes = row.use->use.of(HostAmount::kReadBytes);
+            return bytes ? Cell(megabytes(*bytes)) : Cell();
+          },
+          "Read from storage, not from the page cache; not over the network.", kNotReadable)
+      .add(
+          "Start (ns)", kMoment, [run](const HostRow& row) { return since_base(row.window->begin, *run); },
+          "When the first reading ended, soon after the window opened.")
+      .add(
+          "Span (ns)", kTime, [](const HostRow& row) { return row.window->span(); },
+          "From there to the second reading, soon after the window closed.")
+      .add(
+          "Reading (ns)", kTime, [](const HostRow& row) { return row.window->reading; },
+          "How long these two readings took: the grain of the sums.");
+  const auto of_process = [](auto cell) {
+    return [cell](const HostRow& row) { return row.is_process() ? Cell(cell(*row.window)) : Cell(); };
+  };
+  columns
+      .add("Cores by Affinity", kCount,
+           of_process([](const HostWindow& w) { return cell_if(w.affinity != 0, w.affinity); }),
+           "Processors that the main thread may run on.", "rows of roles; not known")
+      .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
+             return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
+           }),
+           "Processors' worth of time that its control groups allow, at most.", "rows of roles; no limit")
+      .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
+             const HostSum sum = host_sum({&w, 1});
+             return cell_if(sum.times_known, sum.used());
+           }),
+           "Processor time of the process and its children by Span.", kNotAll)
+      .add("Cores Wanted", kProcessors, of_process([](const HostWindow& w) {
+             const HostSum sum = host_sum({&w, 1});
+             return cell_if(sum.times_known && sum.waits_known, sum.wanted());
+           }),
+           "The same with Run Queue Wait: what they would have used, had none waited.", kNotAll)
+      .add("Workers Computing (%)", kRateShare, of_process([](const HostWindow& w) {
+             return cell_if(w.worker_life != 0, percent(w.worker_time, w.worker_life));
+           }),
+           "Processor time of the loader workers that did anything by their lifetimes.",
+           "rows of roles; no worker did")
+      .add("Workers Queued (%)", kRateShare, of_process([](const HostWindow& w) {
+             return cell_if(w.worker_life != 0, percent(w.worker_wait, w.worker_life));
+           }),
+           "Likewise their Run Queue Wait.", "rows of roles; no worker did")
+      .add("Loader Moments", kCount, of_process([](const HostWindow& w) { return w.moments.all; }),
+           "At how many moments the thread that trains was seen to wait for a loader's workers.", kOfProcess)
+      .add("Workers Asleep", kCount, of_process([](const HostWindow& w) { return w.moments.asleep; }),
+           "… at how many of them no worker ran or was ready to.", kOfProcess)
+      .add("Workers Blocked", kCount, of_process([](const HostWindow& w) { return w.moments.blocked; }),
+           "… and at how many of these one was in uninterruptible sleep, as for a disk.", kOfProcess);
+  return columns;
+}
+
+std::vector<HostRow> host_rows(const Report& report) {
+  std::vector<HostRow> rows;
+  for (const HostWindow& window : report.run->host_windows) {
+    for (const HostRoleUse& use : window.roles) rows.push_back({&window, &use});
+  }
+  return rows;
+}
+
+}  // namespace
+
+TableFile host_table() {
+  return make_table<host_columns, host_rows>(
+      "host_sum.csv", "Windows, by role of the process's threads and its children (processors.md).");
+}
+
+}  // namespace inject

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/host_source.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include "libinject/base/clock.h"
+
+namespace inject {
+
+namespace {
+
+// The kernel's encoding of another task's processor clock: the complement of its number, and what is counted.
+constexpr unsigned kScheduled = 2;
+constexpr unsigned kOfThread = 4;
+// Blocks, of ru_inblock.
+constexpr std::uint64_t kBlock = 512;
+
+std::optional<std::uint64_t> clock_of(pid_t task, unsigned kind) {
+  const auto clock = static_cast<clockid_t>((~static_cast<unsigned>(task) << 3) | kind);
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return std::nullopt;
+  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+std::uint64_t nanoseconds(const timeval& time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_usec) * 1000;
+}
+
+std::uint64_t ticks_since_boot() {
+  timespec time{};
+  if (clock_gettime(CLOCK_BOOTTIME, &time) != 0) return 0;
+  const auto a_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  return static_cast<std::uint64_t>(time.tv_sec) * a_second +
+         static_cast<std::uint64_t>(time.tv_nsec) * a_second / kSecond;
+}
+
+HostUse use_of(const rusage& usage) {
+  HostUse use;
+  use.of(HostAmount::kProcessorTime) = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
+  use.of(HostAmount::kVoluntarySwitches) = static_cast<std::uint64_t>(usage.ru_nvcsw);
+  use.of(HostAmount::kInvoluntarySwitches) = static_cast<std::uint64_t>(usage.ru_nivcsw);
+  use.of(HostAmount::kMinorFaults) = static_cast<std::uint64_t>(usage.ru_minflt);
+  use.of(HostAmount::kMajorFaults) = static_cast<std::uint64_t>(usage.ru_majflt);
+  use.of(HostAmount::kReadBytes) = static_cast<std::uint64_t>(usage.ru_inblock) * kBlock;
+  return use;
+}
+
+bool is_drivers(std::string_view name) {
+  constexpr std::string_view kPrefix = "cuda";
+  if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return false;
+  const char next = name[kPrefix.size()];
+  return next == '-' || (next >= '0' && next <= '9');
+}
+
+void add_to(std::optional<std::uint64_t>& sum, const std::optional<std::uint64_t>& more) {
+  if (!more) {
+    sum.reset();
+  } else if (sum) {
+    *sum += *more;
+  }
+}
+
+std::string_view name_in(std::string_view status) {
+  constexpr std::string_view kName = "Name:\t";
+  if (!status.starts_with(kName)) return {};
+  return status.substr(kName.size(), status.find('\n') - kName.size());
+}
+
+}  // namespace
+
+Nanoseconds kernel_tick() {
+  static const auto a_second = static_cast<Nanoseconds>(sysconf(_SC_CLK_TCK));
+  return kSecond / std::max<Nanoseconds>(a_second, 1);
+}
+
+HostRole thread_role(std::string_view name, bool is_first) noexcept {
+  if (is_first) return HostRole::kMain;
+  if (name.starts_with("pt_autograd")) return HostRole::kAutograd;
+  if (name.starts_with("NCCL") || name.starts_with("pt_nccl")) return HostRole::kNccl;
+  // The second by Python, which names a thread after its function, cut to 15 bytes.
+  if (name == "pt_data_pin" || (name.starts_with("Thread-") && name.find("(_pi") != std::string_view::npos))
+    return HostRole::kPinMemory;
+  if (name == "libinject") return HostRole::kOurs;
+  return is_drivers(name) ? HostRole::kDriver : HostRole::kOtherThread;
+}
+
+HostSource::HostSource() : HostSource("/proc", getpid(), Clocks{}) {}
+
+HostSource::HostSource(std::string root, pid_t process, Clocks clocks)
+    : root_(std::move(root)), process_(process), clocks_(clocks) {}
+
+std::optional<std::uint64_t> HostSource::thread_time(pid_t thread) {
+  return clock_of(thread, kScheduled | kOfThread);
+}
+
+std::optional<std::uint64_t> HostSource::process_time(pid_t process) {
+  return clock_of(process, kScheduled);
+}
+
+bool HostSource::resource_usage(int who, rusage& usage) {
+  return getrusage(who, &usage) == 0;
+}
+
+bool HostSource::is_own() const {
+  const ssize_t size = readlink((root_ + "/self").c_str(), text_.data(), text_.size());
+  return size > 0 &&
+         std::string_view(text_.data(), static_cast<std::size_t>(size)) == std::to_string(process_);
+}
+
+const char* HostSource::path(pid_t process, const char* rest) const {
+  std::snprintf(path_.data(), path_.size(), "%s/%d/%s", root_.c_str(), static_cast<int>(process), rest);
+  return path_.data();
+}
+
+const char* HostSource::task_path(pid_t process, pid_t task, const char* file) const {
+  std::snprintf(path_.data(), path_.size(), "%s/%d/task/%d/%s", root_.c_str(), static_cast<int>(process),
+                static_cast<int>(task), file);
+  return path_.data();
+}
+
+std::optional<TaskStat> HostSource::stat_at(const char* path) const {
+  return parse_task_stat(read_text(path, text_));
+}
+
+/// Of one task, with its name. False: it has ended meanwhile.
+bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const {
+  const auto wait = parse_run_queue_wait(read_text(task_path(process, task, "schedstat"), text_));
+  const std::string_view status = read_text(task_path(process, task, "status"), text_);
+  const std::optional<ContextSwitches> switches = parse_switches(status);
+  name = TaskName(name_in(status));
+  if (!switches && !stat_at(task_path(process, task, "stat"))) return false;
+  add_to(use.of(HostAmount::kRunQueueWait), wait);
+  add_to(use.of(HostAmount::kVoluntarySwitches),
+         switches ? std::optional(switches->voluntary) : std::nullopt);
+  add_to(use.of(HostAmount::kInvoluntarySwitches),
+         switches ? std::optional(switches->involuntary) : std::nullopt);
+  return true;
+}
+
+// Children that the process waits for meanwhile are missing for a moment, and none is counted twice: those
+// that have ended come first. The process comes last: no thread has more than it.
+void HostSource::read(HostReading& reading) {
+  reading.threads.clear();
+  reading.children.clear();
+  reading.threads_beyond = reading.children_beyond = 0;
+  reading.begin = now();
+  rusage usage{};
+  reading.ended_children = clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
+  reading.ticks = ticks_since_boot();
+  read_threads(reading);
+  read_children(reading);
+  reading.process = {};
+  reading.process.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(process_, "io"), text_));
+  if (clocks_.usage(RUSAGE_SELF, usage)) {
+    const std::optional<std::uint64_t> bytes = reading.process.of(HostAmount::kReadBytes);
+    reading.process = use_of(usage);
+    reading.process.of(HostAmount::kReadBytes) = bytes;
+  }
+  // To the nanosecond.
+  reading.process.of(HostAmount::kProcessorTime) = clocks_.process(process_);
+  reading.time = now();
+  std::optional<std::uint64_t>& wait = reading.process.of(HostAmount::kRunQueueWait);
+  wait = 0;
+  for (const HostTask& thread : reading.threads) add_to(wait, thread.use.of(HostAmount::kRunQueueWait));
+}
+
+void HostSource::read_threads(HostReading& reading) {
+  for_each_number(path(process_, "task"), [&](pid_t id) {
+    if (reading.threads.size() == kMaxThreads) {
+      ++reading.threads_beyond;
+      return;
+    }
+    const std::optional<TaskStat> stat = stat_at(task_path(process_, id, "stat"));
+    if (!stat) return;
+    if (id == process_) program_ = stat->name;
+    HostTask thread;
+    thread.id = id;
+    thread.start = stat->start;
+    thread.role = thread_role(stat->name.view(), id == process_);
+    HostUse& use = thread.use;
+    use.of(HostAmount::kMinorFaults) = stat->minor_faults;
+    use.of(HostAmount::kMajorFaults) = stat->major_faults;
+    for (const HostAmount amount :
+         {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
+      use.of(amount) = 0;
+    TaskName name;
+    if (!add_switches_and_wait(use, process_, id, name)) return;
+    use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(task_path(process_, id, "io"), text_));
+    use.of(HostAmount::kProcessorTime) = clocks_.thread(id);
+    // It may have ended meanwhile; what it took is the rest's then.
+    if ((use.of(HostAmount::kProcessorTime) && use.of(HostAmount::kReadBytes)) ||
+        stat_at(task_path(process_, id, "stat")))
+      reading.threads.push_back(thread);
+  });
+}
+
+bool HostSource::take(pid_t pid, pid_t parent, const TaskStat& stat) {
+  if (found_.size() == kMaxChildren) {
+    ++beyond_;
+    return false;
+  }
+  found_.push_back({pid, parent, stat});
+  return true;
+}
+
+/// False where the kernel keeps no such list.
+bool HostSource::add_listed_children(pid_t process, pid_t task) {
+  const char* const file = task_path(process, task, "children");
+  if (::access(file, R_OK) != 0) return false;
+  std::array<char, 2048> room;
+  std::string_view list = read_text(file, room);
+  while (!list.empty()) {
+    pid_t child = 0;
+    const auto end = std::from_chars(list.data(), list.data() + list.size(), child);
+    // The last one of a list that found no room may be cut.
+    if (end.ec != std::errc() || end.ptr == list.data() + list.size()) break;
+    list.remove_prefix(static_cast<std::size_t>(end.ptr - list.data()) + 1);
+    if (const auto stat = stat_at(path(child, "stat"))) take(child, process, *stat);
+  }
+  if (!list.empty() && room.size() == read_text(task_path(process, task, "children"), room).size()) ++beyond_;
+  return true;
+}
+
+void HostSource::scan_for_children() {
+  std::vector<Found> all;
+  std::uint64_t scanned = 0;
+  for_each_number(root_.c_str(), [&](pid_t pid) {
+    if (++scanned > kMaxScanned) return;
+    if (pid == process_) return;
+    if (const auto stat = stat_at(path(pid, "stat"))) all.push_back({pid, stat->parent, *stat});
+  });
+  if (scanned > kMaxScanned) beyond_ += scanned - kMaxScanned;
+  const auto take_those_of = [&](pid_t parent) {
+    for (const Found& one : all) {
+      if (one.parent == parent) take(one.pid, parent, one.stat);
+    }
+  };
+  take_those_of(process_);
+  for (std::size_t i = 0; i < found_.size(); ++i) take_those_of(found_[i].pid);
+}
+
+void HostSource::find_children(const HostReading& reading) {
+  found_.clear();
+  beyond_ = 0;
+  lists_children_ = lists_children_ && ::access(task_path(process_, process_, "children"), R_OK) == 0;
+  if (!lists_children_) {
+    scan_for_children();
+    return;
+  }
+  for (const HostTask& thread : reading.threads) add_listed_children(process_, thread.id);
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    const pid_t child = found_[i].pid;
+    std::size_t tasks = 0;
+    std::array<pid_t, kMaxTasksOfChild> ids;
+    for_each_number(path(child, "task"), [&](pid_t task) {
+      if (tasks < ids.size()) ids[tasks++] = task;
+    });
+    for (std::size_t task = 0; task < tasks; ++task) add_listed_children(child, ids[task]);
+  }
+}
+
+void HostSource::read_children(HostReading& reading) {
+  find_children(reading);
+  reading.children_beyond = beyond_;
+  for (const Found& child : found_) read_child(child, reading);
+  std::erase_if(with_cuda_, [this](pid_t pid) {
+    return std::none_of(found_.begin(), found_.end(), [pid](const Found& one) { return one.pid == pid; });
+  });
+}
+
+void HostSource::read_child(const Found& child, HostReading& reading) {
+  HostTask task;
+  task.id = child.pid;
+  task.start = child.stat.start;
+  task.ended_children.of(HostAmount::kProcessorTime) = child.stat.children_ticks * kernel_tick();
+  task.ended_children.of(HostAmount::kMinorFaults) = child.stat.children_minor_faults;
+  task.ended_children.of(HostAmount::kMajorFaults) = child.stat.children_major_faults;
+  // Of the others nothing is told, but that there were none where none took any time and made no fault.
+  if (child.stat.children_ticks + child.stat.children_minor_faults == 0) task.ended_children.amounts.fill(0);
+  HostUse& use = task.use;
+  use.of(HostAmount::kMinorFaults) = child.stat.minor_faults;
+  use.of(HostAmount::kMajorFaults) = child.stat.major_faults;
+  for (const HostAmount amount :
+       {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
+    use.of(amount) = 0;
+  bool cuda = std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) != with_cuda_.end();
+  std::size_t tasks = 0;
+  std::array<pid_t, kMaxTasksOfChild> ids;
+  ids[tasks++] = child.pid;
+  if (child.stat.threads > 1) {
+    for_each_number(path(child.pid, "task"), [&](pid_t id) {
+      if (id != child.pid && tasks < ids.size()) ids[tasks++] = id;
+    });
+  }
+  for (std::size_t i = 0; i < tasks; ++i) {
+    TaskName name;
+    if (!add_switches_and_wait(use, child.pid, ids[i], name) && i == 0) return;
+    cuda = cuda || name.view() == "libinject" || is_drivers(name.view());
+  }
+  // There were more threads than are looked at.
+  if (child.stat.threads > tasks && tasks == ids.size()) {
+    for (const HostAmount amount :
+         {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
+      use.of(amount).reset();
+  }
+  use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(child.pid, "io"), text_));
+  use.of(HostAmount::kProcessorTime) = clocks_.process(child.pid);
+  if (!use.of(HostAmount::kProcessorTime) && !stat_at(path(child.pid, "stat"))) return;
+  if (cuda && std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) == with_cuda_.end())
+    with_cuda_.push_back(child.pid);
+  const std::string_view name = child.stat.name.view();
+  task.role = cuda                                                  ? HostRole::kCudaChild
+              : name == program_.view() || name == "pt_data_worker" ? HostRole::kLoaderWorker
+                                                                    : HostRole::kOtherChild;
+  reading.children.push_back(task);
+}
+
+char HostSource::state_of(pid_t process, std::uint64_t start) const {
+  const std::optional<TaskStat> stat = stat_at(path(process, "stat"));
+  return stat && stat->start == start && stat->running() ? stat->state : char{0};
+}
+
+char HostSource::thread_state(pid_t thread) const {
+  const std::optional<TaskStat> stat = stat_at(task_path(process_, thread, "stat"));
+  return stat ? stat->state : char{0};
+}
+
+}  // namespace inject

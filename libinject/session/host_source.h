@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libinject/base/proc_files.h"
+#include "libinject/model/host_use.h"
+
+namespace inject {
+
+/// A thread of the process, or a child process, since it began.
+struct HostTask {
+  pid_t id = 0;
+  std::uint64_t start = 0;  ///< in ticks since boot
+  HostRole role = HostRole::kOtherThread;
+  HostUse ended_children;  ///< of a child: that it has waited for; processor time in whole ticks
+  HostUse use;
+};
+
+/// All at one time, as well as that can be.
+struct HostReading {
+  Nanoseconds begin = 0;
+  Nanoseconds time = 0;     ///< when the process was read, which came last
+  std::uint64_t ticks = 0;  ///< the same in ticks since boot
+  HostUse process;
+  HostUse ended_children;  ///< that the process has waited for, since it began
+  std::vector<HostTask> threads;
+  std::vector<HostTask> children;
+  std::uint64_t threads_beyond = 0;
+  std::uint64_t children_beyond = 0;
+};
+
+/// The unit of times in /proc.
+Nanoseconds kernel_tick();
+/// What a thread of that name is there for.
+HostRole thread_role(std::string_view name, bool is_first) noexcept;
+
+/// Reads what the kernel says of a process's threads and of the processes that descend from it. Nothing runs
+/// in these, and nothing is kept open. Bounded: kMaxThreads and kMaxChildren; what is beyond is counted.
+class HostSource {
+ public:
+  static constexpr std::size_t kMaxThreads = 512;
+  static constexpr std::size_t kMaxChildren = 128;
+  static constexpr std::size_t kMaxTasksOfChild = 64;
+  static constexpr std::size_t kMaxScanned =
+      8192;  ///< processes of the host, where the kernel lists no children
+
+  /// The clocks of threads and processes, and getrusage(): nothing where they fail.
+  struct Clocks {
+    std::optional<std::uint64_t> (*thread)(pid_t thread) = &thread_time;
+    std::optional<std::uint64_t> (*process)(pid_t process) = &process_time;
+    bool (*usage)(int who, rusage& usage) = &resource_usage;
+  };
+
+  HostSource();
+  /// Of another process, in another /proc.
+  HostSource(std::string root, pid_t process, Clocks clocks);
+
+  /// Whether its numbers are those of this /proc: a container may see its host's.
+  bool is_own() const;
+  void read(HostReading& reading);
+  /// The state in /proc of that process's first thread; 0 if it is gone, or is another one.
+  char state_of(pid_t process, std::uint64_t start) const;
+  /// The same of a thread of this process.
+  char thread_state(pid_t thread) const;
+
+ private:
+  struct Found {
+    pid_t pid = 0;
+    pid_t parent = 0;
+    TaskStat stat;
+  };
+
+  static std::optional<std::uint64_t> thread_time(pid_t thread);
+  static std::optional<std::uint64_t> process_time(pid_t process);
+  static bool resource_usage(int who, rusage& usage);
+
+  const char* path(pid_t process, const char* rest) const;
+  const char* task_path(pid_t process, pid_t task, const char* file) const;
+  std::optional<TaskStat> stat_at(const char* path) const;
+  bool add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const;
+  void read_threads(HostReading& reading);
+  void read_children(HostReading& reading);
+  void read_child(const Found& child, HostReading& reading);
+  void find_children(const HostReading& reading);
+  bool add_listed_children(pid_t process, pid_t task);
+  void scan_for_children();
+  bool take(pid_t pid, pid_t parent, const TaskStat& stat);
+
+  const std::string root_;
+  const pid_t process_;
+  const Clocks clocks_;
+  TaskName program_;  // the first thread's name
+  bool lists_children_ = true;
+  std::vector<Found> found_;
+  std::uint64_t beyond_ = 0;
+  std::vector<pid_t> with_cuda_;  // children that have been seen to use it
+  mutable std::array<char, 256> path_{};
+  mutable std::array<char, 4096> text_{};
+};
+
+}  // namespace inject

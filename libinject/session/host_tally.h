@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+
+#include "libinject/model/host_use.h"
+#include "libinject/session/host_source.h"
+
+namespace inject {
+
+/// Adds up by role what threads and children took from reading to reading. What a window has is the
+/// difference between two marks. A thread that ended between two readings has, in its role, what it took up
+/// to the last one that saw it; what it took after that is in the process's rest, as is what a thread took
+/// that no reading saw. Likewise the children that the process has waited for, in kEndedChildren. No file, no
+/// clock.
+class HostTally {
+ public:
+  struct Sum {
+    std::array<std::uint64_t, kHostAmounts> values{};
+    std::array<std::uint64_t, kHostAmounts> unknown{};  ///< how often a value could not be read
+    std::uint64_t alive = 0;
+    std::uint64_t born = 0;  ///< seen for the first time; of kRest and kEndedChildren, those that ended
+  };
+  /// The sums as they were at a reading.
+  struct Mark {
+    Nanoseconds time = 0;
+    Nanoseconds took = 0;
+    std::array<Sum, kHostRoles> sums;
+    std::uint64_t worker_life = 0;
+    std::uint64_t worker_time = 0;
+    std::uint64_t worker_wait = 0;
+    LoaderMoments moments;
+  };
+
+  void add(const HostReading& reading);
+  /// A moment at which the training thread waited for a loader's workers, whose states are these letters.
+  void add_moment(std::string_view states);
+  const Mark& latest() const { return latest_; }
+
+  /// Without window, affinity and quota.
+  static HostWindow window(const Mark& open, const Mark& close);
+
+ private:
+  struct Known {
+    HostTask task;
+    std::uint64_t seen = 0;  // the latest reading that had it
+  };
+  using Tasks = std::unordered_map<pid_t, Known>;
+
+  Sum& sum(HostRole role) { return latest_.sums[static_cast<std::size_t>(role)]; }
+  /// What it took since it was seen before, or since it began.
+  HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
+  void add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
+  void add_ended(const HostReading& reading);
+
+  Mark latest_;
+  Tasks threads_;
+  Tasks children_;
+  HostUse process_;
+  HostUse ended_known_;  // what children that have gone had taken when last seen
+  std::uint64_t readings_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What threads and child processes take of the host (host_sum.csv): held against getrusage() of a program that takes it
+(host_program.py), and what the input of a real PyTorch (Debian's python3-torch) waits for (torch_input.py)."""
+
+import json
+import pathlib
+import sys
+import unittest
+
+import simulated
+from test_torch_steps import PYTHON
+
+HERE = pathlib.Path(__file__).resolve().parent
+TICK = 10_000_000  # ns
+AMOUNTS = {"voluntary": "Voluntary Switches", "involuntary": "Involuntary Switches", "minor": "Minor Faults", "major": "Major Faults"}
+TIME = "Processor Time (ns)"
+
+
+def by_role(out):
+    return {row["Role"]: row for row in out.rows("host_sum.csv")}
+
+
+class Used(simulated.SimulatedTest):
+    urgent = True
+
+    def run_program(self, *more):
+        done = self.script("", command=[sys.executable, str(HERE / "host_program.py"), str(simulated.programs / "script_training.so"), *more],
+                           WINDOW="api", timeout=120)
+        self.assertEqual(done.code, 0, done.stderr)
+        (folder,) = [path for path in done.folders() if path.name == "out"]
+        out = simulated.Folder(folder)
+        self.assertEqual(out.run["host_readings"]["windows_not_read"], 0)
+        return json.loads(done.stdout), by_role(out), out
+
+    def near(self, found, expected, what):
+        self.assertLessEqual(abs(found - expected), 0.01 * expected + TICK, what)
+
+    def test_as_getrusage_has_it(self):
+        told, roles, out = self.run_program()
+        for role in ("main", "process"):
+            row, inner, outer = roles[role], told[role]["inner"], told[role]["outer"]
+            self.assertLessEqual(inner["time"], int(row[TIME]) + int(row["Reading (ns)"]), role)
+            self.assertLessEqual(int(row[TIME]), outer["time"] + int(row["Reading (ns)"]), role)
+            for name, column in AMOUNTS.items():
+                self.assertLessEqual(inner[name], int(row[column]), (role, column))
+                self.assertLessEqual(int(row[column]), outer[name], (role, column))
+        self.near(int(roles["main"][TIME]), told["main"]["inner"]["time"], "main")
+        # libinject's threads have work around the window as well.
+        self.near(int(roles["process"][TIME]) - int(roles["libinject"][TIME]), told["main"]["inner"]["time"] + told["threads"], "process")
+        # One of the threads has ended: what no reading has seen of it is the rest's.
+        self.near(int(roles["other thread"][TIME]) + int(roles["[rest]"][TIME]), told["threads"], "threads")
+        self.assertGreaterEqual(int(roles["[rest]"]["Count"]), 0)
+        workers, ended = roles["loader worker"], roles["[ended children]"]
+        self.near(int(workers[TIME]) + int(ended[TIME]), told["staying"]["time"] + told["waited_for"]["time"], "children")
+        faults = int(workers["Minor Faults"]) + int(ended["Minor Faults"])
+        self.assertLessEqual(told["staying"]["minor"], faults)
+        self.assertGreaterEqual(int(workers["Count"]), 2)
+        (window,) = out.windows()
+        process = roles["process"]
+        # By the readings' own span, which is the window's but for what is between an edge and its reading.
+        self.assertLess(abs(int(process["Span (ns)"]) - int(window["Duration (ns)"])), 0.1 * int(window["Duration (ns)"]))
+        self.assertGreaterEqual(int(process["Start (ns)"]), int(window["Start (ns)"]))
+        used = sum(int(row[TIME]) for role, row in roles.items() if role == "process" or role in ("loader worker", "other child", "[ended children]"))
+        self.assertAlmostEqual(float(process["Cores Used"]), used / int(process["Span (ns)"]), delta=0.0006)
+        self.assertEqual(process["Loader Moments"], "0")
+        self.assertNotIn("child with CUDA", roles)
+
+    def test_a_child_with_cuda(self):
+        _, roles, _ = self.run_program(str(simulated.programs / "script_cuda"), "runtime_kernel:in_the_child", "sleep:3000")
+        self.assertEqual(roles["child with CUDA"]["Count"], "1")
+
+    def test_many_short_windows_are_counted(self):
+        """Each costs two readings: where there are too many for a thousandth of a processor, rows are missing, and counted."""
+        done = self.script(" ".join(60 * ["start runtime_kernel:k sync stop"]), WINDOW="api")
+        out = done.out
+        readings = out.run["host_readings"]
+        read = {row["Window"] for row in out.rows("host_sum.csv")}
+        self.assertEqual(len(read) + readings["windows_not_read"], len(out.run["windows"]))
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Inputs(simulated.SimulatedTest):
+    urgent = True
+
+    def cause(self, pattern, iterations=70):
+        done = self.script("", command=[PYTHON, str(HERE / "torch_input.py"), str(simulated.programs / "script_training.so"), pattern,
+                                        str(iterations)], timeout=180, WINDOW="iter:20+40")
+        self.assertEqual(done.code, 0, done.stderr)
+        out = done.out
+        (diagnosis,) = out.run["diagnosis"]
+        self.assertEqual(diagnosis["verdict"], "input-bound")
+        self.process = by_role(out)["process"]
+        self.workers = by_role(out).get("loader worker")
+        return diagnosis["evidence"][0].get("cause"), diagnosis["evidence"][0]["text"]
+
+    def share(self, column):
+        return float(self.process[column] or 0)
+
+    def test_slow_decoding_in_workers(self):
+        cause, text = self.cause("decode")
+        # Where others take the processors all the same, that is what the worker waits for.
+        self.assertEqual(cause, "workers" if self.share("Workers Computing (%)") >= self.share("Workers Queued (%)") else "processors", text)
+        self.assertGreater(self.share("Workers Computing (%)") + self.share("Workers Queued (%)"), 70)
+        # It sleeps for a moment as it hands a batch over.
+        self.assertLess(4 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
+        self.assertEqual(self.workers["Count"], "1")
+
+    def test_too_few_processors(self):
+        cause, text = self.cause("cores")
+        self.assertEqual(cause, "processors", text)
+        self.assertEqual(self.process["Cores by Affinity"], "1")
+        self.assertGreater(float(self.process["Cores Wanted"]), 2)
+        self.assertLess(float(self.process["Cores Used"]), 1.05)
+        self.assertRegex(text, r"4 loader workers waited \S+% of their time for one .* of 1\.00 processors and wanted ")
+
+    def test_slow_storage(self):
+        for pattern in ("storage", "sleep"):
+            with self.subTest(pattern=pattern):
+                cause, text = self.cause(pattern)
+                self.assertEqual(cause, "storage", text)
+                self.assertLess(self.share("Workers Computing (%)"), 50)
+                self.assertGreater(2 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
+
+    def test_the_main_process_makes_the_batches(self):
+        for pattern in ("collate", "unpickle", "no_workers"):
+            with self.subTest(pattern=pattern):
+                cause, text = self.cause(pattern)
+                self.assertEqual(cause, "main thread", text)
+                self.assertLess(self.share("Workers Computing (%)"), 50)
+
+    def test_not_told_where_another_thread_may_be_waited_for(self):
+        """Workers are asleep, and so is the main thread: what it waits for is a thread of its own that pins the batches, or as here one that
+        serves the workers from the process itself; or a program that a worker has started."""
+        for pattern in ("served", "converted"):
+            with self.subTest(pattern=pattern):
+                cause, text = self.cause(pattern)
+                self.assertIsNone(cause, text)
+                # What computes meanwhile is counted, also of a program that comes and goes between two readings.
+                self.assertGreater(float(self.process["Cores Used"]), 0.3)
+
+
+if __name__ == "__main__":
+    simulated.main()
