@@ -28,6 +28,8 @@ class ProcessorBudget {
 
   /// When there is something to spend, not before `now`.
   Nanoseconds next(Nanoseconds now) noexcept;
+  /// How often something that costs `processor_time` can be done with half of what comes.
+  Nanoseconds half_pace(Nanoseconds processor_time) const noexcept { return 2 * parts_ * processor_time; }
   void spend(Nanoseconds processor_time) noexcept {
     left_ = std::max(left_ - static_cast<std::int64_t>(processor_time),
                      -static_cast<std::int64_t>(kSecond / parts_));
@@ -98,6 +100,7 @@ class EnergyReader {
   };
 
   bool is_near(Nanoseconds now) const;
+  bool is_inside(Nanoseconds now) const;
   /// Whether a device has one of these.
   bool any_usable(Which first, Which last) const;
   template <typename Function, typename... Arguments>
@@ -120,9 +123,10 @@ class EnergyReader {
   nvml::GetNumberOf* get_max_clock_ = nullptr;
   nvml::GetNumber* get_limit_ = nullptr;
 
-  // A thousandth of a processor together, with something to spare.
-  ProcessorBudget energy_budget_{3200, kMillisecond};
-  ProcessorBudget clock_budget_{3200, kMillisecond};
+  // A thousandth of a processor together, with something to spare. Energy is what the edges of a window need
+  // many readings of at once.
+  ProcessorBudget energy_budget_{2000, 3 * kMillisecond};
+  ProcessorBudget clock_budget_{4000, kMillisecond / 2};
   std::atomic<Nanoseconds> expected_until_{0};
   bool reading_ = false;  // in a stretch of readings
   Nanoseconds pace_;
@@ -130,6 +134,7 @@ class EnergyReader {
   Nanoseconds energy_due_ = 0;
   Nanoseconds clocks_due_ = 0;
   Nanoseconds used_due_ = 0;
+  Nanoseconds used_pace_ = 0;
 
   mutable Mutex mutex_;  // before the window log's
   std::deque<Device> devices_;

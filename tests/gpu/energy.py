@@ -18,7 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = (sys.executable, os.path.join(HERE, "programs", "torch_energy.py"))
 PACE = 0.004  # s, between the second process's readings
 WITHIN = 0.02
-MOST_COST = 0.001  # of a processor
+MOST_COST = 0.001  # of a processor, beside what comes at once
+AT_ONCE = 15e6  # ns: the first readings, and which GPUs are in use
 STEPS = 1e6, 250e6  # ns, between which the counter's step lies on any GPU known
 
 
@@ -100,7 +101,7 @@ def check_readings(report, run_json, moves):
     report.check("the counter's step", STEPS[0] < ours < STEPS[1] and 0.5 * theirs <= ours <= 2 * theirs,
                  f"{ours / 1e6:.1f} ms, by the second process {theirs / 1e6:.1f} ms, {device['energy_readings']} readings")
     report.check("no reset, nothing left out", device["counter_resets"] == 0 and device["left_out"] == 0, device)
-    cost = energy["readings_cpu_ns"] / energy["readings_ns"]
+    cost = max(0, energy["readings_cpu_ns"] - AT_ONCE) / energy["readings_ns"]
     readings = device["energy_readings"] + device["clock_readings"]
     report.check(f"readings cost {MOST_COST:.1%} of a processor at most", cost <= MOST_COST,
                  f"{cost:.4%}, {energy['readings_cpu_ns'] / readings / 1e3:.1f} us a reading, {readings} in {energy['readings_ns'] / 1e9:.1f} s")
@@ -131,7 +132,9 @@ def test(options, report):
     check_readings(report, run_json, watched["moves"])
     lines = [line.strip() for line in result.err.splitlines() if line.strip().startswith(("energy:", "clocks held"))]
     report.check("the summary's lines", 1 <= len(lines) <= 2, " | ".join(lines))
-    report.check("nothing lost", not folder.lost(), folder.lost() or "")
+    # An iteration's duration is the host's, which may launch in it what takes the GPU longer (docs/peaks.md).
+    lost = {name: count for name, count in folder.lost().items() if name != "impossible_rates"}
+    report.check("nothing lost", not lost, lost or "")
 
 
 if __name__ == "__main__":
