@@ -13,7 +13,7 @@ using namespace inject;
 namespace {
 
 constexpr std::uint64_t kLimit = 700'000;  // mW
-constexpr Nanoseconds kMs = kMillisecond;
+constexpr Nanoseconds kEnergyMs = kMillisecond;
 
 /// A GPU whose power changes at random moments, with a counter that moves at random ones.
 class Gpu {
@@ -21,14 +21,14 @@ class Gpu {
   Gpu(std::mt19937_64& random, Nanoseconds until, std::size_t resets = 0) : random_(random) {
     const auto longest = 1 + random() % 500;
     double joules = 1e6 * static_cast<double>(1 + random() % 100);
-    for (Nanoseconds time = 0; time < until; time += (1 + random() % longest) * kMs) {
+    for (Nanoseconds time = 0; time < until; time += (1 + random() % longest) * kEnergyMs) {
       // Up to twice the limit for a moment.
       const double watts =
           random() % 8 == 0 ? static_cast<double>(random() % 1400) : static_cast<double>(random() % 700);
       if (!parts_.empty()) joules += parts_.back().watts * seconds(time - parts_.back().begin);
       parts_.push_back({time, joules, watts});
     }
-    const auto step = (10 + random() % 110) * kMs;
+    const auto step = (10 + random() % 110) * kEnergyMs;
     const auto jitter = 1 + random() % (step / 2);
     for (Nanoseconds time = 0; time < until; time += step - jitter / 2 + random() % jitter)
       moves_.push_back(time);
@@ -55,9 +55,9 @@ class Gpu {
   }
   EnergyReadings readings(Nanoseconds begin, Nanoseconds until) const {
     EnergyReadings readings;
-    const auto pace = (1 + random_() % 60) * kMs;
+    const auto pace = (1 + random_() % 60) * kEnergyMs;
     for (Nanoseconds time = begin; time < until; time += 1 + random_() % (2 * pace)) {
-      const Nanoseconds end = time + random_() % (2 * kMs);
+      const Nanoseconds end = time + random_() % (2 * kEnergyMs);
       readings.add(time, end, counter(time + random_() % (end - time + 1)), kLimit);
       time = end;
     }
@@ -79,7 +79,7 @@ class Gpu {
 };
 
 EnergyPoint point(Nanoseconds after_ms, Nanoseconds by_ms, std::uint64_t joules, std::uint32_t epoch = 0) {
-  return {after_ms * kMs, by_ms * kMs, joules * 1000, epoch};
+  return {after_ms * kEnergyMs, by_ms * kEnergyMs, joules * 1000, epoch};
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
     const bool thin = run % 4 == 0;
     REQUIRE(readings.resets() == 0);
     for (int i = 0; i < 20; ++i) {
-      const Nanoseconds begin = from - 100 * kMs + random() % (until - from);
-      const Nanoseconds end = begin + 1 + random() % (until + 100 * kMs - begin);
+      const Nanoseconds begin = from - 100 * kEnergyMs + random() % (until - from);
+      const Nanoseconds end = begin + 1 + random() % (until + 100 * kEnergyMs - begin);
       if (thin && i == 10) {
         const Nanoseconds edges[] = {begin, end};
         readings.thin_out(edges);
@@ -132,7 +132,7 @@ TEST_CASE("where the counter was reset, energy is within its error or not known"
     if (run % 3 == 0) readings.thin_out({});
     const EnergyCounter counter(readings.points(), kLimit);
     for (int i = 0; i < 20; ++i) {
-      const Nanoseconds begin = 900 * kMs + random() % (4 * kSecond);
+      const Nanoseconds begin = 900 * kEnergyMs + random() % (4 * kSecond);
       const Nanoseconds end = begin + 1 + random() % (3 * kSecond);
       const auto amount = counter.between(begin, end);
       if (!amount) {
@@ -156,8 +156,8 @@ TEST_CASE("parts of a stretch add up to it", "[energy]") {
   const EnergyReadings readings = gpu.readings(kSecond, 15 * kSecond);
   const EnergyCounter counter(readings.points(), kLimit);
   double sum = 0;
-  for (Nanoseconds time = 2 * kSecond; time < 12 * kSecond; time += 100 * kMs)
-    sum += counter.between(time, time + 100 * kMs)->joules;
+  for (Nanoseconds time = 2 * kSecond; time < 12 * kSecond; time += 100 * kEnergyMs)
+    sum += counter.between(time, time + 100 * kEnergyMs)->joules;
   const auto all = counter.between(2 * kSecond, 12 * kSecond);
   CHECK(std::abs(sum - all->joules) <= 1e-6 * all->joules + all->error);
 }
@@ -167,12 +167,12 @@ TEST_CASE("what is shorter than the counter's steps is not sharp", "[energy]") {
   std::vector<EnergyPoint> points{point(0, 100, 1000)};
   for (Nanoseconds i = 1; i < 50; ++i) points.push_back(point(95 + 100 * i, 100 + 100 * i, 1000 + 50 * i));
   const EnergyCounter counter(points, kLimit);
-  for (const Nanoseconds length : {1, 10, 50, 100}) {
-    const auto amount = counter.between(1030 * kMs, (1030 + length) * kMs);
+  for (const Nanoseconds length : {1u, 10u, 50u, 100u}) {
+    const auto amount = counter.between(1030 * kEnergyMs, (1030 + length) * kEnergyMs);
     REQUIRE(amount);
     CHECK_FALSE(amount->is_sharp());
   }
-  const auto amount = counter.between(1030 * kMs, 3030 * kMs);
+  const auto amount = counter.between(1030 * kEnergyMs, 3030 * kEnergyMs);
   CHECK(std::abs(amount->joules - 1000) < 10);
   CHECK(amount->is_sharp());
   CHECK(amount->error < 100);
@@ -183,8 +183,8 @@ TEST_CASE("the error grows with the time to the nearest reading", "[energy]") {
   for (Nanoseconds i = 1; i < 100; ++i) points.push_back(point(980 + 20 * i, 1000 + 20 * i, 10 + 10 * i));
   const EnergyCounter counter(points, kLimit);
   double before = 0;
-  for (const Nanoseconds ahead : {0, 10, 100, 400}) {
-    const auto amount = counter.between((1000 - ahead) * kMs, 2500 * kMs);
+  for (const Nanoseconds ahead : {0u, 10u, 100u, 400u}) {
+    const auto amount = counter.between((1000 - ahead) * kEnergyMs, 2500 * kEnergyMs);
     REQUIRE(amount);
     CHECK(amount->error >= before);
     before = amount->error;
@@ -196,7 +196,7 @@ TEST_CASE("the error grows with the time to the nearest reading", "[energy]") {
 TEST_CASE("a counter that was reset tells nothing across it", "[energy]") {
   EnergyReadings readings;
   std::uint64_t energy = 5'000'000;
-  for (Nanoseconds time = kSecond; time < 10 * kSecond; time += 20 * kMs) {
+  for (Nanoseconds time = kSecond; time < 10 * kSecond; time += 20 * kEnergyMs) {
     energy += 10'000;
     if (time == 5 * kSecond) energy = 100;
     readings.add(time, time + 1000, energy, kLimit);
@@ -223,23 +223,24 @@ TEST_CASE("a counter that was reset tells nothing across it", "[energy]") {
 
 TEST_CASE("readings that pause do not take what is used meanwhile for a jump", "[energy]") {
   EnergyReadings readings;
-  for (const Nanoseconds at : {1, 1000}) {
-    for (Nanoseconds time = at * kSecond; time < at * kSecond + 500 * kMs; time += 5 * kMs)
-      readings.add(time, time + 1000, 500 * (time / (20 * kMs) * 20), kLimit);
+  for (const Nanoseconds at : {1u, 1000u}) {
+    for (Nanoseconds time = at * kSecond; time < at * kSecond + 500 * kEnergyMs; time += 5 * kEnergyMs)
+      readings.add(time, time + 1000, 500 * (time / (20 * kEnergyMs) * 20), kLimit);
     readings.pause();
   }
   CHECK(readings.resets() == 0);
-  CHECK(readings.step() == 20 * kMs);
+  CHECK(readings.step() == 20 * kEnergyMs);
 }
 
 TEST_CASE("a point next to a window's edge stays when room is made", "[energy]") {
   EnergyReadings readings;
-  for (Nanoseconds time = kSecond; time < 100 * kSecond; time += 20 * kMs)
+  for (Nanoseconds time = kSecond; time < 100 * kSecond; time += 20 * kEnergyMs)
     readings.add(time, time + 1000, 500 * time / 1'000'000, kLimit);
-  const Nanoseconds edges[] = {10 * kSecond + 7 * kMs, 11 * kSecond + 7 * kMs};
+  const Nanoseconds edges[] = {10 * kSecond + 7 * kEnergyMs, 11 * kSecond + 7 * kEnergyMs};
   const auto before = EnergyCounter(readings.points(), kLimit).between(edges[0], edges[1]);
   const auto inside = [&] {
-    return EnergyCounter(readings.points(), kLimit).between(edges[0] + 400 * kMs, edges[0] + 600 * kMs);
+    return EnergyCounter(readings.points(), kLimit)
+        .between(edges[0] + 400 * kEnergyMs, edges[0] + 600 * kEnergyMs);
   };
   const double inside_before = inside()->error;
   for (int i = 0; i < 4; ++i) readings.thin_out(edges);
@@ -256,12 +257,12 @@ TEST_CASE("the counter's step is found where readings are close enough together"
       readings.add(time, time + 1000, 500 * (time / step * step) / 1'000'000, kLimit);
     return readings.step();
   };
-  for (const Nanoseconds step : {20 * kMs, 50 * kMs, 100 * kMs}) {
-    const Nanoseconds found = step_of(step, 7 * kMs);
-    CHECK(found >= step - 7 * kMs);
-    CHECK(found <= step + 7 * kMs);
+  for (const Nanoseconds step : {20 * kEnergyMs, 50 * kEnergyMs, 100 * kEnergyMs}) {
+    const Nanoseconds found = step_of(step, 7 * kEnergyMs);
+    CHECK(found >= step - 7 * kEnergyMs);
+    CHECK(found <= step + 7 * kEnergyMs);
   }
-  CHECK(step_of(20 * kMs, 50 * kMs) == 0);
+  CHECK(step_of(20 * kEnergyMs, 50 * kEnergyMs) == 0);
 }
 
 TEST_CASE("energy while no kernel ran", "[energy]") {
@@ -271,13 +272,13 @@ TEST_CASE("energy while no kernel ran", "[energy]") {
     return 500 * time / 1'000'000 - 400 * idle / 1'000'000;
   };
   EnergyReadings readings;
-  for (Nanoseconds time = kSecond; time < 25 * kSecond; time += 5 * kMs)
-    readings.add(time, time + 1000, energy(time / (20 * kMs) * (20 * kMs)), kLimit);
+  for (Nanoseconds time = kSecond; time < 25 * kSecond; time += 5 * kEnergyMs)
+    readings.add(time, time + 1000, energy(time / (20 * kEnergyMs) * (20 * kEnergyMs)), kLimit);
   const EnergyCounter counter(readings.points(), kLimit);
   KernelPauses pauses;
   pauses.add(10 * kSecond, 14 * kSecond);
-  pauses.add(3 * kSecond, 3 * kSecond + 2 * kMs);
-  CHECK(pauses.rest == 2 * kMs);
+  pauses.add(3 * kSecond, 3 * kSecond + 2 * kEnergyMs);
+  CHECK(pauses.rest == 2 * kEnergyMs);
   const auto idle = energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond);
   REQUIRE(idle);
   CHECK(idle->is_sharp());
@@ -289,11 +290,12 @@ TEST_CASE("energy while no kernel ran", "[energy]") {
     CHECK(part->is_sharp());
   }
   SECTION("many short pauses are no measurement") {
-    for (int i = 0; i < 1000; ++i) pauses.add(i * 4 * kMs, (i * 4 + 3) * kMs);
+    for (Nanoseconds i = 0; i < 1000; ++i) pauses.add(i * 4 * kEnergyMs, (i * 4 + 3) * kEnergyMs);
     CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_sharp());
   }
   SECTION("too many to keep") {
-    for (std::size_t i = 0; i <= KernelPauses::kMax; ++i) pauses.add(i * 10 * kMs, (i * 10 + 6) * kMs);
+    for (std::size_t i = 0; i <= KernelPauses::kMax; ++i)
+      pauses.add(i * 10 * kEnergyMs, (i * 10 + 6) * kEnergyMs);
     CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond));
   }
 }
