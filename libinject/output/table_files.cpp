@@ -193,14 +193,14 @@ void mark_outdated(WrittenTables& written) noexcept {
 
 std::span<const TableFile> table_files() {
   static const std::array tables{
-      kernel_table(),         launch_shape_table(), api_table(),           operation_time_table(),
-      operation_size_table(), copy_table(),         range_table(),         range_kernel_table(),
-      library_table(),        family_table(),       gemm_table(),          convolution_table(),
-      attention_table(),      rnn_table(),          normalization_table(), collective_table(),
-      thread_table(),         window_table(),       iteration_table(),     step_table(),
-      phase_table(),          operator_table(),     module_table(),        line_table(),
-      gap_line_table(),       kernel_stack_file(),  memory_table(),        host_table(),
-      kernel_detail_table(),  kernel_metric_table(),  energy_table()};
+      kernel_table(),         launch_shape_table(),  api_table(),           operation_time_table(),
+      operation_size_table(), copy_table(),          range_table(),         range_kernel_table(),
+      library_table(),        family_table(),        gemm_table(),          convolution_table(),
+      attention_table(),      rnn_table(),           normalization_table(), collective_table(),
+      thread_table(),         window_table(),        iteration_table(),     step_table(),
+      phase_table(),          operator_table(),      module_table(),        line_table(),
+      gap_line_table(),       kernel_stack_file(),   memory_table(),        host_table(),
+      kernel_detail_table(),  kernel_metric_table(), energy_table()};
   return tables;
 }
 

@@ -305,6 +305,10 @@ class Run:
         peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
         if peaks:
             self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
+        hosts = self.result.rows("host_sum", "Role", "Cores Used", "Span (ns)")
+        used = [(number(row, "Cores Used"), number(row, "Span (ns)")) for row in hosts if row["Role"] == "process"]
+        if time := math.fsum(span for _, span in used):
+            self.metrics["processors"] = Measure(math.fsum(cores * span for cores, span in used) / time)
         self._measure_energy()
 
     def _measure_energy(self) -> None:
@@ -319,10 +323,6 @@ class Run:
         # A part of the windows is no total.
         if energy.whole:
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
-        hosts = self.result.rows("host_sum", "Role", "Cores Used", "Span (ns)")
-        used = [(number(row, "Cores Used"), number(row, "Span (ns)")) for row in hosts if row["Role"] == "process"]
-        if time := math.fsum(span for _, span in used):
-            self.metrics["processors"] = Measure(math.fsum(cores * span for cores, span in used) / time)
 
     # Tables
 
