@@ -30,7 +30,7 @@ struct TaskName {
 
   TaskName() = default;
   explicit TaskName(std::string_view name) noexcept : size(std::min(name.size(), text.size())) {
-    std::memcpy(text.data(), name.data(), size);
+    std::copy_n(name.begin(), size, text.begin());
   }
   std::string_view view() const noexcept { return {text.data(), size}; }
 };
