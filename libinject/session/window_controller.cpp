@@ -161,13 +161,14 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   }
   parts_.iterations.begin_window_search();
   parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
-  parts_.host.window_begins(window, parts_.log.span(window).begin);
   ++state.begun;
   attached_ahead_at_ = 0;
   parts_.core.set_tick_length();
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(window, std::memory_order_release);
   control_word.fetch_or(kControlRecord, std::memory_order_release);
+  // It wakes a thread, which may take this one's processor.
+  parts_.host.window_begins(window, parts_.log.span(window).begin);
   state.wake.notify_one();
   return true;
 }
