@@ -115,7 +115,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.op = operators.node;
   place.stack = own.stack;
   place.module = own.module;
-  bool is_complete = all_operators_known(thread);
+  bool is_complete = operators_heard(thread);
   if (const OpenOperator* backward = operators.backward; backward != nullptr) {
     place.phase = CodePhase::kBackward;
     // Frames that have begun inside of it: a hook, a function with a backward pass in Python, or a forward
@@ -142,7 +142,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
 
 std::uint64_t launch_operator_call(const ThreadState& thread) noexcept {
   const OperatorCall call = thread.operators.call();
-  return (call.level == 0 && !all_operators_known(thread) ? OperatorCall::unknown() : call).packed();
+  return (call.level == 0 && !operators_heard(thread) ? OperatorCall::unknown() : call).packed();
 }
 
 std::optional<StackSample> sample_stack() noexcept {

@@ -34,8 +34,7 @@ void add_clock_columns(Columns<EnergyRow>& columns) {
       "How often the clocks were read in it.");
   clocks
       .add("SM Clock (MHz)", kMeanClock, &ClockUse::sm_mhz,
-           "The multiprocessors' clock, mean of the readings: the clock at which rates and shares of peaks "
-           "were "
+           "The multiprocessors' clock, mean of the readings: that at which rates and shares of peaks were "
            "measured.")
       .add("SM Clock Min (MHz)", kClock, &ClockUse::sm_min_mhz, "The lowest reading.");
   columns.add(
@@ -78,18 +77,7 @@ Columns<EnergyRow> energy_columns(const Report& report) {
       "Its number, from 0.", "the row is of the window; anything that is no iteration");
   columns.add(
       "Of", kText,
-      [](const Row& row) -> std::string_view {
-        if (row.iteration == nullptr) return "window";
-        switch (row.iteration->label) {
-          case IterationLabel::kIteration:
-            return "iteration";
-          case IterationLabel::kValidation:
-            return "validation";
-          case IterationLabel::kCheckpoint:
-            return "checkpoint";
-        }
-        return "";
-      },
+      [](const Row& row) { return row.iteration == nullptr ? "window" : label_name(row.iteration->label); },
       "`window`; of its parts `iteration`, `validation`, `checkpoint`. Add up one kind of them alone.");
   columns.add("Device", kNumber, &Row::device, kDeviceNumber);
   columns.add(

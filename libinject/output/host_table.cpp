@@ -60,9 +60,8 @@ Columns<HostRow> host_columns(const Report& report) {
           "processes are not part of it.")
       .add(
           "Count", kCount, [](const HostRow& row) { return row.use->count; },
-          "Threads, or child processes, that a reading in the window saw; of `[rest]` and `[ended "
-          "children]`, "
-          "those of them that ended.");
+          "Threads, or child processes, that a reading in the window saw; of `[rest]` and "
+          "`[ended children]`, those of them that ended.");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
   };

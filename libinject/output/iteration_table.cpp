@@ -18,15 +18,7 @@ Cell label_text(const IterationReport& report) {
   const IterationRow& row = *report.row;
   if (row.kind == Kind::kOlder) return {};
   if (row.kind == Kind::kOutside) return "outside";
-  switch (row.label) {
-    case IterationLabel::kIteration:
-      return "iteration";
-    case IterationLabel::kValidation:
-      return "validation";
-    case IterationLabel::kCheckpoint:
-      return "checkpoint";
-  }
-  return {};
+  return label_name(row.label);
 }
 
 Columns<IterationReport> iteration_columns(const Report& report) {

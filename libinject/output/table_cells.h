@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libinject/analysis/sample_stats.h"
+#include "libinject/model/events.h"
 #include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
 #include "libinject/stats/device_work.h"
@@ -42,6 +44,18 @@ inline std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
 template <typename T>
 Cell cell_if(bool known, const T& value) {
   return known ? Cell(value) : Cell();
+}
+
+constexpr std::string_view label_name(IterationLabel label) {
+  switch (label) {
+    case IterationLabel::kIteration:
+      return "iteration";
+    case IterationLabel::kValidation:
+      return "validation";
+    case IterationLabel::kCheckpoint:
+      return "checkpoint";
+  }
+  return {};
 }
 
 /// A row of a table, with the total that all rows are shares of.

@@ -34,10 +34,10 @@ class OpenOperators {
 
   /// Whether one has begun on this thread since they are listened to. Those around it may have begun before,
   /// and are not known then. `listening` numbers the times that they are listened to.
-  bool complete(std::uint32_t listening) const noexcept { return complete_ == listening; }
+  bool any_begun(std::uint32_t listening) const noexcept { return begun_ == listening; }
 
   void begin(const OpenOperator& op, std::uint32_t listening) noexcept {
-    if (depth_ == 0) complete_ = listening;
+    if (depth_ == 0) begun_ = listening;
     if (depth_ < kMost) {
       operators_[depth_++] = op;
     } else {
@@ -71,14 +71,14 @@ class OpenOperators {
     return found;
   }
   void clear() noexcept {
-    depth_ = calls_ = complete_ = 0;
+    depth_ = calls_ = begun_ = 0;
     left_out_ = false;
   }
 
  private:
   std::uint32_t depth_ = 0;
   std::uint32_t calls_ = 0;
-  std::uint32_t complete_ = 0;
+  std::uint32_t begun_ = 0;
   bool left_out_ = false;  // an operator is open that found no room
   std::array<OpenOperator, kMost> operators_;
 };

@@ -25,8 +25,8 @@ constexpr Nanoseconds kMinPace = 5 * kMillisecond;
 constexpr Nanoseconds kMaxPace = 50 * kMillisecond;
 constexpr Nanoseconds kReadingsByStep = 4;
 constexpr Nanoseconds kClockPace = 50 * kMillisecond;
-// A device may come into use in the middle of a window. The driver has taken 8 ms of a processor to tell
-// (580.159.04 with one H100), so it is asked less and less often.
+// A device may come into use in the middle of a window. Asking the driver may cost much (docs/energy.md), so
+// it is asked less and less often.
 constexpr Nanoseconds kFirstUsedPace = kSecond;
 
 constexpr const char* kSourceNames[] = {"nvmlDeviceGetTotalEnergyConsumption",

@@ -152,6 +152,7 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   Tracer& tracer = parts_.cupti.tracer();
   if (!parts_.arbiter.yielding()) tracer.resume_activity();
   parts_.cupti.forgive_detach();
+  parts_.core.set_tick_length();
   const std::uint32_t window =
       parts_.log.open(reason, at == 0 ? now() : at, parts_.core.threads.host_drops());
   state.set_open(window);
@@ -163,7 +164,6 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
   ++state.begun;
   attached_ahead_at_ = 0;
-  parts_.core.set_tick_length();
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(window, std::memory_order_release);
   control_word.fetch_or(kControlRecord, std::memory_order_release);

@@ -225,12 +225,14 @@ void CodeTimes::take_named() {
   if (named_.empty()) return;
   named_launches_ = launches(named_);
   named_places_.clear();
-  // Operators that were open when the naming began are not known: they may be missing around any launch of
-  // the first iteration. An iteration later they have ended.
-  const std::uint32_t first_iteration = named_launches_.front().iteration;
+  // Operators that were open when the naming began are not known: they may be missing around any launch of a
+  // thread's first iteration. An iteration later they have ended.
+  std::unordered_map<std::uint32_t, std::uint32_t> first;  // by thread
   for (std::size_t i = 0; i < named_.size(); ++i) {
+    const LaunchedKernel& launch = named_launches_[i];
+    const bool is_first =
+        first.try_emplace(launch.thread, launch.iteration).first->second == launch.iteration;
     const std::uint32_t place = named_[i].place;
-    const bool is_first = named_launches_[i].iteration == first_iteration;
     named_places_.push_back(place != 0 && is_first ? place | kIncompletePlace : place);
   }
   named_works_ = named_works();

@@ -18,6 +18,7 @@ import urllib.parse
 
 import commands_page
 import folders
+from libinject.compare.measures import METRICS
 
 ROOT = folders.ROOT
 DOCS = ROOT / "docs"
@@ -130,6 +131,11 @@ class Reference(folders.TemporaryFolder):
         # Of PyTorch's programs, and of programs that are killed.
         elsewhere = {"op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "gpu_stacks.folded", "records", "records.at"}
         self.assertEqual({path.name for path in out.iterdir()} | elsewhere, listed)
+
+    def test_metrics_of_compare(self):
+        """Those that a gate can name, of a whole run."""
+        row = next(line for line in read("docs/compare.md").splitlines() if line.startswith("| `step_time`, "))
+        self.assertEqual(re.findall(r"`([a-z_]+)`", row.split("|")[1]), [metric.name for metric in METRICS])
 
     def test_windows(self):
         """Each window that the documents name is one."""

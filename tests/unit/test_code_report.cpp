@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -348,6 +349,34 @@ TEST_CASE("A function that calls itself counts once", "[code_report]") {
   REQUIRE(report.lines.size() == 2);
   CHECK(report.lines[0].inclusive.time == 10);
   CHECK(report.lines[1].inclusive.time == 10);
+}
+
+TEST_CASE("What the first named iteration says gives way to the second, where an operator was open before",
+          "[code_report]") {
+  const auto operators = [](const std::vector<std::string>& second) {
+    Program program;
+    const auto place = [&](const std::vector<std::string>& chain) {
+      return CodePlace{0, 0, program.chain(CodeNodeKind::kOperator, chain), CodePhase::kForward};
+    };
+    program.times.boundary(program.time + 1);
+    program.timed("mm", 10);
+    program.times.boundary(program.time + 1);
+    program.named("mm", place({"aten::mm"}));  // in a call that had begun before the naming
+    if (!second.empty()) {
+      program.times.boundary(program.time + 1);
+      program.named("mm", place(second));
+    }
+    program.times.settle_window(1);
+    std::vector<std::string> names;
+    for (const OperatorRow& row : build_code_report(program.times, program.places, {}).operators)
+      names.emplace_back(row.name);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(operators({"CompiledFunction", "aten::mm"}) == Names{"CompiledFunction", "aten::mm"});
+  // It is all there is.
+  CHECK(operators({}) == Names{"aten::mm"});
 }
 
 TEST_CASE("The names of one window serve later ones", "[code_report]") {

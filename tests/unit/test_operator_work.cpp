@@ -188,8 +188,8 @@ TEST_CASE("The operator's call that a launch is made in", "[operator_work]") {
   end(10 + OpenOperators::kMost - 1);
   end(10 + OpenOperators::kMost - 3);
   CHECK(operators.call().shape == 9);
-  CHECK(operators.complete(1));
-  CHECK_FALSE(operators.complete(2));
+  CHECK(operators.any_begun(1));
+  CHECK_FALSE(operators.any_begun(2));
 }
 
 TEST_CASE("Of calls in a call that are too many to be numbered nothing is known", "[operator_work]") {

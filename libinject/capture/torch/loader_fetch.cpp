@@ -2,12 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/torch/loader_fetch.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/record/core.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
 
@@ -43,8 +41,9 @@ void fetch_begins(const void* function, FetchKind kind) noexcept {
   thread->fetch = function;
   thread->fetch_kind = kind;
   thread->fetch_begin = now();
-  if (kind == FetchKind::kWaiting && kind_of(*thread) != FetchThread::kOther)
-    fetching_thread.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  const Core* core = Core::get_if_any();
+  if (core != nullptr && kind == FetchKind::kWaiting && kind_of(*thread) != FetchThread::kOther)
+    fetching_thread.store(core->threads.tid(thread->index), std::memory_order_relaxed);
   // A window may close before it ends.
   publish(*thread, 0);
 }

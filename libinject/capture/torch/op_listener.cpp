@@ -188,9 +188,9 @@ void listen_to_operators(bool listen) noexcept {
   }
 }
 
-bool all_operators_known(const ThreadState& thread) noexcept {
+bool operators_heard(const ThreadState& thread) noexcept {
   return !listens_to_operators() ||
-         thread.operators.complete(listening_number.load(std::memory_order_relaxed));
+         thread.operators.any_begun(listening_number.load(std::memory_order_relaxed));
 }
 
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept {

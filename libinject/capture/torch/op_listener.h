@@ -27,8 +27,8 @@ void listen_to_operators(bool listen) noexcept;
 /// it is a forked child.
 void ignore_operators() noexcept;
 bool listens_to_operators() noexcept;
-/// Whether all that are open on the thread have begun since then, if they are listened to.
-bool all_operators_known(const ThreadState& thread) noexcept;
+/// Whether one has begun on the thread since then, or they are not listened to.
+bool operators_heard(const ThreadState& thread) noexcept;
 
 /// The context of that frame of the thread's, stack_frame().
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept;
