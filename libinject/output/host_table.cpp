@@ -59,9 +59,13 @@ Columns<HostRow> host_columns(const Report& report) {
           "`yes`: the row is the sum of the process's threads, `main` to `[rest]`; `no`: it is not. Child "
           "processes are not part of it.")
       .add(
-          "Count", kCount, [](const HostRow& row) { return row.use->count; },
-          "Threads, or child processes, that a reading in the window saw; of `[rest]` and "
-          "`[ended children]`, those of them that ended.");
+          "Count", kCount,
+          [](const HostRow& row) {
+            const HostRole role = row.use->role;
+            return cell_if(role != HostRole::kRest && role != HostRole::kEndedChildren, row.use->count);
+          },
+          "Threads, or child processes, that a reading in the window saw; of `process`, its threads.",
+          "of `[rest]` and `[ended children]`, whose threads and children are counted in their roles");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
   };

@@ -176,12 +176,14 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
                     close.moments.blocked - open.moments.blocked};
   HostUse threads = nothing();
   HostUse process;
+  std::uint64_t seen = 0;
   for (std::size_t i = 0; i < kHostRoles; ++i) {
     const auto role = static_cast<HostRole>(i);
     const Sum& before = open.sums[i];
     const Sum& after = close.sums[i];
     HostRoleUse row{role, before.alive + after.born - before.born, between(before, after)};
     if (is_thread(role)) {
+      seen += row.count;
       for (std::size_t a = 0; a < kHostAmounts && row.count != 0; ++a) {
         if (threads.amounts[a] && row.use.amounts[a]) {
           *threads.amounts[a] += *row.use.amounts[a];
@@ -197,7 +199,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
       process.of(HostAmount::kRunQueueWait) = threads.of(HostAmount::kRunQueueWait);
       row.use.of(HostAmount::kRunQueueWait).reset();
     } else if (role == HostRole::kProcess) {
-      row.count = 1;
+      row.count = seen;
       row.use = process;
     }
     const bool always = role == HostRole::kRest || role == HostRole::kProcess;

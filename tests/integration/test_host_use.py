@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TICK = 10_000_000  # ns
 AMOUNTS = {"voluntary": "Voluntary Switches", "involuntary": "Involuntary Switches", "minor": "Minor Faults", "major": "Major Faults"}
 TIME = "Processor Time (ns)"
+THREADS = ("main", "autograd", "NCCL", "pin memory", "libinject", "CUDA driver", "other thread")
 
 
 def by_role(out):
@@ -51,8 +52,9 @@ class Used(simulated.SimulatedTest):
         self.near(int(roles["process"][TIME]) - int(roles["libinject"][TIME]), told["main"]["inner"]["time"] + told["threads"], "process")
         # One of the threads has ended: what no reading has seen of it is the rest's.
         self.near(int(roles["other thread"][TIME]) + int(roles["[rest]"][TIME]), told["threads"], "threads")
-        self.assertGreaterEqual(int(roles["[rest]"]["Count"]), 0)
         workers, ended = roles["loader worker"], roles["[ended children]"]
+        self.assertEqual(int(roles["process"]["Count"]), sum(int(roles[role]["Count"]) for role in THREADS if role in roles))
+        self.assertEqual((roles["[rest]"]["Count"], ended["Count"]), ("", ""))
         self.near(int(workers[TIME]) + int(ended[TIME]), told["staying"]["time"] + told["waited_for"]["time"], "children")
         faults = int(workers["Minor Faults"]) + int(ended["Minor Faults"])
         self.assertLessEqual(told["staying"]["minor"], faults)

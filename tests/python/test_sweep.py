@@ -166,7 +166,7 @@ class Command(folders.TemporaryFolder):
         self.assertIn("SIGKILL", why[2])
         self.assertEqual(why[4:], ["2 allocations failed", "2 allocations failed"])
         self.assertIn("[2/6] CASE=said: out of memory: torch.OutOfMemoryError", done.stderr)
-        self.assertRegex(done.stdout, r"tried +[\d.]+us")
+        self.assertRegex(done.stdout, r"tried +[\d.]+[um]?s")
         (sections,) = folders.sections_of(self.folder / "sweep" / "sweep.html")
         rows = sections["points"]["tables"][0]["rows"]
         self.assertEqual([row[1][1] for row in rows], expected)

@@ -278,6 +278,7 @@ TEST_CASE("A window has what was taken between its readings, by role", "[host]")
   CHECK(row_of(window, HostRole::kOtherThread)->count == 3);
   CHECK(row_of(window, HostRole::kRest)->count == 2);
   CHECK(row_of(window, HostRole::kEndedChildren)->count == 1);
+  CHECK(row_of(window, HostRole::kProcess)->count == 5);
   CHECK(row_of(window, HostRole::kDriver) == nullptr);
   CHECK_FALSE(row_of(window, HostRole::kRest)->use.of(HostAmount::kRunQueueWait));
   CHECK(amount(window, HostRole::kProcess, HostAmount::kRunQueueWait) == 160 + 60 + 12);
