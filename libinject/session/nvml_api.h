@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace inject::nvml {
 
@@ -46,6 +47,23 @@ using GetNumber = Status(Device, unsigned*);
 using GetLongNumber = Status(Device, unsigned long long*);
 /// nvmlDeviceGetClockInfo, nvmlDeviceGetMaxClockInfo (MHz), nvmlDeviceGetTemperature (°C)
 using GetNumberOf = Status(Device, int what, unsigned*);
+
+/// Memory in use on a device, by all processes.
+struct MemoryFunctions {
+  GetMemory* get = nullptr;
+  GetMemory2* get2 = nullptr;
+
+  bool exist() const { return get != nullptr || get2 != nullptr; }
+  /// `status`: of the call that was made last.
+  std::optional<std::uint64_t> used(Device device, Status& status) const {
+    Memory2 memory2{};
+    memory2.version = kMemory2Version;
+    if (get2 != nullptr && (status = get2(device, &memory2)) == 0) return memory2.used;
+    Memory memory{};
+    if (get != nullptr && (status = get(device, &memory)) == 0) return memory.used;
+    return std::nullopt;
+  }
+};
 
 inline constexpr int kSmClock = 1;         // NVML_CLOCK_SM
 inline constexpr int kMemoryClock = 2;     // NVML_CLOCK_MEM

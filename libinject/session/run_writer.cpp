@@ -307,7 +307,10 @@ RunInfo RunWriter::run_info(const char* state) {
   run.graph_kernels_without_call = sources_.drain.graph_kernels_without_call();
   run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
   run.batch = options_.batch;
-  run.memory = memory_use.rows();
+  MemoryCopy memory = memory_use.copy();
+  run.memory = std::move(memory.rows);
+  run.memory_lines = std::move(memory.lines);
+  run.memory_until = memory.time;
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();
   run.overhead.write = time();
