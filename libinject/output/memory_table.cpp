@@ -106,9 +106,10 @@ Columns<MemoryTimelineRow> timeline_columns(const Report& report) {
       .add("Iteration", kCount, &Row::iteration, "The iteration in which Start is.",
            "none that is known of; anything that is no iteration")
       .add(
-          "Label", kText,
-          [](const Row& row) { return row.label ? label_name(*row.label) : std::string_view(); },
-          "What Start is in: `iteration`, `validation`, `checkpoint`.", "not known")
+          "Label", kText, [](const Row& row) { return row.label ? label_name(*row.label) : "outside"; },
+          "What Start is in: `iteration`, `validation`, `checkpoint`; `outside`: nothing of that kind, as "
+          "far as "
+          "is known.")
       .add(
           "Lowest (MB)", kMegabytes, [](const Row& row) { return megabytes(row.lowest); },
           "The least at any time of it; of the readings.")

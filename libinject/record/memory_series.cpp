@@ -34,6 +34,12 @@ void MemorySeries::add(Nanoseconds time, std::uint64_t value, std::uint32_t wind
       latest.last_at = time;
       return;
     }
+    // Several at one moment: a late thread's.
+    if (time == latest.begin) {
+      join(latest, {time, time, value, value, time, value, window});
+      latest.window = window;
+      return;
+    }
     // The latest one has ended now.
     if (count_ >= 2 && may_join(intervals_[count_ - 2], latest, time)) {
       join(intervals_[count_ - 2], latest);
@@ -51,6 +57,16 @@ void MemorySeries::widen(std::uint64_t lowest, std::uint64_t highest, Nanosecond
   if (highest <= latest.highest) return;
   latest.highest = highest;
   latest.highest_at = latest.last_at = std::max(highest_at, latest.last_at);
+}
+
+void MemorySeries::shorten(std::vector<MemoryInterval>& intervals, std::size_t most) noexcept {
+  if (intervals.size() <= most) return;
+  MemorySeries series;
+  series.intervals_ = intervals.data();
+  series.count_ = intervals.size();
+  series.room_ = most;
+  series.make_room();
+  intervals.resize(series.count_);
 }
 
 // A quarter of it, so that this comes rarely.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "libinject/model/memory_timeline.h"
 
@@ -28,6 +29,9 @@ class MemorySeries {
     intervals_ = room.data();
     room_ = room.size();
   }
+
+  /// Merges the intervals of a line until they are so many at most, 16 or more.
+  static void shorten(std::vector<MemoryInterval>& intervals, std::size_t most) noexcept;
 
   bool has_room() const noexcept { return room_ != 0; }
 
