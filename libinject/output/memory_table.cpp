@@ -140,7 +140,7 @@ TableFile memory_table() {
 TableFile memory_timeline_table() {
   return make_table<timeline_columns, timeline_rows>(
       "memory_timeline.csv", "Memory over time: a stretch of time on a device (memory.md).", has_timeline,
-      "where anything was allocated, or the driver tells");
+      "where anything was allocated, or NVML tells");
 }
 
 }  // namespace inject

@@ -213,19 +213,20 @@ void MemoryUse::take_changes() noexcept {
 }
 
 void MemoryUse::take_waiting() noexcept {
+  static_assert(kHost < 63);
   std::uint64_t changed = 0;  // bit per place
   MemoryChange change;
   for (std::uint64_t i = 0; i < MemoryChanges::kRoom && changes_.take(change); ++i) {
     add(change);
     changed |= std::uint64_t{1} << change.place;
   }
-  if (spilled_.exchange(false, std::memory_order_acquire)) {
+  if (spilled_.load(std::memory_order_relaxed) && spilled_.exchange(false, std::memory_order_acquire)) {
     for (Place& place : places_) take_spilled(place);
-    changed = ~std::uint64_t{0};
+    changed = (std::uint64_t{1} << places_.size()) - 1;
   }
   // Two threads' changes may have come in the other order than they were made: this is what is live.
-  for (std::uint32_t place = 0; place < places_.size(); ++place) {
-    if ((changed >> place & 1u) == 0) continue;
+  for (; changed != 0; changed &= changed - 1) {
+    const auto place = static_cast<std::uint32_t>(std::countr_zero(changed));
     const std::uint64_t live = places_[place].all.live.load(std::memory_order_relaxed);
     if (places_[place].series.level().value_or(live) != live)
       add({now(), live, place, open_window(current_window.load(std::memory_order_relaxed))});

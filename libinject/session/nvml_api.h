@@ -56,11 +56,17 @@ struct MemoryFunctions {
   bool exist() const { return get != nullptr || get2 != nullptr; }
   /// `status`: of the call that was made last.
   std::optional<std::uint64_t> used(Device device, Status& status) const {
-    Memory2 memory2{};
-    memory2.version = kMemory2Version;
-    if (get2 != nullptr && (status = get2(device, &memory2)) == 0) return memory2.used;
-    Memory memory{};
-    if (get != nullptr && (status = get(device, &memory)) == 0) return memory.used;
+    if (get2 != nullptr) {
+      Memory2 memory{};
+      memory.version = kMemory2Version;
+      status = get2(device, &memory);
+      if (status == 0) return memory.used;
+    }
+    if (get != nullptr) {
+      Memory memory{};
+      status = get(device, &memory);
+      if (status == 0) return memory.used;
+    }
     return std::nullopt;
   }
 };

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional
 
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import clean, described, objects, text_of, whole
@@ -35,7 +35,7 @@ def copies(result: Result) -> Section:
                     table(result, "cuda_gpu_mem_size_sum", "Copies and memsets by size", ("Operation",)))
 
 
-_Points = List[Tuple[Optional[float], Optional[float], str]]  # time, MB, note; None ends a line
+_Points = list[tuple[Optional[float], Optional[float], str]]  # time, MB, note; None ends a line
 
 
 def _timeline(result: Result, kind: str) -> dict[str, list[Row]]:
