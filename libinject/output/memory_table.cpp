@@ -126,10 +126,6 @@ const std::vector<MemoryTimelineRow>& timeline_rows(const Report& report) {
   return report.memory_timeline;
 }
 
-bool has_timeline(const Report& report) {
-  return !report.memory_timeline.empty();
-}
-
 }  // namespace
 
 TableFile memory_table() {
@@ -139,8 +135,7 @@ TableFile memory_table() {
 
 TableFile memory_timeline_table() {
   return make_table<timeline_columns, timeline_rows>(
-      "memory_timeline.csv", "Memory over time: a stretch of time on a device (memory.md).", has_timeline,
-      "where anything was allocated, or NVML tells");
+      "memory_timeline.csv", "Memory over time: a stretch of time on a device (memory.md).");
 }
 
 }  // namespace inject

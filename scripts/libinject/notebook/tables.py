@@ -109,7 +109,7 @@ class Frames(Generic[Frame]):
     copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "a kind of copy, or memsets: their sizes.")
     memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("Kind", "[all]"))
     memory_over_time: Table[Frame] = Table("memory_timeline", "a stretch of time: memory allocated, or in use on a device.",
-                                           "where anything was allocated, or NVML tells", texts=frozenset({"Device", "Of", "Label"}))
+                                           texts=frozenset({"Device", "Of", "Label"}))
     energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "where NVML tells")
     processors: Table[Frame] = Table("host_sum", "a role of the process's threads or its children in a window.", total=("Role", "process"))
     windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Verdict"}),
