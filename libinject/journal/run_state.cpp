@@ -16,7 +16,8 @@ namespace inject::recovery {
 namespace {
 
 constexpr std::size_t kMaxTextLength = 64 * 1024;
-constexpr std::size_t kMaxOfAll = 100'000;  // of the things in a list
+constexpr std::size_t kMaxOfAll = 100'000;   // of the things in a list
+constexpr std::size_t kMaxMemoryLines = 64;  // one of each device and of the host
 
 class Writer {
  public:
@@ -207,6 +208,7 @@ bool decode_run(std::string_view text, RunInfo& run) {
   std::erase_if(run.memory_lines, [](const MemoryLine& line) {
     return line.of != MemoryLine::Of::kAllocated || !in_order(line.intervals);
   });
+  if (run.memory_lines.size() > kMaxMemoryLines) run.memory_lines.resize(kMaxMemoryLines);
   std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
   for (HostWindow& window : run.host_windows) {
     std::erase_if(window.roles,

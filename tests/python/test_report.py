@@ -517,11 +517,11 @@ class Parts(folders.TemporaryFolder):
         many = [row("allocated", at * 10, 10, at % 7, at % 7) for at in range(7654)]
         many[4321]["Highest (MB)"] = "70.000"
         series = drawn(many)
-        self.assertLessEqual(len(series["allocated, GPU 0"]["x"]), 2000)
+        self.assertLessEqual(len(series["allocated, GPU 0"]["x"]), 5000)
         self.assertEqual((max(series["allocated, GPU 0"]["y"]), min(series["allocated at least, GPU 0"]["y"])), (70, 0))
         self.assertEqual((series["allocated, GPU 0"]["x"][0], series["allocated, GPU 0"]["x"][-1]), (0, 76540))
         (memory,) = (section for section in model_of(folder)["sections"] if section["id"] == "memory")
-        self.assertIn("GPU 0: 70.000 MB allocated at most, 2.500 s after CUDA's initialisation.", memory["notes"])
+        self.assertIn("GPU 0: 70.000 MB allocated at most, 2.500s after CUDA's initialisation.", memory["notes"])
 
     def test_windows_that_are_too_short(self):
         folder = folders.write_run(self.folder / "a", diagnosis=[

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import clean, described, objects, text_of, whole
 from libinject.result import Result, Row
 
 _MOST_BARS = 20
 _MOST_DEVICES = 8
-_MOST_STEPS = 1000  # of a line of memory
+_MOST_STEPS = 2500  # of a line of memory
 
 
 def copies(result: Result) -> Section:
@@ -118,7 +119,7 @@ def memory(result: Result) -> Section:
                            "x": [find(spans) for find in (min, max)]})
         if numbers([peaks.get(device, {"Peak at (ns)": None})], "Peak at (ns)"):
             part.notes.append(clean(f"GPU {device}: {peaks[device]['Peak (MB)']:,.3f} MB allocated at most, "
-                                    f"{peaks[device]['Peak at (ns)'] / 1e9:,.3f} s after CUDA's initialisation."))
+                                    f"{duration(peaks[device]['Peak at (ns)'])} after CUDA's initialisation."))
     if series:
         part.add(Plot("memory", "Memory over time", "points", {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
                       {"title": "MB", "zero": True}, bands=bands))
