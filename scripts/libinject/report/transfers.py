@@ -62,6 +62,7 @@ def memory(result: Result) -> Section:
                       {"title": "MB", "zero": True}, bands=bands))
         sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
         part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items() if size and device in measured][:_MOST_DEVICES]
+    part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")))
     return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")))
 
 
