@@ -113,8 +113,10 @@ class Tensors:
         base = torch.Tensor
         self.base = base
         self.dispatch = base.__torch_dispatch__
-        # Without making a copy-on-write tensor's own copy, where PyTorch has such tensors.
-        self.address = getattr(torch._C, "_data_address", None) or base.data_ptr
+        # data_ptr() makes a copy-on-write tensor's own copy; the other function has the address of the storage, in some versions.
+        self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda _: False)
+        self.lazy_address = getattr(torch._C, "_data_address", None)
+        self.address, self.offset = base.data_ptr, base.storage_offset
         self.count, self.element_size, self.strides = base.numel, base.element_size, base.stride
         self.shape_of, self.type_of, self.on_gpu = (getattr(base, name).__get__ for name in ("shape", "dtype", "is_cuda"))
         self.leaf_of, self.gradient_of = (getattr(base, name).__get__ for name in ("is_leaf", "grad"))
@@ -141,6 +143,10 @@ class Tensors:
             if not self.count(found):
                 return 0, 0
             reach = sum((length - 1) * stride for length, stride in zip(self.shape_of(found), self.strides(found)))
+            if self.is_lazy_copy(found):
+                if self.lazy_address is None or self.offset(found):
+                    return None
+                return self.lazy_address(found), (1 + reach) * self.element_size(found)
             return self.address(found), (1 + reach) * self.element_size(found)
         except (RuntimeError, TypeError, ValueError) as error:
             if error.__traceback__.tb_next is not None:
