@@ -17,7 +17,7 @@ case "${1:-}" in
     python3 scripts/tidy.py "${CLANG:-build/deps/clang-tidy/clang_tidy/data/bin/clang-tidy}" "$2"
     ;;
   python)
-    PYTHONPATH=build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 -m ruff check --no-cache scripts tests/python cmake
+    PYTHONPATH=build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 -m ruff check --no-cache scripts tests/python cmake libinject
     ;;
   *)
     sed -n '5,7s/^# //p' "$0" >&2

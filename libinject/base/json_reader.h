@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Reads JSON text in place, front to back: no memory of its own, no exception, and any text ends the reading.
+// Reads JSON text in place, front to back: no memory of its own, no exception but its caller's, and any text
+// ends the reading.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ class JsonReader {
 
   /// Calls `member(key)` before each of an object's values; a value that it does not take is skipped.
   template <typename Member>
-  void object(Member&& member) noexcept {
+  void object(Member&& member) noexcept(noexcept(member(std::string_view{}))) {
     if (!take('{')) return fail();
     if (take('}')) return;
     do {
@@ -41,7 +42,7 @@ class JsonReader {
 
   /// Calls `element()` before each of an array's values; a value that it does not take is skipped.
   template <typename Element>
-  void array(Element&& element) noexcept {
+  void array(Element&& element) noexcept(noexcept(element())) {
     if (!take('[')) return fail();
     if (take(']')) return;
     do {

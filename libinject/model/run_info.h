@@ -16,6 +16,7 @@
 #include "libinject/model/device_readings.h"
 #include "libinject/model/host_use.h"
 #include "libinject/model/job_place.h"
+#include "libinject/model/memory_purposes.h"
 #include "libinject/model/memory_row.h"
 #include "libinject/model/memory_timeline.h"
 #include "libinject/model/metric_samples.h"
@@ -261,6 +262,7 @@ struct RunInfo {
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
   std::vector<HostWindow> host_windows;              ///< those that were read, ascending
   HostReadings host_readings;
+  std::optional<MemoryPurposes> memory_purposes;  ///< where PyTorch was asked
   Overhead overhead;
   EnergyInfo energy;
   std::optional<IterationInfo> iterations;  ///< where they were looked for

@@ -253,6 +253,21 @@ void host_readings_json(JsonText& json, const HostReadings& host) {
       .close_object();
 }
 
+void memory_reading_json(JsonText& json, const MemoryPurposes& memory) {
+  std::uint64_t unplaced = 0;
+  for (const std::uint64_t tensors : memory.unplaced) unplaced += tensors;
+  json.name("memory_reading")
+      .open_object()
+      .member("asked_at", std::string_view(memory.at_step ? "optimizer step" : "iteration"))
+      .member("objects", memory.objects)
+      .member("time_ns", memory.time)
+      .member("processor_time_ns", memory.cpu)
+      .member("unfinished", memory.is_unfinished)
+      .member("error", memory.error)
+      .member("tensors_not_placed", unplaced)
+      .close_object();
+}
+
 void overhead_json(JsonText& json, const Overhead& overhead) {
   json.name("overhead")
       .open_object()
@@ -412,6 +427,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   if (!run.energy.devices.empty()) energy_json(json, run.energy);
   if (run.prometheus) prometheus_json(json, *run.prometheus);
   host_readings_json(json, run.host_readings);
+  if (run.memory_purposes) memory_reading_json(json, *run.memory_purposes);
   overhead_json(json, run.overhead);
   json.name("diagnosis").open_array();
   for (const DeviceDiagnosis& entry : diagnoses) diagnosis_json(json, entry);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "libinject/base/csv.h"
+#include "libinject/output/purpose_names.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/report/display_text.h"
 
@@ -61,6 +62,23 @@ std::string memory_text(const MemoryRow& row, const RunInfo& run) {
   if (counts.failed != 0) {
     text += str_format("; {} failed, {}of {}", counts.failed, counts.failed == 1 ? "" : "the largest ",
                        size(counts.largest_failed));
+  }
+  return text;
+}
+
+/// What the memory of PyTorch's allocator is for; empty if that is not known.
+std::string purposes_text(const RunInfo& run, std::uint32_t device) {
+  if (!run.memory_purposes) return {};
+  std::string text;
+  for (const DevicePurposes& found : run.memory_purposes->devices) {
+    if (found.device != device) continue;
+    for (std::size_t purpose = 0; purpose <= static_cast<std::size_t>(MemoryPurpose::kBuffers); ++purpose) {
+      if (found.bytes[purpose] == 0 || run.memory_purposes->unplaced[purpose] != 0) continue;
+      text += std::string(text.empty() ? "    for " : ", ") + std::string(purpose_name(purpose)) + " " +
+              size_text(static_cast<double>(found.bytes[purpose]));
+    }
+    if (const auto rest = activations_at_peak(*run.memory_purposes, found); rest && !text.empty())
+      text += ", activations " + size_text(static_cast<double>(*rest)) + " at the peak";
   }
   return text;
 }
@@ -126,6 +144,7 @@ void write_devices(TextPage& page, const Report& report) {
                            time_text(static_cast<double>(work.memset_time))));
     }
     if (const auto found = memory.extract(device)) page.line(found.mapped());
+    if (const std::string purposes = purposes_text(run, device); !purposes.empty()) page.line(purposes);
     const DeviceEnergy* energy = report.energy.device(device);
     if (energy == nullptr) continue;
     if (const std::string used = energy_text(*energy); !used.empty()) page.line("    " + used);

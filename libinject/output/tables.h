@@ -51,7 +51,7 @@ TableFile attention_table();
 TableFile rnn_table();
 TableFile normalization_table();
 // collective_table.cpp, window_table.cpp, iteration_table.cpp, phase_table.cpp, memory_table.cpp,
-// energy_table.cpp, host_table.cpp
+// purpose_table.cpp, energy_table.cpp, host_table.cpp
 TableFile collective_table();
 TableFile window_table();
 TableFile iteration_table();
@@ -59,6 +59,7 @@ TableFile step_table();
 TableFile phase_table();
 TableFile memory_table();
 TableFile memory_timeline_table();
+TableFile purpose_table();
 TableFile energy_table();
 TableFile host_table();
 // code_tables.cpp

@@ -16,6 +16,7 @@
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
 #include "libinject/capture/gate.h"
+#include "libinject/capture/python/program_python.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
 
@@ -384,6 +385,7 @@ void Collector::complete_run_info(RunInfo& run) {
   run.overhead.device_readings = parts_.devices.time();
   run.host_windows = parts_.host.windows();
   run.host_readings = parts_.host.readings();
+  run.memory_purposes = memory_reading();
 }
 
 }  // namespace inject

@@ -11,6 +11,7 @@
 #include "libinject/capture/launch_place.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/capture/python/frame_reader.h"
+#include "libinject/capture/python/program_python.h"
 #include "libinject/capture/torch/step_listener.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
@@ -234,6 +235,9 @@ void IterationWindows::look_for_frameworks() {
   const SessionUnlock unlocked(parts_.state);
   if (torch) listen_to_steps();
   if (python) find_python();
+  const char* folder = parts_.pipeline.shown_folder();
+  if (torch && python && !memory_errors_watched_ && folder != nullptr)
+    memory_errors_watched_ = watch_memory_errors(folder);
 }
 
 // The program launches nothing more that would end it.

@@ -127,6 +127,7 @@ class IterationWindows {
   // Iterations without CUPTI up to the end of the last window.
   std::optional<std::uint64_t> timed_before_ INJECT_GUARDED_BY(session_mutex);
   Nanoseconds naming_since_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool memory_errors_watched_ = false;                           // our thread's
   bool named_ INJECT_GUARDED_BY(session_mutex) = false;          // the launches of an iteration
   std::string late_ INJECT_GUARDED_BY(session_mutex);            // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for

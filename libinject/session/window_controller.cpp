@@ -15,6 +15,7 @@
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
 #include "libinject/capture/hooks/known_matmuls.h"
+#include "libinject/capture/python/program_python.h"
 #include "libinject/record/control.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/processor_time.h"
@@ -190,6 +191,7 @@ void WindowController::close(Nanoseconds at) noexcept {
       forget_launch_names();
     } else {
       name_launches({});
+      reading_is_due(false);
     }
   } else {
     end_window(at == 0 ? time : at);
@@ -217,6 +219,9 @@ void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept 
   end_window(at);
   state.phase = SessionState::Phase::kNaming;
   name_launches(names);
+  if (!names.operators || !names.stacks) return;
+  expect_memory_reading();
+  if (const char* folder = parts_.pipeline.shown_folder(); folder != nullptr) watch_memory_errors(folder);
 }
 
 bool WindowController::apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept {

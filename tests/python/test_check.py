@@ -48,6 +48,15 @@ HOST.insert(3, {**_HOST, "Role": "process", "Total": "yes", "Processor Time (ns)
                 "Cores by Quota": "2.500", "Cores Used": "1.900", "Cores Wanted": "1.900", "Workers Computing (%)": "90.0",
                 "Workers Queued (%)": "0.0", "Loader Moments": "9", "Workers Asleep": "3", "Workers Blocked": "1"})
 
+_PURPOSE = dict.fromkeys(("Tensors", "Largest (B)", "Largest Tensor", "Peak Allocated (B)", "Peak Reserved (B)", "Activations at Peak (B)"), "")
+PURPOSES = [{"Device": "0", "Purpose": purpose, "Total": "no", "Memory (B)": size, **_PURPOSE,
+             **({"Tensors": "3", "Largest (B)": size, "Largest Tensor": "Linear.weight (10, 10) torch.float32"} if index < 5 else {})}
+            for index, (purpose, size) in enumerate((("parameters", "1000"), ("gradients", "1000"), ("optimizer state", "2000"), ("buffers", "10"),
+                                                     ("other tensors", "300"), ("[no tensor]", "200"), ("[rounding]", "90"), ("[cached]", "400"),
+                                                     ("[outside of the allocator]", "5000")))]
+PURPOSES.append({"Device": "0", "Purpose": "[all]", "Total": "yes", "Memory (B)": "10000", **_PURPOSE, "Peak Allocated (B)": "5000",
+                 "Peak Reserved (B)": "7000", "Activations at Peak (B)": "990"})
+
 SAMPLE = {"SM Active (%)": "80.000", "IPC": "2.000", "FMA Pipe (%)": "10.000", "FP64 Pipe (%)": "0.000", "Tensor Pipe (%)": "20.000",
           "Warps Active (%)": "40.000", "Occupancy (%)": "50.000", "DRAM Read (%)": "30.000", "DRAM Write (%)": "10.000", "L2 (%)": "20.000"}
 
@@ -98,6 +107,7 @@ class CheckTest(folders.TemporaryFolder):
         folders.write_table(cls.clean, "energy_sum", ENERGY)
         # The example's window is too short to be read.
         folders.write_table(cls.clean, "host_sum", HOST)
+        folders.write_table(cls.clean, "memory_purpose", PURPOSES)
         # The example is no PyTorch's: all of its kernels are one operator's, module's and line's.
         with open(cls.clean / "cuda_gpu_kern_sum.csv", newline="", encoding="utf-8") as file:
             kernels = list(csv.DictReader(file))
@@ -143,7 +153,8 @@ class CheckTest(folders.TemporaryFolder):
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
                                             "Samples/s": f"{64e9 / 1040:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
-                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv"]))
+                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv",
+                                                            "memory_purpose.csv"]))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
@@ -210,6 +221,12 @@ PLANTED = [
     ("energy", "energy_sum", 1, {"Energy (J)": "990.000", "Power (W)": "990.0"}, ()),
     ("energy", "energy_sum", 0, {"SM Clock Min (MHz)": "1701"}, ()),
     ("energy", "energy_sum", 0, {"Held by Heat (%)": "60.0"}, ()),
+    ("memory-purpose", "memory_purpose", 0, {"Memory (B)": "1001"}, ()),
+    ("memory-purpose", "memory_purpose", 0, {"Tensors": "0"}, ()),
+    ("memory-purpose", "memory_purpose", 9, {"Peak Allocated (B)": "7001"}, ()),
+    ("memory-purpose", "memory_purpose", 9, {"Activations at Peak (B)": "5001"}, ()),
+    ("distinct", "memory_purpose", 1, {"Purpose": "parameters"}, ()),
+    ("total-mark", "memory_purpose", 0, {"Total": "yes"}, ()),
     ("host-sum", "host_sum", 0, {"Processor Time (ns)": "310000000", "Share of a Core (%)": "31.0"}, ()),
     ("host-sum", "host_sum", 3, {"Processor Time (ns)": "390000000", "Share of a Core (%)": "39.0"}, ()),
     ("host-sum", "host_sum", 2, {"Processor Time (ns)": "0", "Share of a Core (%)": "0.0"}, ()),

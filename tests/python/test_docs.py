@@ -129,7 +129,8 @@ class Reference(folders.TemporaryFolder):
         for row in re.findall(r"^\| (`.+?`) \| ", read("docs/files.md"), re.MULTILINE):
             listed |= set(re.findall(r"`([^`]+)`", row))
         # Of PyTorch's programs, and of programs that are killed.
-        elsewhere = {"op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "gpu_stacks.folded", "records", "records.at"}
+        elsewhere = {"op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "gpu_stacks.folded", "memory_purpose.csv", "oom.json", "records",
+                     "records.at"}
         self.assertEqual({path.name for path in out.iterdir()} | elsewhere, listed)
 
     def test_metrics_of_compare(self):

@@ -189,8 +189,12 @@ const PythonInterpreter* readable_python() noexcept {
 }
 
 bool has_python() noexcept {
+  return found_python() != nullptr;
+}
+
+const PythonInterpreter* found_python() noexcept {
   const PythonState state = python_state.load(std::memory_order_acquire);
-  return state != PythonState::kNone && state != PythonState::kRefused;
+  return state != PythonState::kNone && state != PythonState::kRefused ? &known_python : nullptr;
 }
 
 PythonFrame innermost_frame() noexcept {

@@ -107,6 +107,27 @@ PythonVersion version_of_python(const PythonSymbols& symbols) noexcept {
   return {};
 }
 
+/// The stable interface's.
+void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
+  set_function(calls.add_pending_call, symbols.find("Py_AddPendingCall"));
+  set_function(calls.compile, symbols.find("Py_CompileString"));
+  set_function(calls.evaluate, symbols.find("PyEval_EvalCode"));
+  set_function(calls.builtins, symbols.find("PyEval_GetBuiltins"));
+  set_function(calls.new_dict, symbols.find("PyDict_New"));
+  set_function(calls.set_item, symbols.find("PyDict_SetItemString"));
+  set_function(calls.get_item, symbols.find("PyDict_GetItemString"));
+  set_function(calls.new_text, symbols.find("PyUnicode_FromString"));
+  set_function(calls.call, symbols.find("PyObject_CallFunction"));
+  set_function(calls.utf8, symbols.find("PyUnicode_AsUTF8AndSize"));
+  set_function(calls.error_matches, symbols.find("PyErr_ExceptionMatches"));
+  set_function(calls.clear_error, symbols.find("PyErr_Clear"));
+  set_function(calls.release, symbols.find("Py_DecRef"));
+  const auto type = [&](const char* name) { return static_cast<void* const*>(symbols.find_data(name)); };
+  calls.memory_error = type("PyExc_MemoryError");
+  calls.import_error = type("PyExc_ImportError");
+  calls.recursion_error = type("PyExc_RecursionError");
+}
+
 /// Why it is refused; null if it isn't.
 const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonInterpreter& python) noexcept {
   if (!version.is_final()) return "it is no final release";
@@ -123,6 +144,7 @@ const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonI
   python.tuple_type = symbols.find_data("PyTuple_Type");
   python.cell_type = symbols.find_data("PyCell_Type");
   python.frame_type = symbols.find_data("PyFrame_Type");
+  find_calls(symbols, python.calls);
   const void* runtime = symbols.find_data("_PyRuntime");
   if (python.this_thread == nullptr || python.is_finalizing == nullptr || python.code_type == nullptr ||
       python.text_type == nullptr || python.bytes_type == nullptr || python.tuple_type == nullptr ||

@@ -2,11 +2,41 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "libinject/capture/python/layout.h"
 
 namespace inject {
+
+/// By which Python of ours is run (program_python.h). With the GIL, but for the first.
+struct PythonCalls {
+  int (*add_pending_call)(int (*call)(void*), void* argument) = nullptr;
+  void* (*compile)(const char* text, const char* file, int start) = nullptr;
+  void* (*evaluate)(void* code, void* globals, void* locals) = nullptr;
+  void* (*builtins)() = nullptr;  ///< borrowed
+  void* (*new_dict)() = nullptr;
+  int (*set_item)(void* dict, const char* key, void* value) = nullptr;
+  void* (*get_item)(void* dict, const char* key) = nullptr;  ///< borrowed
+  void* (*new_text)(const char* text) = nullptr;
+  void* (*call)(void* callable, const char* format, ...) = nullptr;
+  const char* (*utf8)(void* text, std::ptrdiff_t* size) = nullptr;
+  int (*error_matches)(void* type) = nullptr;
+  void (*clear_error)() = nullptr;
+  void (*release)(void* object) = nullptr;
+  // Where it keeps its types of errors:
+  void* const* memory_error = nullptr;
+  void* const* import_error = nullptr;
+  void* const* recursion_error = nullptr;
+
+  bool complete() const noexcept {
+    return add_pending_call != nullptr && compile != nullptr && evaluate != nullptr && builtins != nullptr &&
+           new_dict != nullptr && set_item != nullptr && get_item != nullptr && new_text != nullptr &&
+           call != nullptr && utf8 != nullptr && error_matches != nullptr && clear_error != nullptr &&
+           release != nullptr && memory_error != nullptr && import_error != nullptr &&
+           recursion_error != nullptr;
+  }
+};
 
 /// What is used of a CPython in this process.
 struct PythonInterpreter {
@@ -22,6 +52,7 @@ struct PythonInterpreter {
   const void* tuple_type = nullptr;
   const void* cell_type = nullptr;
   const void* frame_type = nullptr;
+  PythonCalls calls;
 };
 
 enum class PythonSearch : unsigned char { kNotThere, kRefused, kFound };
@@ -33,5 +64,7 @@ PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text)
 
 /// The one whose frames are read (frame_reader.h); null if there is none, or it has not been tested yet.
 const PythonInterpreter* readable_python() noexcept;
+/// The one that has been found, tested or not; null if there is none.
+const PythonInterpreter* found_python() noexcept;
 
 }  // namespace inject

@@ -26,6 +26,7 @@
 #include "libinject/base/log.h"
 #include "libinject/base/mapping.h"
 #include "libinject/capture/python/frame_reader.h"
+#include "libinject/capture/python/program_python.h"
 #include "libinject/capture/torch/loader_fetch.h"
 #include "libinject/capture/torch/op_listener.h"
 #include "libinject/capture/torch/record_function.h"
@@ -97,6 +98,8 @@ NoContext on_start(const void* function) noexcept {
   thread->step_optimizer = stepping_optimizer(name);
   thread->step_sum = thread->sign_sum;
   thread->step_count = thread->sign_count;
+  // Parameters, gradients and the optimizer's state are all there.
+  if (memory_is_expected()) reading_is_due(true);
   // The name is this object's, so it is copied while that lives.
   if (function_is_new(hash)) emit_name(hash, name);
   return {};

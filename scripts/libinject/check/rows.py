@@ -151,7 +151,7 @@ _KEYS = {
     "nvtx_kern_sum": ("NVTX Range", "Style", "PID", "TID", "Kernel Name"), "family_sum": ("Family",), "phase_sum": ("Window", "Device", "Phase"),
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
     "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
-    "host_sum": ("Window", "Role"), "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
+    "host_sum": ("Window", "Role"), "memory_purpose": ("Device", "Purpose"), "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
     "energy_sum": ("Window", "Of", "Start (ns)", "Device"), "memory_timeline": ("Device", "Of", "Start (ns)"),
 }
 
@@ -168,7 +168,8 @@ def distinct(folder: Folder) -> Iterator[Place]:
 
 
 # The column that tells it, and what it has in a row that is the sum of others.
-_TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]"), "host_sum": ("Role", "process")}
+_TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]"), "host_sum": ("Role", "process"),
+           "memory_purpose": ("Purpose", "[all]")}
 
 
 @rule("total-mark", ERROR, "Rows that are sums of others are marked, and no others are.")
@@ -347,6 +348,29 @@ def energy(folder: Folder) -> Iterator[Place]:
         for index, (low, high) in table.each(lesser, greater):
             if low > high + 0.05:
                 yield table.place(index, lesser, f"{low} is more than {greater}, {high}")
+
+
+@rule("memory-purpose", ERROR, "A device's purposes add up to its [all], memory of tensors has tensors, and nothing is beyond the peaks.")
+def memory_purpose(folder: Folder) -> Iterator[Place]:
+    table = folder.table("memory_purpose", "Device", "Purpose", "Memory (B)")
+    if table is None:
+        return
+    purposes, sizes = table.cells("Purpose"), table.numbers("Memory (B)")
+    for rows in table.rows_by("Device").values():
+        parts = [sizes[row] for row in rows if purposes[row] != "[all]"]
+        for row in (row for row in rows if purposes[row] == "[all]"):
+            if sizes[row] is not None and None not in parts and sum(part or 0 for part in parts) != sizes[row]:
+                yield table.place(row, "Memory (B)", f"{sizes[row]} is not {sum(part or 0 for part in parts)}, the sum of the purposes")
+    for index, (allocated, reserved) in table.each("Peak Allocated (B)", "Peak Reserved (B)"):
+        if allocated > reserved:
+            yield table.place(index, "Peak Allocated (B)", f"{allocated} is more than was reserved, {reserved}")
+    for index, (rest, allocated) in table.each("Activations at Peak (B)", "Peak Allocated (B)"):
+        if rest > allocated:
+            yield table.place(index, "Activations at Peak (B)", f"{rest} is more than the peak, {allocated}")
+    for index, (count, memory) in table.each("Tensors", "Memory (B)"):
+        # What no tensor reaches of an allocation that has some is among the others.
+        if memory and not count and purposes[index] != "other tensors":
+            yield table.place(index, "Tensors", f"{memory} bytes of no tensor")
 
 
 _THREADS = ("main", "autograd", "NCCL", "pin memory", "libinject", "CUDA driver", "other thread", "[rest]")

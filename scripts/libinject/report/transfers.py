@@ -126,6 +126,7 @@ def memory(result: Result) -> Section:
         sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
         part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items()
                        if size and (device in in_use or device in allocated)][:_MOST_DEVICES]
+    part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")))
     return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")),
                     table(result, "memory_timeline", "Memory over time, row by row", ("Start (ns)", "Duration (ns)", "Window", "Iteration", "Of", "Lowest (MB)", "Highest (MB)", "Device")))
 

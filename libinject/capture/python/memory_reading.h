@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "libinject/model/memory_purposes.h"
+
+namespace inject {
+
+/// What memory_reading.py has written; empty if it has nothing to tell, or this is not its JSON. May throw
+/// std::bad_alloc.
+std::optional<MemoryPurposes> memory_purposes_of(std::string_view json);
+
+}  // namespace inject

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What PyTorch's GPU memory is used for, read inside of the program's interpreter (docs/memory_purpose.md).
+
+libinject carries this file and runs it on the program's main thread, between two of its instructions, or on any thread where PyTorch is
+about to raise an out-of-memory error. So it imports nothing that is not part of the interpreter, calls no operator and no method that a
+class of the program may have replaced, starts no work on the GPU, and changes no object of the program. A tensor belongs to an allocation
+by its address.
+
+Handlers of signals run wherever Python runs, so here as well: what they raise is the program's, and goes on to it.
+"""
+
+import bisect
+import gc
+import os
+import sys
+import time
+
+PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, TENSORS = range(5)
+PURPOSES = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "no tensor", "rounding", "cached", "outside of the allocator")
+NO_TENSOR, ROUNDING, CACHED, OUTSIDE = range(5, 9)
+NO_MEMORY = ("FakeTensor", "FunctionalTensor")  # a compiler's
+MOST_SECONDS = 1.0
+AT_ONCE = 0x10000  # objects
+MOST_NESTED = 4  # of lists and dictionaries in an optimizer's state, and of tensors made of tensors
+MOST_HOLDERS = 20
+MOST_FRAMES = 64
+
+
+class Unfinished(Exception):
+    """It takes too long."""
+
+
+# Past what a metaclass may say instead.
+name_of = type.__dict__["__name__"].__get__
+
+
+def is_kind(kind, base):
+    return type.__subclasscheck__(base, kind)
+
+
+def items_of(found):
+    """Of a dictionary, also one of a class of the program's; nothing of anything else."""
+    return list(dict.items(found)) if is_kind(type(found), dict) else []
+
+
+def list_of(found):
+    kind = type(found)
+    return list.copy(found) if is_kind(kind, list) else list(tuple.__iter__(found)) if is_kind(kind, tuple) else []
+
+
+class Blocks:
+    """The allocations of PyTorch's allocator that are in use, by address."""
+
+    def __init__(self, torch):
+        self.reserved = {}  # bytes by device
+        found = []
+        for segment in torch.cuda.memory_snapshot():
+            device, at = segment["device"], segment["address"]
+            self.reserved[device] = self.reserved.get(device, 0) + segment["total_size"]
+            for block in segment["blocks"]:
+                size = block["size"]
+                # "active_pending_free": another stream still uses it.
+                if block["state"] != "inactive":
+                    found.append((at, size, min(block.get("requested_size", size), size), device))
+                at += size
+        found.sort()
+        self.begins, self.sizes, self.requested, self.devices = zip(*found) if found else ((), (), (), ())
+        self.ranges = {}  # by block: (begin, end, purpose)
+
+    def add(self, begin, size, purpose):
+        """Its device; None if it is in none of the allocations."""
+        block = bisect.bisect_right(self.begins, begin) - 1
+        if block < 0 or begin >= self.begins[block] + self.sizes[block]:
+            return None
+        self.ranges.setdefault(block, []).append((begin, min(begin + size, self.begins[block] + self.sizes[block]), purpose))
+        return self.devices[block]
+
+    def used(self):
+        """By device, the bytes for each of PURPOSES up to CACHED. A byte counts once, for the first purpose that it has."""
+        used = {device: [0] * len(PURPOSES) for device in self.reserved}
+        for block, size in enumerate(self.sizes):
+            amounts = used[self.devices[block]]
+            ranges = self.ranges.get(block)
+            covered = 0
+            for purpose, part in first_purposes(ranges) if ranges else ():
+                amounts[purpose] += part
+                covered += part
+            left = size - covered
+            rounding = min(left, size - self.requested[block])
+            amounts[ROUNDING] += rounding
+            amounts[TENSORS if ranges else NO_TENSOR] += left - rounding
+        for device, amounts in used.items():
+            amounts[CACHED] = self.reserved[device] - sum(amounts)
+        return used
+
+
+def first_purposes(ranges):
+    """(purpose, bytes) of overlapping ranges (begin, end, purpose): where several overlap, the lowest purpose has them."""
+    edges = sorted({edge for begin, end, _ in ranges for edge in (begin, end)})
+    lowest = [len(PURPOSES)] * (len(edges) - 1)
+    places = {edge: place for place, edge in enumerate(edges)}
+    for begin, end, purpose in ranges:
+        for place in range(places[begin], places[end]):
+            lowest[place] = min(lowest[place], purpose)
+    return [(purpose, edges[place + 1] - edges[place]) for place, purpose in enumerate(lowest) if purpose < len(PURPOSES)]
+
+
+class Tensors:
+    """What is read of a tensor, past anything that its class says."""
+
+    def __init__(self, torch):
+        base = torch.Tensor
+        self.base = base
+        self.dispatch = base.__torch_dispatch__
+        # data_ptr() makes a copy-on-write tensor's own copy; the other function has the address of the storage, in some versions.
+        self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda _: False)
+        self.lazy_address = getattr(torch._C, "_data_address", None)
+        self.address, self.offset = base.data_ptr, base.storage_offset
+        self.count, self.element_size, self.strides = base.numel, base.element_size, base.stride
+        self.shape_of, self.type_of, self.on_gpu = (getattr(base, name).__get__ for name in ("shape", "dtype", "is_cuda"))
+        self.leaf_of, self.gradient_of = (getattr(base, name).__get__ for name in ("is_leaf", "grad"))
+
+    def has(self, found):
+        return is_kind(type(found), self.base)
+
+    def gradient(self, found):
+        return self.gradient_of(found) if self.leaf_of(found) else None
+
+    def is_wrapper(self, found):
+        """Whether its class answers for it: it has no memory of its own, but tensors that have."""
+        return type(found).__torch_dispatch__ is not self.dispatch
+
+    def parts(self, found):
+        try:
+            yield object.__getattribute__(found, "_local_tensor")  # a DTensor's, in a slot
+        except AttributeError:
+            yield from list(object.__getattribute__(found, "__dict__").values())
+
+    def range(self, found):
+        """(address, bytes), of which the address is 0 without memory; None if that can't be told, as for sparse ones."""
+        try:
+            if not self.count(found):
+                return 0, 0
+            reach = sum((length - 1) * stride for length, stride in zip(self.shape_of(found), self.strides(found)))
+            if self.is_lazy_copy(found):
+                if self.lazy_address is None or self.offset(found):
+                    return None
+                return self.lazy_address(found), (1 + reach) * self.element_size(found)
+            return self.address(found), (1 + reach) * self.element_size(found)
+        except (RuntimeError, TypeError, ValueError) as error:
+            if error.__traceback__.tb_next is not None:
+                raise  # by a handler of a signal
+            return None
+
+
+class Reading:
+    """All of the process's tensors that Python knows, by purpose."""
+
+    def __init__(self, torch, seconds):
+        self.torch = torch
+        self.until = time.monotonic() + seconds
+        self.tensors = Tensors(torch)
+        self.blocks = Blocks(torch)
+        self.counts = {device: [0] * len(PURPOSES) for device in self.blocks.reserved}
+        self.unplaced = [0] * len(PURPOSES)  # whose memory can't be told
+        self.largest = {}  # by device and purpose: (bytes, text)
+        self.holders = []  # (bytes, device, purpose, text), ascending
+        self.seen = {}  # id: the object, which can't be freed meanwhile
+        self.objects = 0
+
+    def in_time(self):
+        if time.monotonic() > self.until:
+            raise Unfinished
+
+    def find(self):
+        """The process's modules, optimizers and tensors."""
+        found_of = {self.torch.nn.Module: [], self.torch.optim.Optimizer: [], self.tensors.base: []}
+        objects = gc.get_objects()
+        self.objects = len(objects)
+        lists = {}  # by a type's id: types may have a hash of their own
+        for begin in range(0, self.objects, AT_ONCE):
+            self.in_time()
+            some = objects[begin : begin + AT_ONCE]
+            for number, kind in {id(type(found)): type(found) for found in some}.items():
+                if number not in lists:
+                    lists[number] = next((found_of[base] for base in found_of if is_kind(kind, base)), None)
+            for found in [found for found in some if lists[id(type(found))] is not None]:
+                lists[id(type(found))].append(found)
+        return found_of.values()
+
+    def run(self):
+        modules, optimizers, others = self.find()
+        parameters = []
+        for holder in modules:
+            own = object.__getattribute__(holder, "__dict__")
+            for purpose, members in ((PARAMETERS, own.get("_parameters")), (BUFFERS, own.get("_buffers"))):
+                for member, found in items_of(members):
+                    name = f"{name_of(type(holder))}.{member}"
+                    if self.add(found, purpose, name) and purpose == PARAMETERS:
+                        parameters.append((found, name))
+        for holder in optimizers:
+            own = object.__getattribute__(holder, "__dict__")
+            for group in list_of(own.get("param_groups")):
+                for found in list_of(dict(items_of(group)).get("params")):
+                    if self.add(found, PARAMETERS, name_of(type(holder))):
+                        parameters.append((found, name_of(type(holder))))
+        for found, name in parameters:
+            self.add(self.tensors.gradient(found), GRADIENTS, name)
+        for holder in optimizers:
+            for _, state in items_of(object.__getattribute__(holder, "__dict__").get("state")):
+                self.add_state(state, name_of(type(holder)), MOST_NESTED)
+        for found in others:
+            self.add(found, TENSORS, "")
+
+    def add_state(self, state, name, levels):
+        if self.tensors.has(state):
+            self.add(state, OPTIMIZER, name)
+        elif levels:
+            for key, found in items_of(state):
+                self.add_state(found, f"{name}.{key}" if type(key) is str else name, levels - 1)
+            for found in list_of(state):
+                self.add_state(found, name, levels - 1)
+
+    def add(self, found, purpose, name, levels=MOST_NESTED):
+        """Returns whether it is a tensor that has not been seen before."""
+        if not self.tensors.has(found) or id(found) in self.seen:
+            return False
+        self.seen[id(found)] = found
+        if not len(self.seen) & 0xFF:
+            self.in_time()
+        if self.tensors.is_wrapper(found):
+            if name_of(type(found)) in NO_MEMORY:
+                return True
+            added = [self.add(part, purpose, name, levels - 1) for part in self.tensors.parts(found)] if levels else []
+            # One that is all made of what others have as well is counted with them.
+            if not added:
+                self.unplaced[purpose] += 1
+            return True
+        begin_and_size = self.tensors.range(found)
+        if begin_and_size is None:
+            self.unplaced[purpose] += self.tensors.on_gpu(found)
+        elif begin_and_size[0]:
+            self.place(*begin_and_size, purpose, found, name)
+        return True
+
+    def place(self, begin, size, purpose, found, name):
+        device = self.blocks.add(begin, size, purpose)
+        if device is None:
+            return  # the host's, or another allocator's
+        self.counts[device][purpose] += 1
+        is_largest = size > self.largest.get((device, purpose), (0,))[0]
+        is_holder = len(self.holders) < MOST_HOLDERS or size > self.holders[0][0]
+        if is_largest or is_holder:
+            text = f"{name} {tuple(self.tensors.shape_of(found))} {self.tensors.type_of(found)}".strip()
+            if is_largest:
+                self.largest[device, purpose] = (size, text)
+            if is_holder:
+                bisect.insort(self.holders, (size, device, purpose, text))
+                del self.holders[:-MOST_HOLDERS]
+
+
+class without_overrides:
+    """No class of the program answers for its tensors meanwhile."""
+
+    def __init__(self, torch):
+        guard = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
+        self.guard = guard()
+
+    def __enter__(self):
+        self.guard.__enter__()
+
+    def __exit__(self, *error):
+        self.guard.__exit__(*error)
+
+
+def device_figures(torch, reading):
+    devices = []
+    capturing = torch._C._cuda_isCurrentStreamCapturing() if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else False
+    for device, amounts in sorted(reading.blocks.used().items()):
+        stats = torch.cuda.memory_stats(device)
+        figures = {"device": device, "peak_allocated": stats.get("allocated_bytes.all.peak", 0), "peak_reserved": stats.get("reserved_bytes.all.peak", 0)}
+        # There is a context on the device, as it has memory. By all processes together.
+        free, total = (0, 0) if capturing else torch.cuda.mem_get_info(device)
+        figures["in_use"] = total - free
+        amounts[OUTSIDE] = max(total - free - sum(amounts), 0)
+        figures["bytes"] = amounts
+        figures["tensors"] = reading.counts[device]
+        figures["largest"] = [reading.largest.get((device, purpose), (0, "")) for purpose in range(NO_TENSOR)]
+        devices.append(figures)
+    return devices
+
+
+def torch_with_memory():
+    """PyTorch, if it is loaded and has GPU memory."""
+    torch, cuda = sys.modules.get("torch"), sys.modules.get("torch.cuda")
+    if torch is None or cuda is None or not all(hasattr(torch, name) for name in ("Tensor", "nn", "optim", "cuda")):
+        return None  # it is being imported
+    return torch if cuda.is_initialized() else None
+
+
+def read_all(seconds=MOST_SECONDS):
+    """What libinject makes memory_purpose.csv of, as a dictionary; None without PyTorch."""
+    begin, cpu = time.monotonic_ns(), time.thread_time_ns()
+    torch = torch_with_memory()
+    if torch is None:
+        return None
+    result = {}
+    with without_overrides(torch):
+        reading = Reading(torch, seconds)
+        try:
+            reading.run()
+            result["devices"] = device_figures(torch, reading)
+        except Unfinished:
+            result["unfinished"] = True
+    result.update(objects=reading.objects, unplaced=reading.unplaced)
+    result["holders"] = [{"bytes": size, "device": device, "purpose": PURPOSES[purpose], "tensor": text}
+                         for size, device, purpose, text in reversed(reading.holders)]
+    result.update(ns=time.monotonic_ns() - begin, cpu_ns=time.thread_time_ns() - cpu)
+    return result
+
+
+def text_of(value):
+    """JSON: its module is the program's to import."""
+    if isinstance(value, dict):
+        return "{" + ",".join(text_of(str(key)) + ":" + text_of(item) for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(text_of, value)) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(letter if letter.isprintable() and letter not in '"\\' and letter.isascii() else f"\\u{min(ord(letter), 0xFFFF):04x}" for letter in value) + '"'
+    return {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(int(value))
+
+
+def is_ours(error):
+    """Whether it came from here, and not from a handler or a trace function of the program's: those are given the frame below theirs."""
+    at, caller = error.__traceback__, None
+    while at is not None:
+        for value in at.tb_frame.f_locals.values() if caller is not None else ():
+            if value is caller or (type(value) is tuple and any(part is caller for part in value)):
+                return False
+        at, caller = at.tb_next, at.tb_frame
+    return is_kind(type(error), Exception)
+
+
+def read():
+    """The same as JSON; "" where there is nothing to tell."""
+    try:
+        result = read_all()
+        return text_of(result) if result else ""
+    except BaseException as error:
+        if not is_ours(error):
+            raise
+        return text_of({"error": f"{name_of(type(error))}: {error}"[:200]})
+
+
+def stack(frame):
+    frames = []
+    while frame is not None and len(frames) < MOST_FRAMES:
+        code = frame.f_code
+        frames.append({"file": code.co_filename, "line": frame.f_lineno or 0, "function": getattr(code, "co_qualname", code.co_name)})
+        frame = frame.f_back
+    return frames
+
+
+def write(path, text):
+    part = path + ".part"
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+    os.replace(part, path)
+
+
+def watch_for_errors(path, process):
+    """From now on an allocation that fails for good leaves a file at `path`, the last one if there are several. "yes" once PyTorch has been
+    told, "" while it can't be."""
+    torch = torch_with_memory()
+    attach = torch and getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if not attach:
+        return ""
+    failures = []
+
+    def on_failure(device, requested, allocated, free):
+        if os.getpid() != process:
+            return
+        try:
+            failures.append(requested)
+            told = {"version": 1, "failures": len(failures), "device": device, "requested": requested, "allowed": allocated, "free": free,
+                    "time_unix_ns": time.time_ns(), "stack": stack(sys._getframe(1))}
+            write(path, text_of({**told, **(read_all() or {})}) + "\n")
+        except BaseException as error:
+            if not is_ours(error):
+                raise
+
+    attach(on_failure)
+    return "yes"

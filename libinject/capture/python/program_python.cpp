@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/python/program_python.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+#include "libinject/base/caller_state.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/python/interpreter.h"
+#include "libinject/capture/python/memory_reading.h"
+#include "libinject/record/thread_registry.h"
+#include "memory_reading_source.h"
+
+namespace inject {
+
+namespace {
+
+constexpr const char* kFile = "<libinject>/memory_reading.py";
+constexpr int kFileInput = 257;  // Py_file_input
+constexpr std::size_t kMaxReadingText = std::size_t{32} << 10u;
+constexpr std::size_t kMaxPath = 4096;
+
+/// What the pending call is to do.
+enum Task : unsigned { kReadMemory = 1, kWatchErrors = 2 };
+
+constinit std::atomic<unsigned> tasks{0};
+constinit std::atomic<pid_t> owner{0};  // the process that asked; 0: nothing is run
+enum class Reading : unsigned char { kNone, kExpected, kAsked };
+constinit std::atomic<Reading> reading{Reading::kNone};
+constinit std::atomic<bool> reading_at_step{false};
+
+// Written on the main thread, before the flags that say so.
+constinit std::array<char, kMaxReadingText> memory_text{};
+constinit std::atomic<bool> memory_told{false};
+constinit std::atomic<bool> errors_watched{false};
+/// Where oom.json goes. Written once, before kWatchErrors.
+constinit std::array<char, kMaxPath> error_path{};
+enum class PathState : unsigned char { kNone, kBeingWritten, kKnown };
+constinit std::atomic<PathState> error_path_state{PathState::kNone};
+
+/// The functions of memory_reading.py. The main thread's, with the GIL; they stay.
+void* functions = nullptr;
+bool has_failed = false;
+
+/// Null if they can't be loaded; `is_programs`: by an error of the program's, from a handler of a signal that
+/// ran in between.
+void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
+  is_programs = false;
+  if (functions != nullptr || has_failed) return functions;
+  has_failed = true;
+  void* globals = python.new_dict();
+  void* file = python.new_text(kFile);
+  void* code = python.compile(kMemoryReadingSource, kFile, kFileInput);
+  void* done = nullptr;
+  if (globals != nullptr && file != nullptr && code != nullptr &&
+      python.set_item(globals, "__file__", file) == 0 && python.set_item(globals, "__name__", file) == 0 &&
+      python.set_item(globals, "__builtins__", python.builtins()) == 0)
+    done = python.evaluate(code, globals, globals);
+  if (done != nullptr) {
+    functions = globals;
+    has_failed = false;
+  } else {
+    is_programs = code != nullptr && python.error_matches(*python.memory_error) == 0 &&
+                  python.error_matches(*python.import_error) == 0 &&
+                  python.error_matches(*python.recursion_error) == 0;
+    if (!is_programs) python.clear_error();
+    if (globals != nullptr) python.release(globals);
+  }
+  for (void* object : {file, code, done}) {
+    if (object != nullptr) python.release(object);
+  }
+  return functions;
+}
+
+/// Takes over the text that a function has returned; false if it has raised what is the program's.
+bool keep_text(const PythonCalls& python, void* result, char* to, std::size_t size) noexcept {
+  if (result == nullptr) return false;
+  std::ptrdiff_t length = 0;
+  const char* text = python.utf8(result, &length);
+  if (text == nullptr) python.clear_error();
+  if (text != nullptr && static_cast<std::size_t>(length) < size)
+    std::memcpy(to, text, static_cast<std::size_t>(length) + 1);
+  python.release(result);
+  return true;
+}
+
+bool read_memory(const PythonCalls& python, void* globals) noexcept {
+  void* function = python.get_item(globals, "read");
+  if (function == nullptr || memory_told.load(std::memory_order_relaxed)) return true;
+  const bool done = keep_text(python, python.call(function, nullptr), memory_text.data(), memory_text.size());
+  memory_told.store(done, std::memory_order_release);
+  return done;
+}
+
+bool watch_errors(const PythonCalls& python, void* globals) noexcept {
+  void* function = python.get_item(globals, "watch_for_errors");
+  if (function == nullptr || errors_watched.load(std::memory_order_relaxed)) return true;
+  std::array<char, 8> told{};
+  const bool done =
+      keep_text(python, python.call(function, "si", error_path.data(), static_cast<int>(getpid())),
+                told.data(), told.size());
+  if (told[0] != '\0') errors_watched.store(true, std::memory_order_release);
+  return done;
+}
+
+/// The pending call: -1 with the program's exception, if one of its handlers of signals has raised meanwhile.
+int run_tasks(void* /*argument*/) noexcept {
+  const unsigned asked = tasks.exchange(0, std::memory_order_acq_rel);
+  const PythonInterpreter* interpreter = found_python();
+  if (asked == 0 || interpreter == nullptr || owner.load(std::memory_order_acquire) != getpid() ||
+      interpreter->is_finalizing() != 0)
+    return 0;
+  const CallerState caller;
+  const UnseenThread unseen;
+  const PythonCalls& python = interpreter->calls;
+  bool is_programs = false;
+  void* globals = load_functions(python, is_programs);
+  if (globals == nullptr) return is_programs ? -1 : 0;
+  if ((asked & kWatchErrors) != 0 && !watch_errors(python, globals)) return -1;
+  if ((asked & kReadMemory) != 0 && !read_memory(python, globals)) return -1;
+  return 0;
+}
+
+void ask(Task task) noexcept {
+  const PythonInterpreter* interpreter = found_python();
+  if (interpreter == nullptr || !interpreter->calls.complete() || interpreter->is_finalizing() != 0) return;
+  // Those that wait are run by one call. It may be full: then the next one asks again.
+  if (tasks.fetch_or(task, std::memory_order_acq_rel) != 0) return;
+  if (interpreter->calls.add_pending_call(&run_tasks, nullptr) != 0)
+    tasks.store(0, std::memory_order_release);
+}
+
+}  // namespace
+
+void expect_memory_reading() noexcept {
+  Reading none = Reading::kNone;
+  if (found_python() == nullptr) return;
+  owner.store(getpid(), std::memory_order_release);
+  reading.compare_exchange_strong(none, Reading::kExpected, std::memory_order_acq_rel);
+}
+
+bool memory_is_expected() noexcept {
+  return reading.load(std::memory_order_relaxed) == Reading::kExpected;
+}
+
+void reading_is_due(bool at_step) noexcept {
+  Reading expected = Reading::kExpected;
+  if (!reading.compare_exchange_strong(expected, Reading::kAsked, std::memory_order_acq_rel)) return;
+  const CallerState caller;
+  reading_at_step.store(at_step, std::memory_order_release);
+  ask(kReadMemory);
+}
+
+bool watch_memory_errors(std::string_view folder) noexcept {
+  constexpr std::string_view kName = "/oom.json";
+  if (errors_watched.load(std::memory_order_acquire)) return true;
+  const PythonInterpreter* interpreter = found_python();
+  if (interpreter == nullptr) return false;
+  if (!interpreter->calls.complete() || folder.size() + kName.size() >= error_path.size()) return true;
+  PathState none = PathState::kNone;
+  if (error_path_state.compare_exchange_strong(none, PathState::kBeingWritten, std::memory_order_acq_rel)) {
+    folder.copy(error_path.data(), folder.size());
+    kName.copy(error_path.data() + folder.size(), kName.size());
+    error_path_state.store(PathState::kKnown, std::memory_order_release);
+  }
+  if (error_path_state.load(std::memory_order_acquire) != PathState::kKnown) return false;
+  owner.store(getpid(), std::memory_order_release);
+  ask(kWatchErrors);
+  return false;
+}
+
+std::optional<MemoryPurposes> memory_reading() {
+  if (!memory_told.load(std::memory_order_acquire)) return std::nullopt;
+  std::optional<MemoryPurposes> memory = memory_purposes_of(memory_text.data());
+  if (memory) memory->at_step = reading_at_step.load(std::memory_order_acquire);
+  return memory;
+}
+
+}  // namespace inject

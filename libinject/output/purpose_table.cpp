@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// memory_purpose.csv (docs/memory_purpose.md).
+#include "libinject/output/purpose_names.h"
+
+#include <algorithm>
+#include <array>
+
+#include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
+
+namespace inject {
+
+namespace {
+
+struct PurposeRow {
+  const MemoryPurposes* memory = nullptr;
+  const DevicePurposes* device = nullptr;
+  std::optional<std::size_t> purpose;  ///< none: the device
+  std::uint64_t bytes() const { return purpose ? device->bytes[*purpose] : all_bytes(*device); }
+  bool has_tensors() const { return purpose && *purpose < kTensorPurposes; }
+  bool is_known() const {
+    if (!purpose) return device->in_use != 0;
+    return memory->unplaced[*purpose] == 0 &&
+           (*purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device->in_use != 0);
+  }
+};
+
+Columns<PurposeRow> purpose_columns(const Report&) {
+  using namespace units;
+  constexpr std::string_view kOfPurposes = "rows of purposes";
+  Columns<PurposeRow> columns;
+  columns
+      .add(
+          "Device", kNumber, [](const PurposeRow& row) { return row.device->device; },
+          "The GPU, as the process numbers them.")
+      .add(
+          "Purpose", kText,
+          [](const PurposeRow& row) { return row.purpose ? purpose_name(*row.purpose) : "[all]"; },
+          "What the memory is for. A byte counts for the first purpose that it has, in the order of the "
+          "rows.")
+      .add(
+          "Total", kText, [](const PurposeRow& row) { return row.purpose ? "no" : "yes"; },
+          "`yes`: the row is the sum of the device's others; `no`: it is not.")
+      .add(
+          "Tensors", kCount,
+          [](const PurposeRow& row) {
+            return row.has_tensors() ? Cell(row.device->tensors[*row.purpose]) : Cell();
+          },
+          "Tensors that it was found by; several may share memory.", "what has no tensors")
+      .add(
+          "Memory (B)", kBytes,
+          [](const PurposeRow& row) { return row.is_known() ? Cell(row.bytes()) : Cell(); },
+          "Bytes in use at the reading; of `[all]`, by all processes on the GPU.",
+          "the memory of some of its tensors can't be told; `[outside of the allocator]` and `[all]` while a "
+          "CUDA graph was captured")
+      .add(
+          "Largest (B)", kBytes,
+          [](const PurposeRow& row) {
+            return row.has_tensors() ? Cell(row.device->largest[*row.purpose].bytes) : Cell();
+          },
+          "Of the largest of these tensors.", "what has no tensors")
+      .add(
+          "Largest Tensor", kText,
+          [](const PurposeRow& row) {
+            return row.has_tensors() ? Cell(row.device->largest[*row.purpose].text) : Cell();
+          },
+          "Whose it is, its shape and its type.", "what has no tensors")
+      .add(
+          "Peak Allocated (B)", kBytes,
+          [](const PurposeRow& row) { return row.purpose ? Cell() : Cell(row.device->peak_allocated); },
+          "The most that the allocator has had allocated until then (`torch.cuda.max_memory_allocated()`).",
+          kOfPurposes)
+      .add(
+          "Peak Reserved (B)", kBytes,
+          [](const PurposeRow& row) { return row.purpose ? Cell() : Cell(row.device->peak_reserved); },
+          "The most that it has had reserved until then (`torch.cuda.max_memory_reserved()`).", kOfPurposes)
+      .add(
+          "Activations at Peak (B)", kBytes,
+          [](const PurposeRow& row) {
+            if (row.purpose) return Cell();
+            const auto rest = activations_at_peak(*row.memory, *row.device);
+            return rest ? Cell(*rest) : Cell();
+          },
+          "Peak Allocated less parameters, gradients, optimizer state and buffers: activations, batches, "
+          "workspaces and other temporary memory at the peak, and gradients that were not there yet.",
+          "rows of purposes; the memory of some tensors can't be told");
+  return columns;
+}
+
+std::vector<PurposeRow> purpose_rows(const Report& report) {
+  std::vector<PurposeRow> rows;
+  const std::optional<MemoryPurposes>& memory = report.run->memory_purposes;
+  if (!memory) return rows;
+  for (const DevicePurposes& device : memory->devices) {
+    for (std::size_t purpose = 0; purpose < kMemoryPurposes; ++purpose)
+      rows.push_back({&*memory, &device, purpose});
+    rows.push_back({&*memory, &device, std::nullopt});
+  }
+  return rows;
+}
+
+bool has_purposes(const Report& report) {
+  return report.run->memory_purposes && !report.run->memory_purposes->devices.empty();
+}
+
+}  // namespace
+
+std::string_view purpose_name(std::size_t purpose) {
+  constexpr std::array<std::string_view, kMemoryPurposes> kNames{
+      "parameters", "gradients", "optimizer state",           "buffers", "other tensors", "[no tensor]",
+      "[rounding]", "[cached]",  "[outside of the allocator]"};
+  return kNames[purpose];
+}
+
+std::uint64_t all_bytes(const DevicePurposes& device) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t bytes : device.bytes) sum += bytes;
+  return sum;
+}
+
+std::optional<std::uint64_t> activations_at_peak(const MemoryPurposes& memory, const DevicePurposes& device) {
+  std::uint64_t lasting = 0;
+  for (std::size_t purpose = 0; purpose <= static_cast<std::size_t>(MemoryPurpose::kBuffers); ++purpose) {
+    if (memory.unplaced[purpose] != 0) return std::nullopt;
+    lasting += device.bytes[purpose];
+  }
+  return device.peak_allocated - std::min(device.peak_allocated, lasting);
+}
+
+TableFile purpose_table() {
+  return make_table<purpose_columns, purpose_rows>(
+      "memory_purpose.csv", "PyTorch's memory on the GPUs by purpose, at one moment (memory_purpose.md).",
+      &has_purposes, "where launches are named");
+}
+
+}  // namespace inject

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What PyTorch's memory is for, and what is left of an allocation that failed: a real PyTorch (Debian's python3-torch) whose allocator for
+GPUs is played by torch_memory.py.
+
+usage: test_torch_memory.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import json
+import pathlib
+import unittest
+
+import simulated
+from test_torch_steps import PYTHON
+
+HERE = pathlib.Path(__file__).resolve().parent
+PURPOSES = ["parameters", "gradients", "optimizer state", "buffers", "other tensors", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]", "[all]"]
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Memory(simulated.SimulatedTest):
+    def train(self, pattern, **options):
+        # On a busy machine iterations are found late, and so the window comes late.
+        done = self.script("", command=[PYTHON, str(HERE / "torch_memory.py"), str(simulated.programs / "script_training.so"), pattern, "400"], timeout=120,
+                           **{"WINDOW": "iter:30+4", "LOG": "debug", **options})
+        self.assertEqual(done.code, 0, done.stderr)
+        return done.out, json.loads(done.stdout.splitlines()[-1])
+
+    def rows(self, out):
+        rows = out.rows("memory_purpose.csv")
+        self.assertEqual([row["Purpose"] for row in rows], PURPOSES)
+        return {row["Purpose"]: int(row["Memory (B)"]) for row in rows}, rows
+
+    def test_purposes_are_their_tensors_bytes(self):
+        out, truth = self.train("plain")
+        found, rows = self.rows(out)
+        for purpose in PURPOSES[:4]:
+            self.assertEqual(found[purpose], truth[purpose], purpose)
+        self.assertEqual(found["[cached]"], truth["cached"])
+        self.assertEqual(found["[no tensor]"], truth["[no tensor]"])
+        # The batch and the tensor that answers for itself; what is between the views, less what is rounding; and tensors of the moment.
+        self.assertGreaterEqual(found["other tensors"], truth["other tensors"])
+        self.assertEqual(found["[all]"], 20_000_000)
+        self.assertEqual(sum(found[purpose] for purpose in PURPOSES[:-2]), truth["reserved"])
+        self.assertEqual(sum(found[purpose] for purpose in PURPOSES[:-1]), found["[all]"])
+        by_purpose = {row["Purpose"]: row for row in rows}
+        self.assertEqual(by_purpose["parameters"]["Largest Tensor"], "Linear.weight (48, 48) torch.float32")
+        self.assertEqual(by_purpose["parameters"]["Largest (B)"], str(48 * 48 * 4))
+        total = by_purpose["[all]"]
+        self.assertEqual((total["Total"], total["Peak Allocated (B)"], total["Peak Reserved (B)"]), ("yes", "1000000", "2000000"))
+        self.assertEqual(int(total["Activations at Peak (B)"]), 1_000_000 - sum(found[purpose] for purpose in PURPOSES[:4]))
+        reading = out.run["memory_reading"]
+        self.assertEqual((reading["asked_at"], reading["error"], reading["unfinished"]), ("optimizer step", "", False))
+        self.assertEqual(reading["tensors_not_placed"], 0)
+        self.assertGreater(reading["objects"], 1000)
+
+    def test_without_the_group_nothing_is_asked(self):
+        for hooks in ("cudart,torch", "cudart,python"):
+            with self.subTest(hooks):
+                out, truth = self.train("plain", HOOKS=hooks)
+                self.assertFalse((out.path / "memory_purpose.csv").exists())
+                self.assertEqual(truth["observers"], 0)
+
+    def test_what_fails_there_stays_there(self):
+        out, truth = self.train("failing")
+        self.assertFalse((out.path / "memory_purpose.csv").exists())
+        self.assertIn("no snapshot today", out.run["memory_reading"]["error"])
+        self.assertEqual((truth["caught"], truth["interrupts"]), (0, 0))
+
+    def test_what_a_handler_raises_is_the_programs(self):
+        out, truth = self.train("interrupted")
+        self.assertEqual((truth["interrupts"], truth["caught"]), (1, 1))
+        self.assertFalse((out.path / "memory_purpose.csv").exists())
+
+    def test_allocations_that_fail(self):
+        out, truth = self.train("out_of_memory")
+        self.assertEqual((truth["failures"], truth["observers"]), (10, 1))
+        told = json.loads((out.path / "oom.json").read_text())
+        self.assertEqual((told["failures"], told["requested"], told["device"], told["free"]), (10, 10_000, 0, 100))
+        self.assertEqual([frame["function"] for frame in told["stack"][:2]], ["fail", "<module>"])
+        self.assertEqual(told["stack"][0]["file"], str(HERE / "torch_memory.py"))
+        (device,) = told["devices"]
+        self.assertEqual(device["bytes"][:4], [truth[purpose] for purpose in PURPOSES[:4]])
+        self.assertIn((9216, "gradients", "Linear.weight (48, 48) torch.float32"),
+                      [(holder["bytes"], holder["purpose"], holder["tensor"]) for holder in told["holders"]])
+        self.assertEqual([path.name for path in out.path.iterdir() if path.name.endswith(".part")], [])
+
+
+if __name__ == "__main__":
+    simulated.main()

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A training script with PyTorch's own modules and optimizer on the host, whose tensors' memory PyTorch's allocator for GPUs claims to have
+made, and launches on the simulated CUDA: for test_torch_memory.py. Its last line is what its memory is for, as JSON.
+
+usage: torch_memory.py MODULE PATTERN ITERATIONS
+"""
+
+import contextlib
+import ctypes
+import gc
+import json
+import signal
+import sys
+import time
+import warnings
+
+import torch
+
+warnings.simplefilter("ignore")
+cuda = ctypes.CDLL(sys.argv[1])
+PATTERN = sys.argv[2]
+SLACK = 512
+
+
+def launch(name, blocks=1):
+    if cuda.training_launch(name.encode(), blocks) != 0:
+        sys.exit("a launch failed")
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(48, 48) for _ in range(3)])
+        self.norm = torch.nn.BatchNorm1d(48)
+        self.tied = torch.nn.Linear(48, 48)
+        self.tied.weight = self.layers[0].weight
+        # Both are views of one allocation, as parameters that are flattened are.
+        flat = torch.zeros(100)
+        self.one, self.two = torch.nn.Parameter(flat[:30]), torch.nn.Parameter(flat[40:100])
+        self.frozen = torch.nn.Linear(48, 10).requires_grad_(False)
+
+    def forward(self, batch):
+        return self.tied(self.norm(self.layers(batch))).sum() + self.one.sum() + self.two.sum()
+
+
+class Answering(torch.Tensor):
+    """Whose class answers for it, with what is wrong or nothing."""
+
+    @classmethod
+    def __torch_function__(cls, *_):
+        raise ValueError("nothing may be asked of this one")
+
+    def numel(self):
+        raise ValueError("nothing may be asked of this one")
+
+
+class Unhashable(type):
+    __hash__ = None
+
+    def __eq__(cls, other):
+        raise ValueError("nothing may be compared with this one")
+
+
+class Odd(metaclass=Unhashable):
+    __class__ = property(lambda self: sys.exit("nothing may be asked of this one"))
+
+    def __init__(self):
+        self.cycle = [self]
+
+
+def storage_of(tensor):
+    """Address and bytes."""
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return storage.data_ptr(), storage.nbytes()
+
+
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters())
+hidden = (ctypes.c_char * 5000)()
+batch = torch.ones(16, 48)
+answering = torch.ones(77).as_subclass(Answering)
+odd = Odd()
+interrupts = 0
+
+
+def segments():
+    """What PyTorch's allocator would have: an allocation for each storage, with some rounding, one that no tensor has, and one in cache."""
+    sizes = {}
+    for tensor in everything():
+        address, size = storage_of(tensor)
+        if size:
+            sizes[address] = size
+    sizes[ctypes.addressof(hidden)] = 5000
+    found = [{"device": 0, "address": address, "total_size": size, "blocks": [{"size": size, "requested_size": size - 3, "state": "active_allocated"}]}
+             for address, size in sizes.items()]
+    return [*found, {"device": 0, "address": 4096, "total_size": SLACK, "blocks": [{"size": SLACK, "state": "inactive"}]}]
+
+
+def everything():
+    yield from net.parameters()
+    yield from net.buffers()
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            yield parameter.grad
+    for state in optimizer.state.values():
+        yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+    yield batch
+    with torch._C.DisableTorchFunction():
+        yield torch.Tensor.as_subclass(answering, torch.Tensor)
+
+
+def snapshot():
+    if PATTERN == "failing":
+        raise RuntimeError("no snapshot today")
+    if PATTERN == "interrupted" and interrupts == 0:
+        signal.raise_signal(signal.SIGALRM)
+        time.sleep(0)  # the handler runs here
+    return segments()
+
+
+def interrupt(*_):
+    global interrupts
+    interrupts += 1
+    raise TimeoutError("the program's own")
+
+
+observers = []
+torch.cuda.memory_snapshot = snapshot
+torch.cuda.is_initialized = lambda: True
+torch.cuda.memory_stats = lambda device: {"allocated_bytes.all.peak": 1_000_000, "reserved_bytes.all.peak": 2_000_000}
+torch.cuda.mem_get_info = lambda device: (10_000_000, 30_000_000)
+torch._C._cuda_isCurrentStreamCapturing = lambda: False
+torch._C._cuda_attach_out_of_memory_observer = observers.append
+signal.signal(signal.SIGALRM, interrupt)
+caught = 0
+
+
+def iteration(k):
+    time.sleep(0.002)
+    cuda.training_copy(ctypes.c_size_t(64), 1)
+    optimizer.zero_grad(set_to_none=True)
+    for kernel in ("gemm", "norm", "relu", "dropout", "gemm", "norm"):
+        launch(kernel, 3)
+    net(batch).backward()
+    launch("multi_tensor_apply_update")
+    optimizer.step()
+
+
+def fail(request):
+    """As PyTorch's allocator does before it raises."""
+    for observer in observers:
+        observer(0, request, 25_000_000, 100)
+    raise MemoryError(f"{request} bytes")
+
+
+for k in range(int(sys.argv[3])):
+    try:
+        iteration(k)
+    except TimeoutError:
+        caught += 1
+failures = 0
+if PATTERN == "out_of_memory":
+    until = time.monotonic() + 30
+    while not observers and time.monotonic() < until:
+        time.sleep(0.01)
+    for request in range(1, 11):
+        with contextlib.suppress(MemoryError):
+            fail(request * 1000)
+        failures += 1
+
+
+def size_of(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+print(json.dumps({
+    "parameters": size_of(net.parameters()), "gradients": size_of(parameter.grad for parameter in net.parameters() if parameter.grad is not None),
+    "optimizer state": size_of(value for state in optimizer.state.values() for value in state.values()), "buffers": size_of(net.buffers()),
+    "other tensors": size_of([batch]) + 77 * 4, "[no tensor]": 4997, "cached": SLACK, "reserved": sum(part["total_size"] for part in segments()),
+    "interrupts": interrupts, "caught": caught, "failures": failures, "observers": len(observers), "garbage": len(gc.garbage)}))
