@@ -317,27 +317,23 @@ void MemoryUse::reset(bool success) noexcept {
   }
 }
 
-bool MemoryUse::wait_for_turn() noexcept {
-  // A thread has it for microseconds, unless it loses the processor.
+// A thread has it for microseconds, unless it loses the processor.
+MemoryUse::Turn::Turn(MemoryUse& use) noexcept : use_(use) {
   constexpr int kPauses = 100;
   constexpr timespec kPause{0, kMillisecond};
-  for (int i = 0; i < kPauses; ++i) {
-    if (!turn_.exchange(true, std::memory_order_acquire)) return true;
-    nanosleep(&kPause, nullptr);
+  for (int i = 0; i < kPauses && !has_; ++i) {
+    has_ = !use_.turn_.exchange(true, std::memory_order_acquire);
+    if (!has_) nanosleep(&kPause, nullptr);
   }
-  return false;
+}
+
+MemoryUse::Turn::~Turn() {
+  if (has_) use_.turn_.store(false, std::memory_order_release);
 }
 
 MemoryCopy MemoryUse::copy() {
   MemoryCopy copy;
-  const bool turn = wait_for_turn();
-  struct GiveBack {
-    MemoryUse& use;
-    bool has;
-    ~GiveBack() {
-      if (has) use.turn_.store(false, std::memory_order_release);
-    }
-  } const give_back{*this, turn};
+  const Turn turn(*this);
   if (turn) take_waiting();
   copy.rows = rows();
   copy.time = now();

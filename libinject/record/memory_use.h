@@ -158,6 +158,19 @@ class MemoryUse {
   /// Rows of devices in ascending order and of the host, all together first, then by bytes allocated; and
   /// their lines, which are missing if a thread does not return from its turn. Not for hooks.
   MemoryCopy copy();
+  /// Has the turn, if it could be had within a tenth of a second. Not for hooks.
+  class Turn {
+   public:
+    explicit Turn(MemoryUse& use) noexcept;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+    explicit operator bool() const noexcept { return has_; }
+
+   private:
+    MemoryUse& use_;
+    bool has_ = false;
+  };
   /// Allocations that found no room in the table: neither live nor peak bytes have them.
   std::uint64_t not_held() const noexcept { return not_held_.load(std::memory_order_relaxed); }
   /// Successful calls that freed what no hook has seen allocated.
@@ -210,7 +223,6 @@ class MemoryUse {
   void take_waiting() noexcept;
   void take_spilled(Place& place) noexcept;
   void add(const MemoryChange& change) noexcept;
-  bool wait_for_turn() noexcept;
   std::vector<MemoryRow> rows() const;
   void copy_line(std::uint32_t place, MemoryCounts& counts, MemoryCopy& copy);
 

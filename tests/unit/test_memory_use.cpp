@@ -464,6 +464,61 @@ TEST_CASE("What comes while another thread has the turn, or too fast, is in the 
   CHECK(highest >= 1'000'000'000);
 }
 
+TEST_CASE("Of changes that find the queue full, the lowest, the highest and the last are kept", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  std::uintptr_t number = 0;
+  const auto allocate = [&](std::uint64_t bytes) { use->allocated(kMalloc, address(++number), bytes, 0); };
+  const auto free = [&](std::uintptr_t of) {
+    use->freeing(address(of));
+    use->freed(address(of), true);
+  };
+  allocate(9'000);  // the peak, so that it is not what tells
+  free(1);
+  allocate(100);
+  const std::uintptr_t kept = number;
+  std::size_t before = 0;
+  {
+    const MemoryUse::Turn turn(*use);
+    REQUIRE(turn);
+    for (std::uint64_t i = 0; i < MemoryChanges::kRoom / 2; ++i) {
+      allocate(1);
+      free(number);
+    }
+    before = number;
+    // None of these finds room.
+    allocate(5'000);
+    free(number);
+    free(kept);
+    allocate(30);
+  }
+  CHECK(number == before + 2);
+  const MemoryCopy copy = use->copy();
+  const MemoryLine* line = line_of(copy, 0);
+  REQUIRE(line != nullptr);
+  REQUIRE(line->intervals.size() > MemoryChanges::kRoom);
+  const MemoryInterval& spilled = line->intervals[line->intervals.size() - 2];
+  CHECK(spilled.highest == 5'000 + 100);
+  CHECK(spilled.lowest == 0);
+  CHECK(line->intervals.back().last == 30);
+  CHECK(line->intervals.back().lowest == 30);
+  const MemoryCounts all = copy.rows.front().counts;
+  CHECK(all.live == 30);
+  CHECK(all.peak == 9'000);
+  CHECK(all.peak_at == line->intervals.front().begin);
+}
+
+TEST_CASE("Without the turn there are counts and no lines", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  use->allocated(kMalloc, address(1), 100, 0);
+  const MemoryUse::Turn turn(*use);
+  use->allocated(kMalloc, address(2), 50, 0);
+  const MemoryCopy copy = use->copy();
+  CHECK(copy.lines.empty());
+  CHECK(copy.rows.front().counts.live == 150);
+  CHECK(copy.rows.front().counts.peak == 150);
+  CHECK(copy.rows.front().counts.peak_at != 0);
+}
+
 TEST_CASE("Changes that wait are taken in their order, and refused while there are too many", "[memory]") {
   const auto changes = std::make_unique<MemoryChanges>();
   MemoryChange taken;
