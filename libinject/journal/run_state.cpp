@@ -16,7 +16,8 @@ namespace inject::recovery {
 namespace {
 
 constexpr std::size_t kMaxTextLength = 64 * 1024;
-constexpr std::size_t kMaxOfAll = 100'000;  // of the things in a list
+constexpr std::size_t kMaxOfAll = 100'000;   // of the things in a list
+constexpr std::size_t kMaxMemoryLines = 64;  // one of each device and of the host
 
 class Writer {
  public:
@@ -98,7 +99,33 @@ void memory_fields(Way& way, MemoryRow& row) {
   if (way.has(row.api)) way.field(*row.api);
   MemoryCounts& c = row.counts;
   fields(way, c.allocations, c.frees, c.allocated, c.live, c.peak, c.largest, c.failed, c.failed_bytes,
-         c.largest_failed, c.last_failed);
+         c.largest_failed, c.last_failed, c.peak_at);
+}
+
+// As differences, and small ones mostly: a line may have many intervals.
+template <typename Way>
+void interval_fields(Way& way, MemoryInterval& interval, Nanoseconds& before) {
+  const auto difference = [&way](std::uint64_t& value, std::uint64_t from) {
+    std::uint64_t by = value - from;
+    way.field(by);
+    value = from + by;
+  };
+  difference(interval.begin, before);
+  difference(interval.last_at, interval.begin);
+  difference(interval.highest_at, interval.begin);
+  way.field(interval.lowest);
+  difference(interval.highest, interval.lowest);
+  difference(interval.last, interval.lowest);
+  way.field(interval.window);
+  before = interval.begin;
+}
+
+template <typename Way>
+void line_fields(Way& way, MemoryLine& line) {
+  fields(way, line.device, line.of);
+  Nanoseconds before = 0;
+  way.list(line.intervals,
+           [&before](Way& each, MemoryInterval& interval) { interval_fields(each, interval, before); });
 }
 
 template <typename Way>
@@ -139,7 +166,8 @@ void run_fields(Way& way, RunInfo& run) {
   fields(way, run.name_overflows, run.shape_overflows, run.range_overflows, run.trace_rows_left_out,
          run.iteration_signs_lost, run.graph_nodes_lost, run.batch);
   way.list(run.memory, [](Way& w, MemoryRow& row) { memory_fields(w, row); });
-  fields(way, run.allocations_not_held, run.unknown_frees);
+  way.list(run.memory_lines, [](Way& w, MemoryLine& line) { line_fields(w, line); });
+  fields(way, run.memory_until, run.allocations_not_held, run.unknown_frees);
   way.list(run.host_windows, [](Way& w, HostWindow& window) { host_fields(w, window); });
   HostReadings& h = run.host_readings;
   fields(way, h.readings, h.windows_not_read, h.threads_beyond, h.children_beyond, h.processor_time);
@@ -150,6 +178,17 @@ void run_fields(Way& way, RunInfo& run) {
   IterationInfo& i = *run.iterations;
   fields(way, i.source, i.found, i.report, i.optimizer, i.steps, i.doubtful, i.by_shape, i.rough,
          i.locked_after, i.changes, i.events, i.begins_with, i.anchor, i.begun);
+}
+
+bool in_order(const std::vector<MemoryInterval>& intervals) {
+  Nanoseconds end = 0;
+  for (const MemoryInterval& one : intervals) {
+    if (one.begin < end || one.last_at < one.begin || one.highest_at < one.begin ||
+        one.highest < one.lowest || one.last < one.lowest || one.last > one.highest)
+      return false;
+    end = one.last_at;
+  }
+  return true;
 }
 
 }  // namespace
@@ -166,6 +205,10 @@ bool decode_run(std::string_view text, RunInfo& run) {
   for (MemoryRow& row : run.memory) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
   }
+  std::erase_if(run.memory_lines, [](const MemoryLine& line) {
+    return line.of != MemoryLine::Of::kAllocated || !in_order(line.intervals);
+  });
+  if (run.memory_lines.size() > kMaxMemoryLines) run.memory_lines.resize(kMaxMemoryLines);
   std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
   for (HostWindow& window : run.host_windows) {
     std::erase_if(window.roles,

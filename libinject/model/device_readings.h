@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What NVML said of a device's energy and clocks while windows were open: plain data.
+// What NVML said of a device's energy, clocks and memory while windows were open: plain data.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libinject/base/time.h"
+#include "libinject/model/memory_timeline.h"
 
 namespace inject {
 
@@ -56,6 +57,7 @@ struct DeviceReadings {
 
 struct EnergyInfo {
   std::vector<DeviceReadings> devices;  ///< that were read
+  std::vector<MemoryLine> memory;       ///< in use on them
   Nanoseconds time = 0;                 ///< how long readings went on, pauses between them included
   Nanoseconds cpu = 0;                  ///< processor time of the readings
 };

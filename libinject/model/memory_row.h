@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "libinject/base/time.h"
+
 namespace inject {
 
 /// The CUDA runtime's functions that allocate.
@@ -42,7 +44,8 @@ struct MemoryCounts {
   std::uint64_t frees = 0;  ///< of what these allocated
   std::uint64_t allocated = 0;
   std::uint64_t live = 0;
-  std::uint64_t peak = 0;  ///< of `live`
+  std::uint64_t peak = 0;   ///< of `live`
+  Nanoseconds peak_at = 0;  ///< when it was reached, the first time; 0: never, as it is 0
   std::uint64_t largest = 0;
   std::uint64_t failed = 0;
   std::uint64_t failed_bytes = 0;  ///< requested in vain

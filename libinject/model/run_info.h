@@ -18,6 +18,7 @@
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_purposes.h"
 #include "libinject/model/memory_row.h"
+#include "libinject/model/memory_timeline.h"
 #include "libinject/model/metric_samples.h"
 #include "libinject/model/records.h"
 
@@ -255,6 +256,8 @@ struct RunInfo {
   std::uint64_t graph_launches_without_records = 0;  ///< of graphs that seem to have no GPU work
   std::uint64_t batch = 0;                           ///< samples per iteration, 0 if not told
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
+  std::vector<MemoryLine> memory_lines;              ///< … over time
+  Nanoseconds memory_until = 0;                      ///< when the allocations were looked at
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
   std::vector<HostWindow> host_windows;              ///< those that were read, ascending

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// memory_sum.csv (docs/memory.md).
+// memory_sum.csv and memory_timeline.csv (docs/memory.md).
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 #include "libinject/record/memory_use.h"
@@ -29,16 +29,19 @@ Cell place_of(std::uint32_t device) {
   return device;
 }
 
-Columns<MemoryRow> memory_columns(const Report&) {
+constexpr std::string_view kPlace =
+    "The GPU whose context was current; `host` for pinned memory; `[unknown]`: no context was current.";
+
+Columns<MemoryRow> memory_columns(const Report& report) {
   using namespace units;
   Columns<MemoryRow> columns;
+  const RunInfo* const run = report.run;
   const auto size = [](std::uint64_t MemoryCounts::*bytes) {
     return [bytes](const MemoryCounts& counts) { return megabytes(counts.*bytes); };
   };
   columns
       .add(
-          "Device", kText, [](const MemoryRow& row) { return place_of(row.device); },
-          "The GPU whose context was current; `host` for pinned memory; `[unknown]`: no context was current.")
+          "Device", kText, [](const MemoryRow& row) { return place_of(row.device); }, kPlace)
       .add(
           "Kind", kText,
           [](const MemoryRow& row) { return row.api ? kind_name(allocation_kind(*row.api)) : "[all]"; },
@@ -57,6 +60,12 @@ Columns<MemoryRow> memory_columns(const Report&) {
       .add("Live (MB)", kMegabytes, size(&MemoryCounts::live), "Allocated and not freed at the end.")
       .add("Peak (MB)", kMegabytes, size(&MemoryCounts::peak),
            "Allocated and not freed at most; of `[all]`, of the sum.")
+      .add(
+          "Peak at (ns)", kMoment,
+          [run](const MemoryCounts& counts) {
+            return cell_if(counts.peak_at != 0, since_base(counts.peak_at, *run));
+          },
+          "When that was reached, the first time.", "never anything")
       .add("Largest (MB)", kMegabytes, size(&MemoryCounts::largest), "The largest single allocation.")
       .add("Failed", kCount, &MemoryCounts::failed, "Calls that returned an error.")
       .add("Failed Size (MB)", kMegabytes, size(&MemoryCounts::failed_bytes), "Sum of what they asked for.")
@@ -71,11 +80,62 @@ const std::vector<MemoryRow>& memory_rows(const Report& report) {
   return report.run->memory;
 }
 
+Columns<MemoryTimelineRow> timeline_columns(const Report& report) {
+  using namespace units;
+  using Row = MemoryTimelineRow;
+  Columns<Row> columns;
+  const RunInfo* const run = report.run;
+  columns
+      .add(
+          "Device", kText, [](const Row& row) { return place_of(row.device); }, kPlace)
+      .add(
+          "Of", kText,
+          [](const Row& row) { return row.of == MemoryLine::Of::kInUse ? "in use" : "allocated"; },
+          "`allocated`: by this process through the CUDA runtime, as in memory_sum.csv; `in use`: on the "
+          "GPU, by "
+          "all processes, as the driver was asked from time to time.")
+      .add(
+          "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.begin, *run); },
+          "A change of what is allocated, or a window's edge; the first of the readings.")
+      .add(
+          "Duration (ns)", kTime, [](const Row& row) { return row.end - row.begin; },
+          "Until the next row of the kind; until the last of the readings.")
+      .add(
+          "Window", kCount, [](const Row& row) { return cell_if(row.window != 0, row.window); },
+          "The window in which Start is.", "outside of windows")
+      .add("Iteration", kCount, &Row::iteration, "The iteration in which Start is.",
+           "none that is known of; anything that is no iteration")
+      .add(
+          "Label", kText, [](const Row& row) { return row.label ? label_name(*row.label) : "outside"; },
+          "What Start is in: `iteration`, `validation`, `checkpoint`; `outside`: nothing of that kind, as "
+          "far as "
+          "is known.")
+      .add(
+          "Lowest (MB)", kMegabytes, [](const Row& row) { return megabytes(row.lowest); },
+          "The least at any time of it; of the readings.")
+      .add(
+          "Highest (MB)", kMegabytes, [](const Row& row) { return megabytes(row.highest); },
+          "The most at any time of it, of however short a time; of the readings.")
+      .add(
+          "Highest at (ns)", kMoment, [run](const Row& row) { return since_base(row.highest_at, *run); },
+          "When that was reached, the first time.");
+  return columns;
+}
+
+const std::vector<MemoryTimelineRow>& timeline_rows(const Report& report) {
+  return report.memory_timeline;
+}
+
 }  // namespace
 
 TableFile memory_table() {
   return make_table<memory_columns, memory_rows>("memory_sum.csv",
                                                  "Allocations by function and device (memory.md).");
+}
+
+TableFile memory_timeline_table() {
+  return make_table<timeline_columns, timeline_rows>(
+      "memory_timeline.csv", "Memory over time: a stretch of time on a device (memory.md).");
 }
 
 }  // namespace inject

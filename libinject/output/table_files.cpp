@@ -200,7 +200,8 @@ std::span<const TableFile> table_files() {
       thread_table(),         window_table(),        iteration_table(),     step_table(),
       phase_table(),          operator_table(),      module_table(),        line_table(),
       gap_line_table(),       kernel_stack_file(),   memory_table(),        host_table(),
-      kernel_detail_table(),  kernel_metric_table(), energy_table(),        purpose_table()};
+      kernel_detail_table(),  kernel_metric_table(), energy_table(),        purpose_table(),
+      memory_timeline_table()};
   return tables;
 }
 

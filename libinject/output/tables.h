@@ -58,6 +58,7 @@ TableFile iteration_table();
 TableFile step_table();
 TableFile phase_table();
 TableFile memory_table();
+TableFile memory_timeline_table();
 TableFile purpose_table();
 TableFile energy_table();
 TableFile host_table();

@@ -2,11 +2,17 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/memory_use.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <span>
 
+#include "libinject/base/clock.h"
 #include "libinject/base/mapping.h"
+#include "libinject/model/code_place.h"
+#include "libinject/record/control.h"
 
 namespace inject {
 
@@ -17,10 +23,13 @@ namespace {
 constexpr unsigned kByteBits = 48;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << kByteBits) - 1;
 
-void raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
+/// Whether it was less.
+bool raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
-  while (value > known && !greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+  while (value > known) {
+    if (greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) return true;
   }
+  return false;
 }
 
 }  // namespace
@@ -126,21 +135,123 @@ bool AllocationTable::end_free(const void* address, bool freed, Allocation& allo
   return false;
 }
 
-void MemoryUse::Level::add(std::uint64_t bytes) noexcept {
-  raise(peak, live.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+bool MemoryChanges::add(const MemoryChange& change) noexcept {
+  std::uint64_t place = added_.load(std::memory_order_relaxed);
+  for (;;) {
+    Entry& entry = entries_[place % kRoom];
+    const std::uint64_t empty = 2 * (place / kRoom);
+    const std::uint64_t turn = entry.turn.load(std::memory_order_acquire);
+    if (turn < empty) return false;  // what was added a round ago is still there
+    if (turn > empty) {
+      place = added_.load(std::memory_order_relaxed);
+    } else if (added_.compare_exchange_weak(place, place + 1, std::memory_order_relaxed)) {
+      entry.change = change;
+      entry.turn.store(empty + 1, std::memory_order_release);
+      return true;
+    }
+  }
+}
+
+bool MemoryChanges::take(MemoryChange& change) noexcept {
+  const std::uint64_t place = taken_.load(std::memory_order_relaxed);
+  Entry& entry = entries_[place % kRoom];
+  const std::uint64_t filled = 2 * (place / kRoom) + 1;
+  if (entry.turn.load(std::memory_order_acquire) != filled) return false;
+  change = entry.change;
+  taken_.store(place + 1, std::memory_order_relaxed);
+  entry.turn.store(filled + 1, std::memory_order_release);
+  return true;
+}
+
+bool MemoryChanges::any() const noexcept {
+  const std::uint64_t place = taken_.load(std::memory_order_relaxed);
+  return entries_[place % kRoom].turn.load(std::memory_order_acquire) == 2 * (place / kRoom) + 1;
+}
+
+std::uint64_t MemoryUse::Level::add(std::uint64_t bytes, Nanoseconds time) noexcept {
+  const std::uint64_t now_live = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (raise(peak, now_live)) raise(peak_at, time);
+  return now_live;
 }
 
 // First into all together and last out of it, so that the functions never have more than that.
 void MemoryUse::hold(const Allocation& allocation) noexcept {
-  place_of(allocation.api, allocation.device).all.add(allocation.bytes);
-  counts_of(allocation.api, allocation.device).level.add(allocation.bytes);
+  const Nanoseconds time = now();
+  const std::uint64_t live = place_of(allocation.api, allocation.device).all.add(allocation.bytes, time);
+  counts_of(allocation.api, allocation.device).level.add(allocation.bytes, time);
+  note(allocation, live, time);
 }
 
 void MemoryUse::release(const Allocation& allocation) noexcept {
   Counts& counts = counts_of(allocation.api, allocation.device);
   counts.frees.fetch_add(1, std::memory_order_relaxed);
   counts.level.live.fetch_sub(allocation.bytes, std::memory_order_relaxed);
-  place_of(allocation.api, allocation.device).all.live.fetch_sub(allocation.bytes, std::memory_order_relaxed);
+  Count& all = place_of(allocation.api, allocation.device).all.live;
+  note(allocation, all.fetch_sub(allocation.bytes, std::memory_order_relaxed) - allocation.bytes, now());
+}
+
+void MemoryUse::note(const Allocation& allocation, std::uint64_t live, Nanoseconds time) noexcept {
+  if (allocation.bytes == 0) return;
+  Place& place = place_of(allocation.api, allocation.device);
+  if (!changes_.add({time, live, static_cast<std::uint32_t>(&place - places_.data()),
+                     open_window(current_window.load(std::memory_order_relaxed))})) {
+    if (raise(place.spilled.highest, live)) raise(place.spilled.highest_at, time);
+    raise(place.spilled.lowest, ~live);
+    spilled_.store(true, std::memory_order_release);
+  }
+  take_changes();
+}
+
+void MemoryUse::take_changes() noexcept {
+  // Again for what another thread has added just before the turn was given back, and then left.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (turn_.exchange(true, std::memory_order_acquire)) return;
+    take_waiting();
+    turn_.store(false, std::memory_order_release);
+    if (!changes_.any()) return;
+  }
+}
+
+void MemoryUse::take_waiting() noexcept {
+  static_assert(kHost < 63);
+  std::uint64_t changed = 0;  // bit per place
+  MemoryChange change;
+  for (std::uint64_t i = 0; i < MemoryChanges::kRoom && changes_.take(change); ++i) {
+    add(change);
+    changed |= std::uint64_t{1} << change.place;
+  }
+  if (spilled_.load(std::memory_order_relaxed) && spilled_.exchange(false, std::memory_order_acquire)) {
+    for (Place& place : places_) take_spilled(place);
+    changed = (std::uint64_t{1} << places_.size()) - 1;
+  }
+  // Two threads' changes may have come in the other order than they were made: this is what is live.
+  for (; changed != 0; changed &= changed - 1) {
+    const auto place = static_cast<std::uint32_t>(std::countr_zero(changed));
+    const std::uint64_t live = places_[place].all.live.load(std::memory_order_relaxed);
+    if (places_[place].series.level().value_or(live) != live)
+      add({now(), live, place, open_window(current_window.load(std::memory_order_relaxed))});
+  }
+}
+
+void MemoryUse::take_spilled(Place& place) noexcept {
+  Spilled& spilled = place.spilled;
+  const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);
+  const std::uint64_t lowest = ~spilled.lowest.exchange(0, std::memory_order_relaxed);
+  const Nanoseconds highest_at = spilled.highest_at.exchange(0, std::memory_order_relaxed);
+  place.series.widen(lowest, highest, highest_at);
+}
+
+void MemoryUse::add(const MemoryChange& change) noexcept {
+  MemorySeries& series = places_[change.place].series;
+  if (!series.has_room() && !no_room_) {
+    const int saved_errno = errno;
+    constexpr std::size_t kRoom = MemorySeries::kRoom;
+    auto* room = static_cast<MemoryInterval*>(map_memory(kRoom * sizeof(MemoryInterval)));
+    if (room != nullptr) series.use({room, kRoom});
+    no_room_ = room == nullptr;
+    errno = saved_errno;
+  }
+  series.add(change.time, change.live, change.window);
 }
 
 void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t bytes,
@@ -206,12 +317,63 @@ void MemoryUse::reset(bool success) noexcept {
   }
 }
 
+// A thread has it for microseconds, unless it loses the processor.
+MemoryUse::Turn::Turn(MemoryUse& use) noexcept : use_(use) {
+  constexpr int kPauses = 100;
+  constexpr timespec kPause{0, kMillisecond};
+  for (int i = 0; i < kPauses && !has_; ++i) {
+    has_ = !use_.turn_.exchange(true, std::memory_order_acquire);
+    if (!has_) nanosleep(&kPause, nullptr);
+  }
+}
+
+MemoryUse::Turn::~Turn() {
+  if (has_) use_.turn_.store(false, std::memory_order_release);
+}
+
+MemoryCopy MemoryUse::copy() {
+  MemoryCopy copy;
+  const Turn turn(*this);
+  if (turn) take_waiting();
+  copy.rows = rows();
+  copy.time = now();
+  for (MemoryRow& row : copy.rows) {
+    if (turn && !row.api) copy_line(row.device, row.counts, copy);
+  }
+  return copy;
+}
+
+// A change that raises the peak may still be on its way to the series, and the peak is less than what threads
+// were about to enter or had just taken out.
+void MemoryUse::copy_line(std::uint32_t place, MemoryCounts& counts, MemoryCopy& copy) {
+  MemorySeries& series = places_[place].series;
+  const auto is_less = [](const MemoryInterval& one, const MemoryInterval& other) {
+    return one.highest < other.highest;
+  };
+  const auto highest_of = [&](std::span<const MemoryInterval> intervals) {
+    return std::max_element(intervals.begin(), intervals.end(), is_less);
+  };
+  if (series.intervals().empty()) return;
+  if (highest_of(series.intervals())->highest < counts.peak)
+    series.widen(counts.peak, counts.peak, counts.peak_at);
+  const std::span<const MemoryInterval> intervals = series.intervals();
+  MemoryLine& line = copy.lines.emplace_back(
+      MemoryLine{place, MemoryLine::Of::kAllocated, {intervals.begin(), intervals.end()}});
+  for (MemoryInterval& interval : line.intervals) {
+    interval.highest = std::min(interval.highest, counts.peak);
+    interval.lowest = std::min(interval.lowest, counts.peak);
+    interval.last = std::min(interval.last, counts.peak);
+  }
+  counts.peak_at = highest_of(line.intervals)->highest_at;
+}
+
 std::vector<MemoryRow> MemoryUse::rows() const {
   const auto read = [](const Count& count) { return count.load(std::memory_order_relaxed); };
   // The peak may be raised after the live bytes have been read, never before.
   const auto read_level = [&](const Level& level, MemoryCounts& counts) {
     counts.live = read(level.live);
     counts.peak = std::max({counts.peak, read(level.peak), counts.live});
+    counts.peak_at = level.peak_at.load(std::memory_order_relaxed);
   };
   std::vector<MemoryRow> rows;
   for (std::uint32_t device = 0; device < places_.size(); ++device) {
@@ -248,6 +410,7 @@ std::vector<MemoryRow> MemoryUse::rows() const {
     // All together is raised before and lowered after each of them: what threads are about to enter or have
     // just taken out was never there at once.
     all.counts.peak = std::min(std::max({all.counts.peak, all.counts.live, read(place.all.peak)}), peaks);
+    all.counts.peak_at = place.all.peak_at.load(std::memory_order_relaxed);
     all.counts.last_failed = read(place.last_failed);
     std::stable_sort(apis.begin(), apis.end(), [](const MemoryRow& a, const MemoryRow& b) {
       return a.counts.allocated > b.counts.allocated;

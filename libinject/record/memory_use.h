@@ -9,7 +9,10 @@
 #include <optional>
 #include <vector>
 
+#include "libinject/base/time.h"
 #include "libinject/model/memory_row.h"
+#include "libinject/model/memory_timeline.h"
+#include "libinject/record/memory_series.h"
 
 namespace inject {
 
@@ -85,9 +88,50 @@ class AllocationTable {
   std::atomic<bool> refused_{false};  // there is no memory for the table
 };
 
+/// The live bytes of a place after a change.
+struct MemoryChange {
+  Nanoseconds time = 0;
+  std::uint64_t live = 0;
+  std::uint32_t place = 0;   ///< a device, or one of MemoryUse's numbers
+  std::uint32_t window = 0;  ///< the one that was open
+};
+
+/// Changes on their way to the series: a ring that any thread adds to, and from which one at a time takes.
+/// Lock-free. Full: refused.
+class MemoryChanges {
+ public:
+  bool add(const MemoryChange& change) noexcept;
+  /// False if there is none, or the next one is still being added.
+  bool take(MemoryChange& change) noexcept;
+  bool any() const noexcept;
+
+  static constexpr std::uint64_t kRoom = 1024;
+
+ private:
+  struct Entry {
+    std::atomic<std::uint64_t> turn{0};  // even: may be filled in round turn / 2; odd: is filled
+    MemoryChange change;
+  };
+  std::array<Entry, kRoom> entries_{};
+  std::atomic<std::uint64_t> added_{0};
+  std::atomic<std::uint64_t> taken_{0};
+};
+
+/// The counts of one moment.
+struct MemoryCopy {
+  std::vector<MemoryRow> rows;
+  std::vector<MemoryLine> lines;
+  Nanoseconds time = 0;
+};
+
 /// Allocations by function and device, counted by the hooks of the CUDA runtime at all times, windows or not.
-/// No lock, no allocation, no system call but for the table's mapping; errno is kept. Sizes are in bytes.
+/// No lock, no allocation, no system call but for mappings; errno is kept. Sizes are in bytes.
 /// Constant-initialised, never destroyed.
+///
+/// Memory over time is kept by one thread at a time, whichever has the turn: a change is added to a queue,
+/// from where that one takes it. A thread that finds another one at it goes on, and its change is taken by
+/// that one, by the next change, or by who reads. Of what comes while the queue is full, the lowest and the
+/// highest are kept.
 class MemoryUse {
  public:
   static constexpr std::uint32_t kDevices = 32;  ///< that have rows of their own
@@ -111,8 +155,22 @@ class MemoryUse {
   void resetting(std::uint32_t device) noexcept;
   void reset(bool success) noexcept;
 
-  /// Rows of devices in ascending order and of the host, all together first, then by bytes allocated.
-  std::vector<MemoryRow> rows() const;
+  /// Rows of devices in ascending order and of the host, all together first, then by bytes allocated; and
+  /// their lines, which are missing if a thread does not return from its turn. Not for hooks.
+  MemoryCopy copy();
+  /// Has the turn, if it could be had within a tenth of a second. Not for hooks.
+  class Turn {
+   public:
+    explicit Turn(MemoryUse& use) noexcept;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+    explicit operator bool() const noexcept { return has_; }
+
+   private:
+    MemoryUse& use_;
+    bool has_ = false;
+  };
   /// Allocations that found no room in the table: neither live nor peak bytes have them.
   std::uint64_t not_held() const noexcept { return not_held_.load(std::memory_order_relaxed); }
   /// Successful calls that freed what no hook has seen allocated.
@@ -123,7 +181,15 @@ class MemoryUse {
   struct Level {
     Count live{0};
     Count peak{0};
-    void add(std::uint64_t bytes) noexcept;
+    std::atomic<Nanoseconds> peak_at{0};
+    /// Returns what is live now.
+    std::uint64_t add(std::uint64_t bytes, Nanoseconds time) noexcept;
+  };
+  /// Of the changes that found the queue full.
+  struct Spilled {
+    Count highest{0};
+    std::atomic<Nanoseconds> highest_at{0};
+    Count lowest{0};  // its complement
   };
   struct Counts {
     Count allocations{0};
@@ -140,6 +206,8 @@ class MemoryUse {
     std::array<Counts, kAllocationApis> apis{};
     Level all;
     Count last_failed{0};
+    Spilled spilled;
+    MemorySeries series;  // of who has the turn
   };
 
   Place& place_of(AllocationApi api, std::uint32_t device) noexcept {
@@ -150,11 +218,23 @@ class MemoryUse {
   }
   void hold(const Allocation& allocation) noexcept;
   void release(const Allocation& allocation) noexcept;
+  void note(const Allocation& allocation, std::uint64_t live, Nanoseconds time) noexcept;
+  void take_changes() noexcept;
+  void take_waiting() noexcept;
+  void take_spilled(Place& place) noexcept;
+  void add(const MemoryChange& change) noexcept;
+  std::vector<MemoryRow> rows() const;
+  void copy_line(std::uint32_t place, MemoryCounts& counts, MemoryCopy& copy);
 
   AllocationTable table_;
   std::array<Place, kHost + 1> places_{};
   std::atomic<bool> active_{false};
   std::atomic<std::uint64_t> resetting_{0};  // bit per device
+  MemoryChanges changes_;
+  std::atomic<bool> turn_{false};
+  std::atomic<bool> spilled_{false};  // some Place::spilled has something
+  // Of who has the turn:
+  bool no_room_ = false;  // there is no memory for a series
   Count not_held_{0};
   Count unknown_frees_{0};
 };

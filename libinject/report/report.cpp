@@ -351,6 +351,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
   report.energy = energy_report(statistics, run, report.iteration_rows);
+  report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {
     const DeviceEnergy* energy = report.energy.device(diagnosis.device);
     if (energy != nullptr) diagnosis.clocks = held_down_text(*energy);

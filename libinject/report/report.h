@@ -20,6 +20,7 @@
 #include "libinject/report/energy_report.h"
 #include "libinject/report/flop_rate.h"
 #include "libinject/report/measured_kernels.h"
+#include "libinject/report/memory_report.h"
 #include "libinject/report/profiler_overhead.h"
 #include "libinject/stats/kernel_use.h"
 #include "libinject/stats/statistics.h"
@@ -123,6 +124,7 @@ struct Report {
   std::vector<IterationRow> iteration_rows;
   std::vector<IterationReport> iterations;  ///< likewise
   EnergyReport energy;
+  std::vector<MemoryTimelineRow> memory_timeline;
   StepReport steps;
   CodeReport code;
   std::optional<ModelFlops> model_flops;  ///< where launches are named

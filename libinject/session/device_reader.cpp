@@ -161,12 +161,12 @@ bool DeviceReader::load(std::string& problem) {
     };
     find(init, "nvmlInit_v2");
     find(get_handle_, "nvmlDeviceGetHandleByPciBusId_v2");
-    find(get_memory_, "nvmlDeviceGetMemoryInfo");
-    find(get_memory2_, "nvmlDeviceGetMemoryInfo_v2");
+    find(memory_.get, "nvmlDeviceGetMemoryInfo");
+    find(memory_.get2, "nvmlDeviceGetMemoryInfo_v2");
     for (std::size_t i = 0; i < std::size(get_link_); ++i) find(get_link_[i], kLinkFunctions[i]);
-    energy_.load(library);
+    energy_.load(library, memory_);
   }
-  if (init == nullptr || get_handle_ == nullptr || (get_memory_ == nullptr && get_memory2_ == nullptr)) {
+  if (init == nullptr || get_handle_ == nullptr || !memory_.exist()) {
     problem = "libnvidia-ml.so.1 lacks a function";
     return false;
   }
@@ -201,14 +201,11 @@ void DeviceReader::read() {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> used;
   for (const Reading& device : devices_) {
     if (device.handle == nullptr) continue;
-    nvml::Memory2 memory2{};
-    memory2.version = nvml::kMemory2Version;
-    nvml::Memory memory{};
-    if (get_memory2_ != nullptr && get_memory2_(device.handle, &memory2) == 0) {
-      used.emplace_back(device.device, memory2.used);
-    } else if (get_memory_ != nullptr && get_memory_(device.handle, &memory) == 0) {
-      used.emplace_back(device.device, memory.used);
-    }
+    nvml::Status status = 0;
+    const std::optional<std::uint64_t> bytes = memory_.used(device.handle, status);
+    if (!bytes) continue;
+    used.emplace_back(device.device, *bytes);
+    energy_.note_memory(device.device, *bytes);
   }
   windows_.note_memory(time, used);
   const auto idles = [](const Reading& device) {

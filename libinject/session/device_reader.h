@@ -16,9 +16,9 @@
 namespace inject {
 
 /// What the driver says of the devices, by NVML: at the windows' edges the memory in use, by all processes,
-/// and the PCIe link; while windows are open, energy and clocks (EnergyReader). No context is needed, and no
-/// thread of the program waits: NVML is loaded and asked on a thread of ours that nothing else waits for
-/// either (its initialisation may take longer than the rings hold records), and which is there only while
+/// and the PCIe link; while windows are open, energy, clocks and memory (EnergyReader). No context is needed,
+/// and no thread of the program waits: NVML is loaded and asked on a thread of ours that nothing else waits
+/// for either (its initialisation may take longer than the rings hold records), and which is there only while
 /// windows come and go. Where NVML can't be used nothing is read.
 class DeviceReader {
  public:
@@ -70,8 +70,7 @@ class DeviceReader {
   int link_readings_ = 0;
   std::vector<Reading> devices_;
   nvml::GetHandle* get_handle_ = nullptr;
-  nvml::GetMemory* get_memory_ = nullptr;
-  nvml::GetMemory2* get_memory2_ = nullptr;
+  nvml::MemoryFunctions memory_;
   nvml::GetNumber* get_link_[4] = {};
 };
 

@@ -12,6 +12,8 @@
 #include "libinject/analysis/energy.h"
 #include "libinject/base/clock.h"
 #include "libinject/capture/driver.h"
+#include "libinject/model/code_place.h"
+#include "libinject/record/control.h"
 
 namespace inject {
 
@@ -25,6 +27,7 @@ constexpr Nanoseconds kMinPace = 5 * kMillisecond;
 constexpr Nanoseconds kMaxPace = 50 * kMillisecond;
 constexpr Nanoseconds kReadingsByStep = 4;
 constexpr Nanoseconds kClockPace = 50 * kMillisecond;
+constexpr Nanoseconds kMemoryPace = 50 * kMillisecond;
 // A device may come into use in the middle of a window. Asking the driver may cost much (docs/energy.md), so
 // it is asked less and less often.
 constexpr Nanoseconds kFirstUsedPace = kSecond;
@@ -35,6 +38,7 @@ constexpr const char* kSourceNames[] = {"nvmlDeviceGetTotalEnergyConsumption",
                                         "nvmlDeviceGetClockInfo (memory)",
                                         "nvmlDeviceGetTemperature",
                                         "nvmlDeviceGetCurrentClocksEventReasons",
+                                        "nvmlDeviceGetMemoryInfo",
                                         "nvmlDeviceGetMaxClockInfo",
                                         "nvmlDeviceGetEnforcedPowerLimit"};
 
@@ -64,7 +68,8 @@ Nanoseconds ProcessorBudget::next(Nanoseconds now) noexcept {
 
 EnergyReader::EnergyReader(const WindowLog& windows) noexcept : windows_(windows), pace_(kFirstPace) {}
 
-void EnergyReader::load(void* library) {
+void EnergyReader::load(void* library, const nvml::MemoryFunctions& memory) {
+  get_memory_ = memory;
   const auto find = [library](auto*& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
   };
@@ -84,9 +89,9 @@ void EnergyReader::add(std::uint32_t number, nvml::Device handle) {
   Device& device = devices_.emplace_back();
   device.handle = handle;
   device.readings.device = number;
-  const bool exists[] = {get_energy_ != nullptr,    get_power_ != nullptr,       get_clock_ != nullptr,
-                         get_clock_ != nullptr,     get_temperature_ != nullptr, get_reasons_ != nullptr,
-                         get_max_clock_ != nullptr, get_limit_ != nullptr};
+  const bool exists[] = {get_energy_ != nullptr, get_power_ != nullptr,       get_clock_ != nullptr,
+                         get_clock_ != nullptr,  get_temperature_ != nullptr, get_reasons_ != nullptr,
+                         get_memory_.exist(),    get_max_clock_ != nullptr,   get_limit_ != nullptr};
   static_assert(std::size(exists) == kSources && std::size(kSourceNames) == kSources);
   for (std::size_t i = 0; i < kSources; ++i) device.sources[i].exists = exists[i];
 }
@@ -115,8 +120,8 @@ bool EnergyReader::is_inside(Nanoseconds now) const {
 }
 
 Nanoseconds EnergyReader::next(Nanoseconds now) {
-  if (any_usable(kEnergy, kReasons) && is_near(now))
-    return reading_ ? std::max(now, std::min(energy_due_, clocks_due_)) : now;
+  if (any_usable(kEnergy, kInUse) && is_near(now))
+    return reading_ ? std::max(now, std::min({energy_due_, clocks_due_, memory_due_})) : now;
   reading_ = false;
   return kNever;
 }
@@ -129,7 +134,7 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
       device.energy.pause();
       device.limits_read = false;
     }
-    energy_due_ = clocks_due_ = 0;
+    energy_due_ = clocks_due_ = memory_due_ = 0;
   }
   // What comes once in a stretch of readings leaves the budgets alone.
   Nanoseconds other = 0;
@@ -161,6 +166,16 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
     clock_budget_.spend(after - before + (energy ? 0 : spent));
     spent += after - before;
     clocks_due_ = any_usable(kPower, kReasons) ? std::max(now + kClockPace, clock_budget_.next(now)) : kNever;
+  }
+  if (now >= memory_due_) {
+    const Nanoseconds before = after;
+    for (Device& device : devices_) {
+      if (device.used) read_memory(device);
+    }
+    after = thread_cpu_time();
+    memory_budget_.spend(after - before);
+    spent += after - before;
+    memory_due_ = any_usable(kInUse, kInUse) ? std::max(now + kMemoryPace, memory_budget_.next(now)) : kNever;
   }
   const MutexLock lock(mutex_);
   cpu_ += spent + other;
@@ -237,6 +252,31 @@ void EnergyReader::read_clocks(Device& device) {
   make_room(device);
 }
 
+void EnergyReader::read_memory(Device& device) {
+  Source& source = device.sources[kInUse];
+  if (!source.usable()) return;
+  nvml::Status status = 0;
+  const std::optional<std::uint64_t> bytes = get_memory_.used(device.handle, status);
+  source.worked(bytes ? 0 : status);
+  if (bytes) add_memory(device, *bytes);
+}
+
+void EnergyReader::note_memory(std::uint32_t device, std::uint64_t bytes) {
+  for (Device& one : devices_) {
+    if (one.readings.device == device && one.used) add_memory(one, bytes);
+  }
+}
+
+void EnergyReader::add_memory(Device& device, std::uint64_t bytes) {
+  const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
+  const MutexLock lock(mutex_);
+  if (device.memory_room.empty()) {
+    device.memory_room.resize(MemorySeries::kRoom);
+    device.memory.use(device.memory_room);
+  }
+  device.memory.add(now(), bytes, window);
+}
+
 void EnergyReader::make_room(Device& device) {
   DeviceReadings& readings = device.readings;
   if (device.energy.points().size() > room()) {
@@ -272,6 +312,8 @@ EnergyInfo EnergyReader::copy() const {
   info.time = time_;
   info.cpu = cpu_;
   for (const Device& device : devices_) {
+    if (const auto memory = device.memory.intervals(); !memory.empty())
+      info.memory.push_back({device.readings.device, MemoryLine::Of::kInUse, {memory.begin(), memory.end()}});
     if (device.energy.count() + device.readings.clock_readings == 0) continue;
     DeviceReadings& readings = info.devices.emplace_back(device.readings);
     readings.energy = device.energy.points();

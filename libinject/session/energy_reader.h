@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "libinject/analysis/energy.h"
 #include "libinject/base/mutex.h"
 #include "libinject/model/device_readings.h"
 #include "libinject/pipeline/window_log.h"
+#include "libinject/record/memory_series.h"
 #include "libinject/session/nvml_api.h"
 
 namespace inject {
@@ -42,10 +44,11 @@ class ProcessorBudget {
   Nanoseconds earned_until_ = 0;
 };
 
-/// The energy and the clocks of the devices in use, by NVML, while a window is open or about to be. The
-/// energy counter moves every 20 to 100 ms, which depends on GPU and driver: how often is found by watching
-/// it. It is read several times as often, if the processor time for that allows: all readings take a
-/// thousandth of a processor at most. Used by the thread that reads (DeviceReader), but for copy().
+/// Energy, clocks and memory in use of the devices that the program uses, by NVML, while a window is open or
+/// about to be. The energy counter moves every 20 to 100 ms, which depends on GPU and driver: how often is
+/// found by watching it. It is read several times as often, if the processor time for that allows: all
+/// readings take a thousandth of a processor at most. Used by the thread that reads (DeviceReader), but for
+/// copy().
 class EnergyReader {
  public:
   explicit EnergyReader(const WindowLog& windows) noexcept;
@@ -53,7 +56,7 @@ class EnergyReader {
   EnergyReader& operator=(const EnergyReader&) = delete;
 
   /// Finds the functions in libnvidia-ml.so.1.
-  void load(void* library);
+  void load(void* library, const nvml::MemoryFunctions& memory);
   /// A device that NVML knows; once each.
   void add(std::uint32_t device, nvml::Device handle);
 
@@ -69,10 +72,24 @@ class EnergyReader {
   /// time from which on it is spent for this; returns what it is now.
   Nanoseconds read(Nanoseconds now, bool edge, Nanoseconds cpu);
 
+  /// Memory in use on a device has been read otherwise.
+  void note_memory(std::uint32_t device, std::uint64_t bytes);
+
   EnergyInfo copy() const;
 
  private:
-  enum Which : std::uint8_t { kEnergy, kPower, kSm, kMemory, kHeat, kReasons, kMaxSm, kLimit, kSources };
+  enum Which : std::uint8_t {
+    kEnergy,
+    kPower,
+    kSm,
+    kMemory,
+    kHeat,
+    kReasons,
+    kInUse,
+    kMaxSm,
+    kLimit,
+    kSources
+  };
   /// A function of NVML's for one device: no longer asked once it is known not to be there, or has failed a
   /// few times in a row.
   struct Source {
@@ -97,6 +114,8 @@ class EnergyReader {
     bool limits_read = false;  // in this stretch of readings
     EnergyReadings energy;     // changed with the lock only
     DeviceReadings readings;   // likewise
+    std::vector<MemoryInterval> memory_room;
+    MemorySeries memory;  // likewise
   };
 
   bool is_near(Nanoseconds now) const;
@@ -108,6 +127,8 @@ class EnergyReader {
   void read_limits(Device& device);
   void read_energy(Device& device);
   void read_clocks(Device& device);
+  void read_memory(Device& device);
+  void add_memory(Device& device, std::uint64_t bytes);
   std::size_t room() const { return kMaxKept / std::max<std::size_t>(1, devices_.size()); }
   void make_room(Device& device) INJECT_REQUIRES(mutex_);
   void find_pace();
@@ -122,17 +143,20 @@ class EnergyReader {
   nvml::GetLongNumber* get_reasons_ = nullptr;
   nvml::GetNumberOf* get_max_clock_ = nullptr;
   nvml::GetNumber* get_limit_ = nullptr;
+  nvml::MemoryFunctions get_memory_;
 
   // A thousandth of a processor together, with something to spare. Energy is what the edges of a window need
   // many readings of at once.
   ProcessorBudget energy_budget_{2000, 3 * kMillisecond};
   ProcessorBudget clock_budget_{4000, kMillisecond / 2};
+  ProcessorBudget memory_budget_{4000, kMillisecond / 2};
   std::atomic<Nanoseconds> expected_until_{0};
   bool reading_ = false;  // in a stretch of readings
   Nanoseconds pace_;
   Nanoseconds read_at_ = 0;  // the latest of them
   Nanoseconds energy_due_ = 0;
   Nanoseconds clocks_due_ = 0;
+  Nanoseconds memory_due_ = 0;
   Nanoseconds used_due_ = 0;
   Nanoseconds used_pace_ = 0;
 

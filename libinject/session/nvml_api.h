@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace inject::nvml {
 
@@ -46,6 +47,29 @@ using GetNumber = Status(Device, unsigned*);
 using GetLongNumber = Status(Device, unsigned long long*);
 /// nvmlDeviceGetClockInfo, nvmlDeviceGetMaxClockInfo (MHz), nvmlDeviceGetTemperature (°C)
 using GetNumberOf = Status(Device, int what, unsigned*);
+
+/// Memory in use on a device, by all processes.
+struct MemoryFunctions {
+  GetMemory* get = nullptr;
+  GetMemory2* get2 = nullptr;
+
+  bool exist() const { return get != nullptr || get2 != nullptr; }
+  /// `status`: of the call that was made last.
+  std::optional<std::uint64_t> used(Device device, Status& status) const {
+    if (get2 != nullptr) {
+      Memory2 memory{};
+      memory.version = kMemory2Version;
+      status = get2(device, &memory);
+      if (status == 0) return memory.used;
+    }
+    if (get != nullptr) {
+      Memory memory{};
+      status = get(device, &memory);
+      if (status == 0) return memory.used;
+    }
+    return std::nullopt;
+  }
+};
 
 inline constexpr int kSmClock = 1;         // NVML_CLOCK_SM
 inline constexpr int kMemoryClock = 2;     // NVML_CLOCK_MEM

@@ -40,6 +40,8 @@ namespace {
 // again for hours, tables are large, and are to cost a hundredth of a processor at most.
 constexpr Nanoseconds kWriteRest = 100;
 constexpr Nanoseconds kMaxInterval = 30 * kSecond;
+// Of all memory lines together, in the records: some 25 bytes each, of the 256 KB that the run's state has.
+constexpr std::size_t kKeptIntervals = 4096;
 // How long a program's end waits for the removal of a folder that it has not used.
 constexpr Nanoseconds kMaxDiscarding = kSecond;
 
@@ -229,7 +231,10 @@ void RunWriter::keep_run_state() {
     live.cupti_version.store(version, std::memory_order_relaxed);
   live.clock_ahead.store(Tracer::clock_ahead_of_ours(), std::memory_order_relaxed);
   journal_.renew_thread_names();
-  records_.write_info(recovery::encode_run(run_info("open")));
+  RunInfo run = run_info("open");
+  for (MemoryLine& line : run.memory_lines)
+    MemorySeries::shorten(line.intervals, kKeptIntervals / run.memory_lines.size());
+  records_.write_info(recovery::encode_run(std::move(run)));
 }
 
 void RunWriter::tend_records() {
@@ -307,7 +312,10 @@ RunInfo RunWriter::run_info(const char* state) {
   run.graph_kernels_without_call = sources_.drain.graph_kernels_without_call();
   run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
   run.batch = options_.batch;
-  run.memory = memory_use.rows();
+  MemoryCopy memory = memory_use.copy();
+  run.memory = std::move(memory.rows);
+  run.memory_lines = std::move(memory.lines);
+  run.memory_until = memory.time;
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();
   run.overhead.write = time();

@@ -29,7 +29,8 @@ library = programs = simulation = None
 TABLES = ("cuda_gpu_kern_sum.csv", "cuda_gpu_kern_gb_sum.csv", "cuda_api_sum.csv", "cuda_gpu_mem_time_sum.csv",
           "cuda_gpu_mem_size_sum.csv", "nvtx_sum.csv", "nvtx_kern_sum.csv", "library_sum.csv", "phase_sum.csv", "thread_kern_sum.csv",
           "window_sum.csv", "iteration_sum.csv", "step_times.csv", "kernel_detail.csv", "family_sum.csv", "gemm_sum.csv", "conv_sum.csv",
-          "attention_sum.csv", "rnn_sum.csv", "norm_sum.csv", "nccl_sum.csv", "memory_sum.csv", "copy_sum.csv", "host_sum.csv")
+          "attention_sum.csv", "rnn_sum.csv", "norm_sum.csv", "nccl_sum.csv", "memory_sum.csv", "memory_timeline.csv", "copy_sum.csv",
+          "host_sum.csv")
 RAW = ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv", "thread_cpu_trace.csv")
 LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_records",
         "Lost Activity Records": "activity_records", "Invalid Timestamps": "invalid_timestamps",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Allocations, as the hooks count them at all times, and the devices' memory at the windows' edges.
+"""Allocations, as the hooks count them at all times, the devices' memory at the windows' edges, and both over time.
 
 usage: test_memory.py LIBRARY PROGRAMS SIMULATION
 """
@@ -186,9 +186,94 @@ class Failures(MemoryTest):
         self.assertEqual(self.counts(self.memory(done)["[unknown]", "cudaMalloc"]), (1, 0, 0.001, 0.001, 0.001))
 
 
+class Timeline(MemoryTest):
+    def timeline(self, done, of="allocated", device="0"):
+        return [row for row in done.out.rows("memory_timeline.csv") if (row["Of"], row["Device"]) == (of, device)]
+
+    def levels(self, rows):
+        return [(float(row["Lowest (MB)"]), float(row["Highest (MB)"])) for row in rows]
+
+    def test_each_change_and_the_windows_edges(self):
+        text = ("malloc:a:1000000 malloc:b:2000000 free:a start kernel:k:1 sync stop malloc:c:5000000 free:c start kernel:k:1 malloc:d:500000 "
+                "sync free:d stop")
+        done = self.script(text, WINDOW="api")
+        rows = self.timeline(done)
+        self.assertEqual([(*level, row["Window"]) for level, row in zip(self.levels(rows), rows)],
+                         [(1.0, 1.0, ""), (3.0, 3.0, ""), (2.0, 2.0, ""), (2.0, 2.0, "1"), (2.0, 2.0, ""), (7.0, 7.0, ""), (2.0, 2.0, ""),
+                          (2.0, 2.0, "2"), (2.5, 2.5, "2"), (2.0, 2.0, "2"), (2.0, 2.0, "")])
+        windows = done.out.run["windows"]
+        self.assertEqual((int(rows[3]["Start (ns)"]), int(rows[4]["Start (ns)"]), int(rows[7]["Start (ns)"])),
+                         (windows[0]["start_ns"], windows[0]["end_ns"], windows[1]["start_ns"]))
+        self.assertEqual(rows[5]["Start (ns)"], self.memory(done)["0", "[all]"]["Peak at (ns)"])
+        self.check_unharmed(done, text)
+
+    def test_the_peak_between_two_readings(self):
+        # Nothing but the hooks can have seen it.
+        done = self.script("malloc:a:1000000 start kernel:k:1 sync malloc:b:900000000 free:b malloc:c:1000000 stop", WINDOW="api")
+        top = max(self.timeline(done), key=lambda row: float(row["Highest (MB)"]))
+        total = self.memory(done)["0", "[all]"]
+        self.assertEqual((top["Highest (MB)"], top["Highest at (ns)"], top["Window"]), ("901.000", total["Peak at (ns)"], "1"))
+        self.assertEqual(total["Peak (MB)"], "901.000")
+
+    def test_places(self):
+        done = self.script("malloc:a:1000:host malloc:b:2000:managed device:1 malloc:c:3000 start kernel:k:1 stop", WINDOW="api")
+        self.assertEqual({row["Device"]: row["Highest (MB)"] for row in done.out.rows("memory_timeline.csv") if row["Of"] == "allocated"},
+                         {"0": "0.002", "1": "0.003", "host": "0.001"})
+
+    def test_many_changes_of_many_threads(self):
+        done = self.script("malloc:a:5000000 start kernel:k:1 threads:8 [ mallocs:3000:1000000 ] stop threads:4 [ mallocs:3000:1000000 ] "
+                           "malloc:b:1000000", WINDOW="api", timeout=120)
+        rows = self.timeline(done)
+        self.assertTrue(200 < len(rows) < 2060, len(rows))
+        self.assertEqual(self.levels(rows)[0], (5.0, 5.0))
+        self.assertEqual(self.levels(rows)[-1], (6.0, 6.0))
+        self.assertEqual((min(self.levels(rows))[0], max(high for _, high in self.levels(rows))),
+                         (5.0, float(self.memory(done)["0", "[all]"]["Peak (MB)"])))
+        self.assertEqual(done.out.lost(), {})
+
+    def test_iterations(self):
+        step = "malloc:x:1000000 kernel:forward:3 sync sleep:2 kernel:backward:3 kernel:adam_step:1 sync free:x"
+        done = self.script(f"malloc:a:4000000 start kernel:k:1 loop:30 [ {step} ] stop sleep:200", WINDOW="api")
+        rows = self.timeline(done)
+        known = {(row["Iteration"], int(row["Start (ns)"]), int(row["Duration (ns)"])) for row in done.out.rows("iteration_sum.csv")
+                 if row["Device"] == "all" and row["Label"] == "iteration" and row["Duration (ns)"]}
+        self.assertTrue(known)
+        for row in rows:
+            start = int(row["Start (ns)"])
+            inside = [number for number, begin, duration in known if begin <= start < begin + duration]
+            self.assertEqual((row["Iteration"], row["Label"]), (inside[0], "iteration") if inside else ("", "outside"))
+        self.assertGreater(len({row["Iteration"] for row in rows}), 10)
+
+    # Read while windows are open; two of them come before and after each change.
+    WATCHED = "until_more_calls:nvmlDeviceGetMemoryInfo_v2:8"
+
+    def test_in_use(self):
+        text = (f"malloc:a:1000000 start kernel:k:1 sync {self.WATCHED} malloc:b:7000000:driver {self.WATCHED} malloc:c:20000000 {self.WATCHED} free:c "
+                f"{self.WATCHED} stop")
+        done = self.script(text, WINDOW="api")
+        rows = [row for row in self.timeline(done, "in use") if row["Window"] == "1"]
+        levels = [high for low, high in self.levels(rows)]
+        self.assertEqual([level for index, level in enumerate(levels) if index == 0 or levels[index - 1] != level],
+                         [BASE + 1, BASE + 8, BASE + 28, BASE + 8])
+        # Device 1 is not used.
+        self.assertEqual({row["Device"] for row in done.out.rows("memory_timeline.csv")}, {"0"})
+        # What the driver allocates is in use, and not among what is counted.
+        self.assertEqual(max(high for _, high in self.levels(self.timeline(done))), 21.0)
+        self.check_unharmed(done, text)
+
+    def test_readings_that_fail(self):
+        done = self.script("malloc:a:1000000 start kernel:k:1 sync sleep:300 stop", WINDOW="api",
+                           faults=["api_fail=nvmlDeviceGetMemoryInfo_v2:3", "api_fail=nvmlDeviceGetMemoryInfo:3"])
+        self.assertEqual({row["Of"] for row in done.out.rows("memory_timeline.csv")}, {"allocated"})
+
+    def test_nothing_at_all(self):
+        done = self.script("start kernel:k:1 stop", WINDOW="api", HOOKS="cublas", faults="api_fail=nvmlInit_v2:9")
+        self.assertEqual(done.out.rows("memory_timeline.csv"), [])
+
+
 class Edges(MemoryTest):
-    # Each reading is waited for, of both devices.
-    READ = "until_calls:nvmlDeviceGetMemoryInfo_v2:{}"
+    # Each edge's reading is waited for, of both devices. Of the link the first four are asked, of the memory more often.
+    READ = "until_calls:nvmlDeviceGetMaxPcieLinkWidth:{}"
     TEXT = (f"malloc:a:1000000 start kernel:k:1 sync {READ.format(2)} malloc:b:2000000 sleep:30 stop {READ.format(4)} "
             "malloc:c:4000000 ")
 

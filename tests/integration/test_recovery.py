@@ -304,6 +304,23 @@ class KillTest(Case):
                 self.assertEqual(out.ranges()[("outer", "PushPop")], 1)
                 self.assertEqual(out.range_kernels()[("outer", "alpha")], (1, 100))
 
+    def test_memory_over_time(self):
+        """What had been allocated by then, as of the last look at it: after the window's end, when the tables were written."""
+        changes = "malloc:a:3000000 malloc:b:9000000 free:b"
+        program = Killed(self, f"{changes} start {READY} kernel:alpha:5 sync malloc:c:1000000 stop until_text:out/run.json:\"closed\" looks:3 crash:KILL",
+                         WINDOW="api", TRACE="off")
+        program.process.wait(60)
+        self.assertEqual(program.process.returncode, -signal.SIGKILL, program.stderr())
+
+        def allocated():
+            return [{**row, "Duration (ns)": ""} for row in program.out.rows("memory_timeline.csv") if row["Of"] == "allocated"]
+        before, peak = allocated(), program.out.rows("memory_sum.csv")[0]
+        self.assertEqual([row["Highest (MB)"] for row in before], ["3.000", "12.000", "3.000", "3.000", "4.000", "4.000"])
+        (program.out.path / "memory_timeline.csv").unlink()
+        self.recovered(program)
+        self.assertEqual(allocated(), before)
+        self.assertEqual(program.out.rows("memory_sum.csv")[0], peak)
+
     @staticmethod
     def word(program, number):
         """Of those in the record file that change (Live, libinject/journal/format.h); 0 while there is no file, or no room in it yet."""

@@ -486,6 +486,43 @@ class Parts(folders.TemporaryFolder):
         # Per active cycle: (1·2 + 2·4 + 3·6) / (1 + 2 + 3)
         self.assertEqual(line.means(1)[0], 4.667)
 
+    def test_memory_over_time(self):
+        folder = folders.write_run(self.folder / "run", files=["memory_timeline.csv", "memory_sum.csv", "window_sum.csv"],
+                                   devices=[{"id": 0, "memory_bytes": 80_000_000_000}])
+        folders.write_table(folder, "memory_sum", [{"Device": "0", "Kind": "[all]", "API": "[all]", "Peak (MB)": "70.000", "Peak at (ns)": 2_500_000_000}])
+        folders.write_table(folder, "window_sum", [{"Window": number, "Device": "0", "Start (ns)": number * 1000, "End (ns)": number * 1000 + 500,
+                                                    "Memory at Start (MB)": "1.000", "Memory at End (MB)": "2.000"} for number in (1, 2)])
+
+        def row(of, start, duration, low, high, window="", device="0"):
+            return {"Device": device, "Of": of, "Start (ns)": start, "Duration (ns)": duration, "Window": window, "Iteration": "", "Label": "outside",
+                    "Lowest (MB)": f"{low}.000", "Highest (MB)": f"{high}.000", "Highest at (ns)": start}
+
+        def drawn(rows):
+            folders.write_table(folder, "memory_timeline", rows)
+            return {series["name"]: series for series in plots_of(model_of(folder))["memory"]["series"]}
+
+        steps = [row("allocated", 100, 900, 5, 5), row("allocated", 1000, 100, 6, 70, "1"), row("allocated", 1100, 2000, 7, 7, "1")]
+        readings = [row("in use", 1010, 90, 500, 500, "1"), row("in use", 1200, 0, 600, 600, "1"), row("in use", 2010, 5, 510, 520, "2")]
+        series = drawn([*steps, *readings, row("allocated", 100, 9, 1, 1, device="host")])
+        self.assertEqual(list(series), ["in use, GPU 0", "allocated, GPU 0", "allocated at least, GPU 0"])
+        self.assertEqual((series["allocated, GPU 0"]["x"], series["allocated, GPU 0"]["y"]), ([100, 1000, 1000, 1100, 1100, 3100], [5, 5, 70, 70, 7, 7]))
+        self.assertEqual(series["allocated at least, GPU 0"]["y"], [5, 5, 6, 6, 7, 7])
+        # A line ends with its window.
+        self.assertEqual((series["in use, GPU 0"]["x"], series["in use, GPU 0"]["y"]),
+                         ([1010, 1100, 1200, 1200, None, 2010, 2015], [500, 500, 600, 600, None, 520, 520]))
+        # Without a step that has several values one line is enough; without readings the windows' edges are shown.
+        self.assertEqual(list(drawn(steps[::2])), ["in use, GPU 0", "allocated, GPU 0"])
+        self.assertEqual(drawn(steps)["in use, GPU 0"]["y"], [1, 2, None, 1, 2])
+        # So many that neighbours are merged: the peak stays.
+        many = [row("allocated", at * 10, 10, at % 7, at % 7) for at in range(7654)]
+        many[4321]["Highest (MB)"] = "70.000"
+        series = drawn(many)
+        self.assertLessEqual(len(series["allocated, GPU 0"]["x"]), 5000)
+        self.assertEqual((max(series["allocated, GPU 0"]["y"]), min(series["allocated at least, GPU 0"]["y"])), (70, 0))
+        self.assertEqual((series["allocated, GPU 0"]["x"][0], series["allocated, GPU 0"]["x"][-1]), (0, 76540))
+        (memory,) = (section for section in model_of(folder)["sections"] if section["id"] == "memory")
+        self.assertIn("GPU 0: 70.000 MB allocated at most, 2.500s after CUDA's initialisation.", memory["notes"])
+
     def test_windows_that_are_too_short(self):
         folder = folders.write_run(self.folder / "a", diagnosis=[
             {"device": device, "verdict": verdict, "device_time_ns": 1000, "kernel_busy_ns": 10, "evidence": []} for device, verdict in enumerate(("", "too short"))])

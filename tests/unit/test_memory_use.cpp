@@ -2,10 +2,16 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/memory_use.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <random>
 #include <thread>
+#include <vector>
 
+#include "libinject/base/clock.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -18,8 +24,8 @@ const void* address(std::uintptr_t number) {
 
 constexpr AllocationApi kMalloc = AllocationApi::kMalloc;
 
-MemoryCounts counts_of(const MemoryUse& use, std::uint32_t device, std::optional<AllocationApi> api) {
-  for (const MemoryRow& row : use.rows()) {
+MemoryCounts counts_of(MemoryUse& use, std::uint32_t device, std::optional<AllocationApi> api) {
+  for (const MemoryRow& row : use.copy().rows) {
     if (row.device == device && row.api == api) return row.counts;
   }
   return {};
@@ -203,7 +209,7 @@ TEST_CASE("Counts by function and device, peaks of each and of the sum", "[memor
   CHECK(host.live == 70);
   CHECK(host.allocations == 2);
 
-  const std::vector<MemoryRow> rows = use->rows();
+  const std::vector<MemoryRow> rows = use->copy().rows;
   REQUIRE(rows.size() == 8);
   CHECK_FALSE(rows[0].api);
   CHECK(rows[1].api == kMalloc);
@@ -284,4 +290,251 @@ TEST_CASE("Every function has its name", "[memory]") {
   CHECK(allocation_name(AllocationApi::kHostAlloc) == "cudaHostAlloc");
   CHECK(allocation_kind(AllocationApi::kHostAlloc) == AllocationKind::kPinnedHost);
   CHECK(allocation_kind(AllocationApi::kMallocMipmappedArray) == AllocationKind::kDevice);
+}
+
+namespace {
+
+const MemoryLine* line_of(const MemoryCopy& copy, std::uint32_t device) {
+  for (const MemoryLine& line : copy.lines) {
+    if (line.device == device) return &line;
+  }
+  return nullptr;
+}
+
+/// Live bytes as they were after each change, and no more is known of it.
+struct ExactLevel {
+  std::uint64_t live = 0;
+  std::uint64_t peak = 0;
+  std::size_t peak_after = 0;  // changes
+
+  void change(std::uint64_t bytes, std::size_t changes) {
+    live += bytes;
+    if (live <= peak) return;
+    peak = live;
+    peak_after = changes;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Peaks, and when they were, of generated allocations", "[memory]") {
+  constexpr AllocationApi kApis[] = {AllocationApi::kMalloc, AllocationApi::kMallocManaged,
+                                     AllocationApi::kHostAlloc};
+  std::mt19937_64 random(20261128);
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    const auto use = std::make_unique<MemoryUse>();
+    struct Held {
+      std::uintptr_t number;
+      std::uint64_t bytes;
+      std::uint32_t place;
+      std::size_t api;
+    };
+    std::vector<Held> held;
+    std::map<std::uint32_t, ExactLevel> all;
+    std::map<std::pair<std::uint32_t, std::size_t>, ExactLevel> by_api;
+    std::vector<Nanoseconds> before;  // each change
+    std::vector<Nanoseconds> after;
+    const std::size_t changes = 1 + random() % 6'000;
+    std::uintptr_t number = 0;
+    while (before.size() < changes) {
+      const bool frees = !held.empty() && random() % 100 < (held.size() < 50 ? 30 : 55);
+      before.push_back(now());
+      Held one{};
+      if (frees) {
+        const std::size_t which = random() % held.size();
+        one = held[which];
+        held[which] = held.back();
+        held.pop_back();
+        use->freeing(address(one.number));
+        use->freed(address(one.number), true);
+      } else {
+        const std::size_t api = random() % std::size(kApis);
+        const auto device = static_cast<std::uint32_t>(random() % 2);
+        const bool host = allocation_kind(kApis[api]) == AllocationKind::kPinnedHost;
+        one = {++number, 1 + random() % 1'000'000, host ? MemoryUse::kHost : device, api};
+        use->allocated(kApis[api], address(number), one.bytes, device);
+        held.push_back(one);
+      }
+      after.push_back(now());
+      const std::uint64_t bytes = frees ? 0 - one.bytes : one.bytes;
+      all[one.place].change(bytes, before.size());
+      by_api[{one.place, one.api}].change(bytes, before.size());
+    }
+    const MemoryCopy copy = use->copy();
+    const auto check_level = [&](const MemoryCounts& counts, const ExactLevel& level) {
+      REQUIRE(counts.live == level.live);
+      REQUIRE(counts.peak == level.peak);
+      REQUIRE(counts.peak_at >= before[level.peak_after - 1]);
+      REQUIRE(counts.peak_at <= after[level.peak_after - 1]);
+    };
+    for (const auto& [place, level] : all) {
+      check_level(counts_of(*use, place, std::nullopt), level);
+      const MemoryLine* line = line_of(copy, place);
+      REQUIRE(line != nullptr);
+      CHECK(line->intervals.size() < MemorySeries::kRoom);
+      const auto highest = std::max_element(
+          line->intervals.begin(), line->intervals.end(),
+          [](const MemoryInterval& one, const MemoryInterval& other) { return one.highest < other.highest; });
+      CHECK(highest->highest == level.peak);
+      CHECK(highest->highest_at == counts_of(*use, place, std::nullopt).peak_at);
+      CHECK(line->intervals.back().last == level.live);
+    }
+    for (const auto& [key, level] : by_api) check_level(counts_of(*use, key.first, kApis[key.second]), level);
+    CHECK(use->not_held() == 0);
+  }
+}
+
+TEST_CASE("Peaks of threads that allocate at once fit together", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  std::atomic<bool> done{false};
+  std::atomic<bool> contradicts{false};
+  std::vector<std::thread> threads;
+  for (std::uintptr_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&use, thread] {
+      const AllocationApi api = thread % 2 == 0 ? AllocationApi::kMalloc : AllocationApi::kMallocManaged;
+      for (std::uintptr_t i = 0; i < 20'000; ++i) {
+        const void* own = address(1 + thread + 4 * (i % 50));
+        if (i >= 50) {
+          use->freeing(own);
+          use->freed(own, true);
+        }
+        use->allocated(api, own, 1 + (i * 7919 + thread) % 1000, 0);
+      }
+    });
+  }
+  const auto highest_of = [](const MemoryLine& line) {
+    std::uint64_t highest = 0;
+    for (const MemoryInterval& interval : line.intervals) highest = std::max(highest, interval.highest);
+    return highest;
+  };
+  std::thread reader([&] {
+    while (!done) {
+      const MemoryCopy copy = use->copy();
+      if (copy.rows.empty()) continue;
+      const MemoryCounts& all = copy.rows.front().counts;
+      const MemoryLine* line = line_of(copy, 0);
+      if (all.peak < all.live || (line != nullptr && highest_of(*line) != all.peak)) contradicts = true;
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  reader.join();
+  CHECK_FALSE(contradicts);
+  const MemoryCopy copy = use->copy();
+  const MemoryLine* line = line_of(copy, 0);
+  REQUIRE(line != nullptr);
+  const MemoryCounts& all = copy.rows.front().counts;
+  CHECK(highest_of(*line) == all.peak);
+  CHECK(line->intervals.back().last == all.live);
+  CHECK(copy.rows.size() == 3);
+}
+
+TEST_CASE("What comes while another thread has the turn, or too fast, is in the line as well", "[memory]") {
+  // Threads lose the processor in the midst of it: the queue is full at times. What was there for a moment
+  // alone must be found nevertheless.
+  const auto use = std::make_unique<MemoryUse>();
+  std::vector<std::thread> threads;
+  for (std::uintptr_t thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&use, thread] {
+      for (std::uintptr_t i = 0; i < 10'000; ++i) {
+        const void* own = address(1 + thread);
+        use->allocated(kMalloc, own, i % 1000 == 999 ? 1'000'000'000 : 1, 0);
+        use->freeing(own);
+        use->freed(own, true);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const MemoryCopy copy = use->copy();
+  const MemoryLine* line = line_of(copy, 0);
+  REQUIRE(line != nullptr);
+  CHECK(line->intervals.back().last == 0);
+  std::uint64_t lowest = ~std::uint64_t{0};
+  std::uint64_t highest = 0;
+  for (const MemoryInterval& interval : line->intervals) {
+    lowest = std::min(lowest, interval.lowest);
+    highest = std::max(highest, interval.highest);
+    CHECK(interval.lowest <= interval.highest);
+    CHECK(interval.highest_at >= interval.begin);
+    CHECK(interval.highest_at <= interval.last_at);
+  }
+  CHECK(lowest == 0);
+  CHECK(highest == copy.rows.front().counts.peak);
+  CHECK(highest >= 1'000'000'000);
+}
+
+TEST_CASE("Of changes that find the queue full, the lowest, the highest and the last are kept", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  std::uintptr_t number = 0;
+  const auto allocate = [&](std::uint64_t bytes) { use->allocated(kMalloc, address(++number), bytes, 0); };
+  const auto free = [&](std::uintptr_t of) {
+    use->freeing(address(of));
+    use->freed(address(of), true);
+  };
+  allocate(9'000);  // the peak, so that it is not what tells
+  free(1);
+  allocate(100);
+  const std::uintptr_t kept = number;
+  std::size_t before = 0;
+  {
+    const MemoryUse::Turn turn(*use);
+    REQUIRE(turn);
+    for (std::uint64_t i = 0; i < MemoryChanges::kRoom / 2; ++i) {
+      allocate(1);
+      free(number);
+    }
+    before = number;
+    // None of these finds room.
+    allocate(5'000);
+    free(number);
+    free(kept);
+    allocate(30);
+  }
+  CHECK(number == before + 2);
+  const MemoryCopy copy = use->copy();
+  const MemoryLine* line = line_of(copy, 0);
+  REQUIRE(line != nullptr);
+  REQUIRE(line->intervals.size() > MemoryChanges::kRoom);
+  const MemoryInterval& spilled = line->intervals[line->intervals.size() - 2];
+  CHECK(spilled.highest == 5'000 + 100);
+  CHECK(spilled.lowest == 0);
+  CHECK(line->intervals.back().last == 30);
+  CHECK(line->intervals.back().lowest == 30);
+  const MemoryCounts all = copy.rows.front().counts;
+  CHECK(all.live == 30);
+  CHECK(all.peak == 9'000);
+  CHECK(all.peak_at == line->intervals.front().begin);
+}
+
+TEST_CASE("Without the turn there are counts and no lines", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  use->allocated(kMalloc, address(1), 100, 0);
+  const MemoryUse::Turn turn(*use);
+  use->allocated(kMalloc, address(2), 50, 0);
+  const MemoryCopy copy = use->copy();
+  CHECK(copy.lines.empty());
+  CHECK(copy.rows.front().counts.live == 150);
+  CHECK(copy.rows.front().counts.peak == 150);
+  CHECK(copy.rows.front().counts.peak_at != 0);
+}
+
+TEST_CASE("Changes that wait are taken in their order, and refused while there are too many", "[memory]") {
+  const auto changes = std::make_unique<MemoryChanges>();
+  MemoryChange taken;
+  CHECK_FALSE(changes->any());
+  CHECK_FALSE(changes->take(taken));
+  std::uint64_t added = 0;
+  std::uint64_t next = 0;
+  for (int round = 0; round < 5; ++round) {
+    while (changes->add({added, 0, 0, 0})) ++added;
+    CHECK(added - next == MemoryChanges::kRoom);
+    CHECK(changes->any());
+    for (std::uint64_t i = 0; i < MemoryChanges::kRoom / 3; ++i) {
+      REQUIRE(changes->take(taken));
+      REQUIRE(taken.time == next++);
+    }
+  }
+  while (changes->take(taken)) CHECK(taken.time == next++);
+  CHECK(next == added);
 }

@@ -745,7 +745,14 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   row.device = 2;
   row.api = AllocationApi::kMallocAsync;
   row.counts.peak = 77;
+  row.counts.peak_at = 78;
   run.memory = {row};
+  const MemoryLine line{
+      2, MemoryLine::Of::kAllocated, {{100, 150, 7, 90, 120, 8, 3}, {200, 200, 5, 5, 200, 5, 0}}};
+  MemoryLine disordered = line;
+  std::swap(disordered.intervals[0], disordered.intervals[1]);
+  run.memory_lines = {line, disordered};
+  run.memory_until = 300;
   HostWindow host;
   host.window = 4;
   host.begin = 5;
@@ -776,6 +783,10 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   REQUIRE(back.memory.size() == 1);
   CHECK(back.memory[0].api == AllocationApi::kMallocAsync);
   CHECK(back.memory[0].counts.peak == 77);
+  CHECK(back.memory[0].counts.peak_at == 78);
+  REQUIRE(back.memory_lines.size() == 1);
+  CHECK((back.memory_lines[0].device == 2 && back.memory_lines[0].intervals == line.intervals));
+  CHECK(back.memory_until == 300);
   CHECK(back.host_windows == std::vector{host});
   CHECK(back.host_readings == run.host_readings);
   REQUIRE(back.iterations);

@@ -96,7 +96,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(header_of(table, build_report(run.statistics, info)) == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(wanted_files() == 24);
+  CHECK(wanted_files() == 25);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
@@ -150,6 +150,7 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
   info.host_windows = {HostWindow{}};
   for (std::size_t role = 0; role < kHostRoles; ++role)
     info.host_windows[0].roles.push_back({static_cast<HostRole>(role), 0, {}});
+  info.memory_lines = {{0, MemoryLine::Of::kAllocated, {{}}}};
   const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
     if (table.columns == nullptr) continue;
@@ -361,7 +362,9 @@ TEST_CASE("Allocation rows", "[output]") {
   counts.allocated = 7'000'000;
   counts.live = 6'000'000;
   counts.peak = 6'500'000;
+  counts.peak_at = 5'000;
   counts.largest = 4'000'000;
+  info.base = 1'000;
   info.memory = {{0, {}, counts}, {0, AllocationApi::kMallocManaged, counts}};
   counts.failed = 2;
   counts.failed_bytes = 90'000'000;
@@ -371,11 +374,35 @@ TEST_CASE("Allocation rows", "[output]") {
   info.memory.push_back({MemoryUse::kUnknownDevice, AllocationApi::kMallocAsyncPtsz, {}});
   info.memory.push_back({MemoryUse::kOtherDevice, AllocationApi::kMalloc3DArray, {}});
   CHECK(rows_of("memory_sum.csv", run, info) ==
-        "0,[all],[all],yes,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
-        "0,managed,cudaMallocManaged,no,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
-        "host,pinned host,cudaHostAlloc,no,3,1,7.000,6.000,6.500,4.000,2,90.000,80.000,10.000\n"
-        "[unknown],device,cudaMallocAsync_ptsz,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n"
-        "[other],device,cudaMalloc3DArray,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n");
+        "0,[all],[all],yes,3,1,7.000,6.000,6.500,4000,4.000,0,0.000,0.000,0.000\n"
+        "0,managed,cudaMallocManaged,no,3,1,7.000,6.000,6.500,4000,4.000,0,0.000,0.000,0.000\n"
+        "host,pinned host,cudaHostAlloc,no,3,1,7.000,6.000,6.500,4000,4.000,2,90.000,80.000,10.000\n"
+        "[unknown],device,cudaMallocAsync_ptsz,no,0,0,0.000,0.000,0.000,,0.000,0,0.000,0.000,0.000\n"
+        "[other],device,cudaMalloc3DArray,no,0,0,0.000,0.000,0.000,,0.000,0,0.000,0.000,0.000\n");
+}
+
+TEST_CASE("Rows of memory over time", "[output]") {
+  const StatsRun run;
+  RunInfo info = some_run();  // window 1 from 3,000 to 9,000
+  info.base = 1'000;
+  info.memory_until = 12'000;
+  // Before the window, in it, and still the same when it ended; several changes merged into one interval.
+  info.memory_lines = {{0,
+                        MemoryLine::Of::kAllocated,
+                        {{1'500, 1'500, 1'000'000, 1'000'000, 1'500, 1'000'000, 0},
+                         {4'000, 4'500, 1'000'000, 5'000'000, 4'200, 2'000'000, 1}}},
+                       {MemoryUse::kHost, MemoryLine::Of::kAllocated, {{2'000, 2'000, 7, 7, 2'000, 7, 0}}}};
+  info.energy.memory = {
+      {0, MemoryLine::Of::kInUse, {{3'100, 3'600, 500'000'000, 600'000'000, 3'200, 600'000'000, 1}}}};
+  CHECK(rows_of("memory_timeline.csv", run, info) ==
+        "0,allocated,500,1500,,,outside,1.000,1.000,500\n"
+        "0,allocated,2000,1000,1,,outside,1.000,1.000,2000\n"
+        "0,allocated,3000,5000,1,,outside,1.000,5.000,3200\n"
+        "0,allocated,8000,3000,,,outside,2.000,2.000,8000\n"
+        "0,in use,2100,500,1,,outside,500.000,600.000,2200\n"
+        "host,allocated,1000,1000,,,outside,0.000,0.000,1000\n"
+        "host,allocated,2000,6000,1,,outside,0.000,0.000,2000\n"
+        "host,allocated,8000,3000,,,outside,0.000,0.000,8000\n");
 }
 
 TEST_CASE("Rows of threads and child processes", "[output]") {

@@ -152,7 +152,7 @@ _KEYS = {
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
     "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
     "host_sum": ("Window", "Role"), "memory_purpose": ("Device", "Purpose"), "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
-    "energy_sum": ("Window", "Of", "Start (ns)", "Device"),
+    "energy_sum": ("Window", "Of", "Start (ns)", "Device"), "memory_timeline": ("Device", "Of", "Start (ns)"),
 }
 
 
@@ -275,6 +275,46 @@ def memory(folder: Folder) -> Iterator[Place]:
                 both, parts = table.numbers(column)[index] or 0, table.sum(column, rows)
                 if abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")
+
+
+@rule("memory-timeline", ERROR, "Lowest and highest are in that order, the highest within its row, rows follow each other, and the most that was allocated is the peak.",
+      compares=True)
+def memory_timeline(folder: Folder) -> Iterator[Place]:
+    table = folder.table("memory_timeline", "Device", "Of", "Start (ns)", "Duration (ns)", "Lowest (MB)", "Highest (MB)", "Highest at (ns)")
+    if table is None:
+        return
+    for index, (low, high) in table.each("Lowest (MB)", "Highest (MB)"):
+        if low > high:
+            yield table.place(index, "Lowest (MB)", f"{low} is more than the highest, {high}")
+    for index, (start, duration, reached) in table.each("Start (ns)", "Duration (ns)", "Highest at (ns)"):
+        if not start <= reached <= start + duration:
+            yield table.place(index, "Highest at (ns)", f"{reached} is not within {duration} from {start} on")
+    devices, kinds = table.cells("Device"), table.cells("Of")
+    latest: dict[tuple[str, str], tuple[int, int]] = {}
+    highest: dict[str, tuple[float, float, int]] = {}
+    for index, (start, duration, high, reached) in table.each("Start (ns)", "Duration (ns)", "Highest (MB)", "Highest at (ns)"):
+        key = devices[index], kinds[index]
+        end, before = latest.get(key, (start, index))
+        # Readings have time between them.
+        if start < end or (start > end and kinds[index] == "allocated" and before == index - 1):
+            yield table.place(index, "Start (ns)", f"{start}, where the row before ends at {end}")
+        latest[key] = start + duration, index
+        if kinds[index] == "allocated" and high > highest.get(devices[index], (-1.0,))[0]:
+            highest[devices[index]] = high, reached, index
+        most = folder.device(devices[index]).get("memory_bytes") if kinds[index] == "in use" else None
+        if most is not None and high > most / 1e6:
+            yield table.place(index, "Highest (MB)", f"{high}, the device has {most / 1e6:.3f}")
+    peaks = folder.table("memory_sum", "Device", "API", "Peak (MB)", "Peak at (ns)")
+    for index, (peak, reached) in peaks.each("Peak (MB)", "Peak at (ns)") if peaks is not None else ():
+        device = peaks.cells("Device")[index]
+        if peaks.cells("API")[index] != "[all]" or device not in highest:
+            continue
+        high, time, row = highest[device]
+        if high != peak:
+            yield table.place(row, "Highest (MB)", f"{high} at most, where the peak is {peak}")
+        # Highest ones that differ by less than is printed are not told apart.
+        elif time > reached:
+            yield table.place(row, "Highest at (ns)", f"{time}, where the peak is at {reached}")
 
 
 @rule("energy", ERROR, "Energy is not shown with an error beyond a third of it, power is energy by time, and the parts of a window do not use more than it.")

@@ -108,6 +108,8 @@ class Frames(Generic[Frame]):
     copy_times: Table[Frame] = Table("cuda_gpu_mem_time_sum", "a kind of copy, or memsets: their times.")
     copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "a kind of copy, or memsets: their sizes.")
     memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("Kind", "[all]"))
+    memory_over_time: Table[Frame] = Table("memory_timeline", "a stretch of time: memory allocated, or in use on a device.",
+                                           texts=frozenset({"Device", "Of", "Label"}))
     memory_purposes: Table[Frame] = Table("memory_purpose", "PyTorch's memory on a device for one purpose.", _NAMED, total=("Purpose", "[all]"))
     energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "where NVML tells")
     processors: Table[Frame] = Table("host_sum", "a role of the process's threads or its children in a window.", total=("Role", "process"))

@@ -48,7 +48,7 @@ _RECOVERED = {
 _STATES = {
     "open": "run.json says that the run is open: the program is still running, or was killed. The tables have the windows that were "
             "closed; if it was killed, injectctl recover makes the rest from its records.",
-    "recovered": "The process was killed: these tables were recovered from its records, which do not include hardware metrics and memory in use.",
+    "recovered": "The process was killed: these tables were recovered from its records, which do not include hardware metrics and memory in use on the GPU.",
 }
 
 

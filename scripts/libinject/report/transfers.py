@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
+from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import clean, described, objects, text_of, whole
-from libinject.result import Result
+from libinject.result import Result, Row
 
 _MOST_BARS = 20
 _MOST_DEVICES = 8
+_MOST_STEPS = 2500  # of a line of memory
 
 
 def copies(result: Result) -> Section:
@@ -34,36 +36,99 @@ def copies(result: Result) -> Section:
                     table(result, "cuda_gpu_mem_size_sum", "Copies and memsets by size", ("Operation",)))
 
 
-def memory(result: Result) -> Section:
-    part = Section("memory", "Memory", "Memory in use on each GPU (by all processes) as windows opened and closed, and the peak of what "
-                                       "the program had allocated.")
-    devices: dict[str, list[tuple[float | None, float | None, str]]] = {}
+_Points = list[tuple[Optional[float], Optional[float], str]]  # time, MB, note; None ends a line
+
+
+def _timeline(result: Result, kind: str) -> dict[str, list[Row]]:
+    """Rows of memory_timeline.csv by device."""
+    devices: dict[str, list[Row]] = {}
+    needed = ("Start (ns)", "Duration (ns)", "Lowest (MB)", "Highest (MB)")
+    for row in result.rows("memory_timeline", "Device", "Of", "Window", *needed):
+        if row["Of"] == kind and all(numbers([row], column) for column in needed):
+            devices.setdefault(text_of(row["Device"]), []).append(row)
+    return devices
+
+
+def _merged(rows: list[Row]) -> list[tuple[Row, Row, float, float]]:
+    """The first and the last of so many rows that no more than _MOST_STEPS are left, with the lowest and the highest."""
+    each = -(-len(rows) // _MOST_STEPS)
+    parts = [rows[at:at + each] for at in range(0, len(rows), each or 1)]
+    return [(part[0], part[-1], min(numbers(part, "Lowest (MB)")), max(numbers(part, "Highest (MB)"))) for part in parts]
+
+
+def _steps(rows: list[Row]) -> tuple[_Points, _Points]:
+    """What was allocated, at most and at least, if that is not the same."""
+    most: _Points = []
+    least: _Points = []
+    for first, last, low, high in _merged(rows):
+        for time in (first["Start (ns)"], last["Start (ns)"] + last["Duration (ns)"]):
+            most.append((time, high, "" if low == high else f"at most, {low} MB at least"))
+            least.append((time, low, "at least"))
+    return most, least if any(low[1] != high[1] for low, high in zip(least, most)) else []
+
+
+def _readings(rows: list[Row]) -> _Points:
+    points: _Points = []
+    window = None
+    for first, last, low, high in _merged(rows):
+        if points and first["Window"] != window:
+            points.append((None, None, ""))  # what was in use between windows is not known
+        window = last["Window"]
+        note = "" if low == high else f"at most, {low} MB at least"
+        points += [(time, high, note) for time in (first["Start (ns)"], last["Start (ns)"] + last["Duration (ns)"])]
+    return points
+
+
+def _edges(result: Result) -> dict[str, _Points]:
+    """What was in use at the windows' edges, as runs without memory_timeline.csv have it."""
+    devices: dict[str, _Points] = {}
     for row in result.rows("window_sum", "Window", "Device", "Start (ns)", "End (ns)", "Memory at Start (MB)", "Memory at End (MB)"):
         of_device = devices.setdefault(text_of(row["Device"]), [])
         if of_device:
-            of_device.append((None, None, ""))  # what was in use between windows is not known
+            of_device.append((None, None, ""))
         for edge in ("Start", "End"):
             if numbers([row], f"Memory at {edge} (MB)") and numbers([row], f"{edge} (ns)"):
                 of_device.append((row[f"{edge} (ns)"], row[f"Memory at {edge} (MB)"], f"{edge.lower()} of window {row['Window']}"))
-    peaks = {text_of(row["Device"]): row["Peak (MB)"] for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
+    return {device: points for device, points in devices.items() if any(value is not None for _, value, _ in points)}
+
+
+def memory(result: Result) -> Section:
+    part = Section("memory", "Memory", "Memory in use on each GPU (by all processes) while windows were open, and what the program had "
+                                       "allocated through the CUDA runtime.")
+    in_use = {device: _readings(rows) for device, rows in _timeline(result, "in use").items()} or _edges(result)
+    allocated = _timeline(result, "allocated")
+    peaks = {text_of(row["Device"]): row for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
              if row["API"] == "[all]" and numbers([row], "Peak (MB)") and row["Device"] != "host"}
     series: list[dict[str, Any]] = []
     bands = windows_over_time(result)
-    measured = {device: points for device, points in devices.items() if any(value is not None for _, value, _ in points)}
-    for device, points in list(measured.items())[:_MOST_DEVICES]:
-        times, values, notes = zip(*points)
-        spans = [time for time in times if time is not None], [edge for band in bands for edge in (band["from"], band["to"])]
-        series.append({"name": f"in use, GPU {device}", "x": list(times), "y": list(values), "notes": list(notes), "lines": True})
-        if device in peaks:
-            series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]] * 2, "roof": True, "dash": True,
-                           "x": [find(spans[0] + spans[1]) for find in (min, max)]})
+
+    def line(name: str, points: _Points, **style: Any) -> None:
+        if points:
+            times, values, notes = zip(*points)
+            series.append({"name": clean(name), "x": list(times), "y": list(values), "notes": list(notes), "lines": True, **style})
+
+    for device in list(dict.fromkeys([*in_use, *(device for device in allocated if device != "host")]))[:_MOST_DEVICES]:
+        line(f"in use, GPU {device}", in_use.get(device, []))
+        if device in allocated:
+            most, least = _steps(allocated[device])
+            line(f"allocated, GPU {device}", most, plain=True)
+            line(f"allocated at least, GPU {device}", least, plain=True, dash=True)
+        elif device in peaks:
+            spans = [time for time, _, _ in in_use[device] if time is not None] + [edge for band in bands for edge in (band["from"], band["to"])]
+            series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]["Peak (MB)"]] * 2, "roof": True, "dash": True,
+                           "x": [find(spans) for find in (min, max)]})
+        if numbers([peaks.get(device, {"Peak at (ns)": None})], "Peak at (ns)"):
+            part.notes.append(clean(f"GPU {device}: {peaks[device]['Peak (MB)']:,.3f} MB allocated at most, "
+                                    f"{duration(peaks[device]['Peak at (ns)'])} after CUDA's initialisation."))
     if series:
         part.add(Plot("memory", "Memory over time", "points", {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
                       {"title": "MB", "zero": True}, bands=bands))
         sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
-        part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items() if size and device in measured][:_MOST_DEVICES]
+        part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items()
+                       if size and (device in in_use or device in allocated)][:_MOST_DEVICES]
     part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")))
-    return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")))
+    return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")),
+                    table(result, "memory_timeline", "Memory over time, row by row", ("Start (ns)", "Duration (ns)", "Window", "Iteration", "Of", "Lowest (MB)", "Highest (MB)", "Device")))
 
 
 def windows_over_time(result: Result, most: int = 200) -> list[dict[str, Any]]:

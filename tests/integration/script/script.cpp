@@ -335,6 +335,11 @@ const Operations& common_operations() {
        [](const Arguments& a) {
          wait_until(a.text(1), [&] { return cudasim_call_count(a.text(1).c_str()) >= a.number(2); });
        }},
+      {"until_more_calls",
+       [](const Arguments& a) {
+         const std::uint64_t before = cudasim_call_count(a.text(1).c_str());
+         wait_until(a.text(1), [&] { return cudasim_call_count(a.text(1).c_str()) >= before + a.number(2); });
+       }},
       {"until_sampling",
        [](const Arguments& a) {
          wait_until("hardware metrics", [&] {

@@ -35,6 +35,7 @@
 //
 //   until_open until_closed        a window has opened or closed
 //   until_calls:FUNCTION:COUNT     the simulation has been called so often: cuptiFinalize ends an attachment
+//   until_more_calls:FUNCTION:COUNT  … since now
 //   until_sampling[:DEVICES]       so many devices' hardware metrics are sampled
 //   until_delivered[:MOST]         CUPTI has handed over all records, or all but so many
 //   until_text:FILE:TEXT           the file has the text in it
