@@ -19,7 +19,7 @@ namespace inject::recovery {
 inline constexpr const char* kFileName = "records";
 inline constexpr std::uint64_t kMagic =
     0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
-inline constexpr std::uint32_t kVersion = 11;
+inline constexpr std::uint32_t kVersion = 12;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
 /// The largest INJECT_RING and INJECT_BUFFERS: a header that says more is refused.
@@ -106,7 +106,7 @@ enum class Entry : std::uint8_t {
   kSettleTimes,    ///< last window that had ended, until
   kSettle,         ///< last window that had ended, records that CUPTI dropped, since the last
   kSettled,        ///< last window that had ended, when CUPTI was given up, when the last work ended
-  kBoundary,       ///< of iterations: number, begin, window, window before, label, followed, flags
+  kBoundary,       ///< of iterations: number, begin, window, window before, label, followed, flags, units
   kDelivered,      ///< nothing: before kSettle, CUPTI has handed over all records that it has not dropped
 };
 

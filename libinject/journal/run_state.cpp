@@ -137,7 +137,7 @@ void run_fields(Way& way, RunInfo& run) {
   way.list(run.messages, plain);
   way.list(run.devices, [](Way& w, DeviceInfo& device) { device_fields(w, device); });
   fields(way, run.name_overflows, run.shape_overflows, run.range_overflows, run.trace_rows_left_out,
-         run.iteration_signs_lost, run.graph_nodes_lost, run.batch);
+         run.iteration_signs_lost, run.graph_nodes_lost, run.batch, run.unit_source);
   way.list(run.memory, [](Way& w, MemoryRow& row) { memory_fields(w, row); });
   fields(way, run.allocations_not_held, run.unknown_frees);
   way.list(run.host_windows, [](Way& w, HostWindow& window) { host_fields(w, window); });
@@ -166,6 +166,7 @@ bool decode_run(std::string_view text, RunInfo& run) {
   for (MemoryRow& row : run.memory) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
   }
+  if (static_cast<std::size_t>(run.unit_source) >= kUnitSources) run.unit_source = UnitSource::kCalled;
   std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
   for (HostWindow& window : run.host_windows) {
     std::erase_if(window.roles,

@@ -14,6 +14,7 @@
 
 #include "libinject/model/device_limits.h"
 #include "libinject/model/device_readings.h"
+#include "libinject/model/events.h"
 #include "libinject/model/host_use.h"
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_row.h"
@@ -253,6 +254,7 @@ struct RunInfo {
   std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
   std::uint64_t graph_launches_without_records = 0;  ///< of graphs that seem to have no GPU work
   std::uint64_t batch = 0;                           ///< samples per iteration, 0 if not told
+  UnitSource unit_source = UnitSource::kCalled;      ///< of an iteration's units of work
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated

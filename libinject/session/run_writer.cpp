@@ -307,6 +307,7 @@ RunInfo RunWriter::run_info(const char* state) {
   run.graph_kernels_without_call = sources_.drain.graph_kernels_without_call();
   run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
   run.batch = options_.batch;
+  run.unit_source = options_.unit_source();
   run.memory = memory_use.rows();
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();
