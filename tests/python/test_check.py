@@ -139,9 +139,10 @@ class CheckTest(folders.TemporaryFolder):
                                                           for at in range(10)])
         # Iterations before the window, which the example has not.
         folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at,
-                                                       "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}"} for at in range(9)])
+                                                       "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}", "Units": 64, "Units From": "stated",
+                                                       "Units/s": f"{64e9 / (1000 + 10 * at):.3f}"} for at in range(9)])
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
-                                            "Samples/s": f"{64e9 / 1040:.1f}"})
+                                            "Samples/s": f"{64e9 / 1040:.1f}", "Units/s": f"{64e9 / 1040:.3f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
                                                      files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv"]))
 
@@ -280,6 +281,13 @@ PLANTED = [
     ("step-times", "window_sum", 0, {"Step Time (ns)": "7.0"}, ()),
     ("step-times", "window_sum", 0, {"Step Time (ns)": ""}, ()),
     ("step-times", "window_sum", 0, {"Samples/s": "1.0"}, ()),
+    *(("units", "iteration_sum", 0, {column: value}, ()) for column, value in (
+        ("Units", "63"), ("Units", ""), ("Units From", "called"), ("Units From", ""), ("Units/s", "1.000"), ("Units/s", ""), ("Units/s of GPU Busy", "1.000"))),
+    ("units", "iteration_sum", 1, {"Units": "64", "Units From": "stated"}, ()),
+    *(("units", "step_times", 3, {column: value}, ()) for column, value in (("Units", "65"), ("Units From", "payload"), ("Units/s", "1.000"))),
+    *(("units", "window_sum", 0, {column: value}, ()) for column, value in (
+        ("Iterations with Units", "1"), ("Units in Window", "1"), ("Units in Window", ""), ("Units/s in Window", "1.000"), ("Units/s in Window", ""),
+        ("Units/s of GPU Busy in Window", "1.000"), ("Units/s", "1.000"), ("Units/s", ""))),
     ("longest-kernel", "family_sum", 0, {"Max (ns)": "60000000000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
     ("trace-sum", "cuda_api_trace", 0, {"Name": "cudaNothing"}, ()),
