@@ -218,6 +218,7 @@ void RunWriter::journal_known_steps() {
     ++boundary.number;
     boundary.begin = told = step.begin + step.duration;
     boundary.unprofiled_before = true;
+    boundary.units_before = step.units;
     journal_.boundary(boundary);
   }
 }

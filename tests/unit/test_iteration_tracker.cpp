@@ -465,6 +465,16 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
       iteration_watch.source = SignSource::kHooks;
       emit_units(8);
     }
+    if (i == 33) {
+      // A mark of no sequence is of a source before: nobody takes it.
+      SignRecord filler;
+      filler.sign = SignKind::kMark;
+      while (ThreadRegistry::push(*ThreadRegistry::current(), filler)) {
+      }
+      emit_units(8);
+      pass();
+      emit_units(8);
+    }
     if (i == 35) emit_units(-1);
     step();
     pass();
@@ -473,9 +483,9 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
   for (std::size_t i = 1; i < told.all.size(); ++i) {
     if (told.all[i - 1].number < 40) units[told.all[i - 1].number] = told.all[i].units_before;
   }
-  for (unsigned i = 0; i < 39; ++i) {
+  for (unsigned i = 0; i < 38; ++i) {
     CAPTURE(i);
-    CHECK(units[i] == (i == 30 || i == 35 ? std::optional<double>() : 8));
+    CHECK(units[i] == (i == 30 || i == 33 || i == 35 ? std::optional<double>() : 8));
   }
 }
 
