@@ -29,7 +29,7 @@ struct IterationSpan {
   bool cut = false;
   bool whole = false;  ///< … and the iteration looks as if it were over
   std::uint64_t following = 0;
-  std::uint64_t end_event = 0;  ///< position after its last event
+  std::uint64_t end_event = 0;       ///< position after its last event
   std::optional<double> units = {};  ///< IterationBoundary::units_before of its end
 };
 
