@@ -420,6 +420,16 @@ class Planted(CheckTest):
             self.assertEqual({finding.rule for finding in found}, rules, list(map(str, found)))
             self.assertEqual(len(found), 2 * len(rules))
 
+    def test_energy_by_units(self):
+        for name, units, joules, said in (("right", "50", "9.000000", set()), ("rounded", "49.999970", "9.000005", set()), ("wrong", "50", "9.100000", {"units"}),
+                                          ("of unknown units", "", "9.000000", {"units"}), ("of none", "0", "9.000000", {"units"})):
+            folder = folders.write_run(self.folder / name, files=["iteration_sum.csv", "energy_sum.csv"])
+            folders.write_table(folder, "iteration_sum", [
+                {"Window": 1, "Iteration": 0, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 5, "Duration (ns)": 1_000_000_000,
+                 "GPU Busy (ns)": 500_000_000, "Units": units, "Units From": "called" if units else ""}])
+            folders.write_table(folder, "energy_sum", [{**ENERGY[1], "Energy per Unit (J)": joules}])
+            self.assertEqual({finding.rule for finding in findings(folder)} - {"device-sum"}, said, name)
+
     def test_a_kernel_with_another_ones_end(self):
         self.assertEqual(findings(graph_folder(self.folder / "good", 1300)), [])
         found = findings(graph_folder(self.folder / "bad", 17_395_000))

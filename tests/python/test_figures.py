@@ -9,6 +9,7 @@ import statistics
 import unittest
 
 import folders
+
 import libinject
 
 DATA = folders.ROOT / "examples" / "data" / "h200"

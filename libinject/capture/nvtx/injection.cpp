@@ -150,7 +150,7 @@ class Narrow {
 Name message(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
   return {core->names.intern(text), core->nvtx_trigger.watches_name(text),
-          core->unit_ranges.watches_name(text)};
+          core->unit_ranges.armed() && core->unit_ranges.watches_name(text)};
 }
 Name message(Core* core, const char* text) noexcept {
   return message(core, cut(text));
@@ -177,7 +177,7 @@ Name message(Core* core, const nvtxEventAttributes_t* attributes) noexcept {
 Name new_domain(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
   return {core->names.intern(text), core->nvtx_trigger.watches_domain(text),
-          core->unit_ranges.watches_domain(text)};
+          core->unit_ranges.armed() && core->unit_ranges.watches_domain(text)};
 }
 
 Name default_domain(const Core* core) noexcept {

@@ -388,6 +388,7 @@ def units(folder: Folder) -> Iterator[Place]:
             sums = found[table.cells("Window")[index]]
             for at, more in enumerate((1, value, duration, busy)):
                 sums[at] += more
+    yield from _energy_by_units(folder, table)
     windows = folder.table("window_sum", "Window", "Device", "Iterations with Units", "Units in Window")
     if windows is None or table is None:
         return
@@ -406,8 +407,11 @@ def units(folder: Folder) -> Iterator[Place]:
             yield from _unit_rate(windows, index, column, sums[0] if count else None, per, count)
         if steps is not None and windows.has("Units/s"):
             yield from _unit_rate(windows, index, "Units/s", total if len(known) >= FEWEST_STEPS else None, time, len(known))
+
+
+def _energy_by_units(folder: Folder, table: Table | None) -> Iterator[Place]:
     energies = folder.table("energy_sum", "Window", "Of", "Start (ns)", "Energy (J)", "Energy per Unit (J)")
-    if energies is None or not table.has("Start (ns)"):
+    if energies is None or table is None or not table.has("Start (ns)"):
         return
     by_start = {(table.cells("Window")[index], start): value for index, (value, start) in table.each("Units", "Start (ns)")}
     for index, (start, joules, share) in energies.each("Start (ns)", "Energy (J)", "Energy per Unit (J)"):
