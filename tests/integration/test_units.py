@@ -7,14 +7,18 @@ of the iterations that it was said of, and nowhere else.
 usage: test_units.py LIBRARY PROGRAMS SIMULATION INJECTCTL
 """
 
+import json
 import pathlib
 import random
 import signal
 import subprocess
 import sys
+import unittest
 
 import simulated
+from test_torch_steps import PYTHON
 
+HERE = pathlib.Path(__file__).resolve().parent
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 
 START, COUNT = 20, 6
@@ -226,6 +230,25 @@ class Payloads(UnitsTest):
         rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
         self.assertGreater(len(rows), 10)
         self.assertEqual([int(row["Units"]) for row in rows], [100, *range(1, len(rows))])
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class WithPyTorch(UnitsTest):
+    """Sequences of any length, said by libinject.units() before the batch is copied. Where nothing repeats, PyTorch's steps alone tell
+    iterations apart."""
+
+    def test_steps_of_batches_of_any_length(self):
+        for pattern in ("fixed", "varied", "accumulated", "logged"):
+            with self.subTest(pattern):
+                done = self.script("", command=[PYTHON, str(HERE / "torch_units.py"), str(simulated.programs / "script_training.so"), pattern, "90"],
+                                   timeout=120, env={"PYTHONPATH": str(HERE.parents[1] / "scripts")}, WINDOW="iter:30+6")
+                self.assertEqual(done.code, 0, done.stderr)
+                told = json.loads(done.stdout)
+                rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
+                self.assertEqual(len(rows), 6)
+                self.assertGreaterEqual(int(rows[0]["Iteration"]), 30)
+                for row in [*rows, *self.rows(done.out, "step_times.csv")]:
+                    self.assertEqual((row["Units"], row["Units From"]), (str(told[int(row["Iteration"])]), "called"), row)
 
 
 if __name__ == "__main__":
