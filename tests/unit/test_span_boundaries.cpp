@@ -157,6 +157,12 @@ TEST_CASE_METHOD(Telling, "units are told at the end of what they are of", "[ite
     boundaries.add(iteration(2, 800, 900));
     CHECK(units == Units{-1, 8, -1, 5, -1, 9});
   }
+  SECTION("not where another lock begins in the midst of it") {
+    boundaries.start_anew();
+    boundaries.add(with_units(iteration(0, 450, 800), 9));
+    boundaries.add(iteration(1, 800, 900));
+    CHECK(units == Units{-1, 8, -1, 5, -1, 9});
+  }
   SECTION("nor after a new search") {
     boundaries.restart(500);
     boundaries.add(with_units(iteration(0, 600, 700), 9));
