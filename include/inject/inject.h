@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * SPDX-FileCopyrightText: The libinject authors
  *
- * Windows from inside a program, in C or C++, without linking: the functions are weak, so a program that runs
- * without the preload finds them null. Call them through the inject_*_if_loaded forms or test the pointer
- * first. */
+ * Windows and units of work from inside a program, in C or C++, without linking: the functions are weak, so a
+ * program that runs without the preload finds them null. Call them through the inject_*_if_loaded forms or
+ * test the pointer first. */
 #ifndef INJECT_INJECT_H
 #define INJECT_INJECT_H
 
@@ -26,6 +26,13 @@ __attribute__((weak)) int inject_flush(void);
 /* 1 while a window is open, else 0. */
 __attribute__((weak)) int inject_is_open(void);
 
+/* Says that the GPU work which follows, on whatever thread, is of so many units: samples, tokens, seconds of
+ * audio. Numbers add up; each is of the training iteration that the next launch, copy or synchronization
+ * belongs to, so say it before the work that it is of. From any thread; takes less than 0.1 us. 0 on success;
+ * -1 if INJECT_BATCH says what an iteration's units are, or `units` is negative or not finite, which leaves
+ * the iteration without a number. */
+__attribute__((weak)) int inject_units(double units);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -42,6 +49,9 @@ static inline int inject_flush_if_loaded(void) {
 }
 static inline int inject_is_open_if_loaded(void) {
   return inject_is_open ? inject_is_open() : 0;
+}
+static inline int inject_units_if_loaded(double units) {
+  return inject_units ? inject_units(units) : -1;
 }
 
 #endif

@@ -122,6 +122,14 @@ Problem parse_hooks(std::string_view value, Options& options, const EnvironmentL
 }
 
 Problem parse_batch(std::string_view value, Options& options, const EnvironmentLookup& /*environment*/) {
+  if (value.starts_with("nvtx:")) {
+    WindowSpecResult ranges = parse_window_spec(value);
+    if (!ranges.error.empty()) return ranges.error;
+    if (ranges.spec.every != 0 || ranges.spec.max_windows != 0)
+      return "a name that ends in /EVERY or xN is to be quoted: nvtx:\"NAME\"";
+    options.unit_ranges = std::move(ranges.spec);
+    return {};
+  }
   constexpr std::uint64_t kMax = 1'000'000'000;
   std::uint64_t samples = 0;
   const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), samples);

@@ -12,6 +12,7 @@
 
 #include "libinject/base/log.h"
 #include "libinject/config/window_spec.h"
+#include "libinject/model/events.h"
 
 namespace inject {
 
@@ -41,6 +42,7 @@ struct Options {
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
   std::uint64_t batch = 0;  ///< samples per iteration, 0 if not given
+  WindowSpec unit_ranges;   ///< kNvtx: the ranges whose payloads are units of work; else there are none
   bool metrics = false;
   std::vector<std::string> metric_names;     ///< chosen by the user; empty: a set chosen for the chip
   std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
@@ -57,6 +59,11 @@ struct Options {
   std::string log_file;
   std::string iteration_record;
   bool help = false;
+
+  UnitSource unit_source() const {
+    if (unit_ranges.kind == WindowKind::kNvtx) return UnitSource::kPayload;
+    return batch != 0 ? UnitSource::kStated : UnitSource::kCalled;
+  }
 
   /// Every option's variable and the text in force, in the table's order; for run.json.
   std::vector<std::pair<std::string, std::string>> in_force;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -23,6 +24,8 @@
 #include "libinject/entry/command_end.h"
 #include "libinject/entry/companions.h"
 #include "libinject/entry/injection_slot.h"
+#include "libinject/record/core.h"
+#include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
 #include "libinject/session/session.h"
 
@@ -128,6 +131,15 @@ INJECT_ENTRY int inject_flush() {
 INJECT_ENTRY int inject_is_open() {
   const inject::Session* session = inject::Session::get();
   return session != nullptr && session->is_open() ? 1 : 0;
+}
+
+INJECT_ENTRY int inject_units(double units) {
+  const inject::CallerState caller;
+  if (only_inherited) return -1;
+  const inject::Core* core = inject::Core::get_if_any();
+  if (core != nullptr && core->configuration.options.unit_source() != inject::UnitSource::kCalled) return -1;
+  inject::emit_units(units);
+  return std::isfinite(units) && units >= 0 ? 0 : -1;
 }
 
 namespace inject {

@@ -3,6 +3,7 @@
 #include "libinject/iterations/iteration_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "libinject/base/demangle.h"
@@ -102,6 +103,8 @@ void IterationSearch::restart() {
   if (steps_expected_) detector_.expect_steps(*steps_expected_);
   waiting_.clear();
   gaps_.clear();
+  units_.clear();
+  after_gap_ = 0;
   last_spans_.clear();
   offset_.reset();
   boundary_.reset();
@@ -121,16 +124,39 @@ std::vector<IterationSpan> IterationSearch::take_spans() {
   std::vector<IterationSpan> spans = std::exchange(last_spans_, {});
   for (IterationSpan& span : detector_.take_spans()) {
     if (recording()) write_span(span);
+    add_units(span);
     spans.push_back(span);
   }
   return spans;
+}
+
+std::optional<IterationSpan> IterationSearch::trailing_span() const {
+  std::optional<IterationSpan> span = detector_.trailing_span();
+  if (span) add_units(*span);
+  return span;
+}
+
+void IterationSearch::add_units(IterationSpan& span) const {
+  span.units = units_.between(span.first_event, span.end_event);
+}
+
+void IterationSearch::take_units(const SignRecord& record) {
+  const std::uint64_t position = detector_.events();
+  if ((record.name & kUnitsUnheard) != 0) units_.miss(after_gap_, after_gap_);
+  if ((record.name & kUnitsDropped) != 0) units_.miss(units_.latest(), position);
+  units_.say(position, std::bit_cast<double>(record.function));
 }
 
 void IterationSearch::feed_detector(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
   for (; !gaps_.empty() && gaps_.front().sequence <= record.sequence; gaps_.pop_front()) {
     detector_.resume(gaps_.front().bracketed);
+    after_gap_ = detector_.events();
     if (recording()) recording_.buffer() += gaps_.front().bracketed ? "U 1\n" : "U 0\n";
+  }
+  if (record.sign == SignKind::kUnits) {
+    take_units(record);
+    return;
   }
   if (recording()) write(waiting);
   switch (record.sign) {

@@ -13,6 +13,7 @@
 #include "libinject/base/mutex.h"
 #include "libinject/base/ticks.h"
 #include "libinject/iterations/iteration_detector.h"
+#include "libinject/iterations/said_units.h"
 #include "libinject/model/run_info.h"
 #include "libinject/record/launch_sign.h"
 #include "libinject/record/name_table.h"
@@ -105,7 +106,11 @@ class IterationSearch {
 
   /// From the drain: signs of one thread in order.
   void take(std::uint32_t thread, const SignRecord& record) {
-    if (record.sequence >= from_) waiting_.push_back({record, 0, thread});
+    if (record.sequence >= from_) {
+      waiting_.push_back({record, 0, thread});
+    } else if (record.sign == SignKind::kUnits) {
+      units_.miss(0, 0);  // they may be of the first event that is not ignored
+    }
   }
   /// Everything that was taken and is older than that pass. `hold`: there is no time for it
   /// now; done all the same where too much has been taken.
@@ -122,8 +127,10 @@ class IterationSearch {
   /// SignHistory::expect_steps(), also after restart().
   void expect_steps(bool few);
   void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
-  /// IterationDetector::take_spans().
+  /// IterationDetector::take_spans(), with the units that were said.
   std::vector<IterationSpan> take_spans();
+  /// Likewise.
+  std::optional<IterationSpan> trailing_span() const;
   /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
   /// first boundary on that the armed watch has seen.
   std::optional<std::int64_t> offset() const { return offset_; }
@@ -148,6 +155,8 @@ class IterationSearch {
   Nanoseconds own_time(const SignRecord& record) const;
   void assign_times(std::size_t count, Nanoseconds pass_began);
   void feed_detector(const Waiting& waiting);
+  void take_units(const SignRecord& record);
+  void add_units(IterationSpan& span) const;
   void write(const Waiting& waiting);
   void write_lock();
   void write_span(const IterationSpan& span);
@@ -162,6 +171,8 @@ class IterationSearch {
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
   std::optional<bool> steps_expected_;  // `few`
+  SaidUnits units_;
+  std::uint64_t after_gap_ = 0;  // position of the first event after the latest gap
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;

@@ -94,6 +94,7 @@ void SpanTracker::on_gap(const SignHistory& history, const SignHistory::Gap& gap
   cut.number = number_;
   cut.end = cut.last_event_time = history.event(gap.position - 1).time;
   cut.first_event = begin_.position;
+  cut.end_event = gap.position;
   cut.cut = true;
   if (in_iteration_) {
     cut.begin = begin_.time;
@@ -112,11 +113,21 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
   const bool checkpoint = in_iteration_ && ends_with_checkpoint(history);
   if (in_iteration_ && spans_.size() < kMaxSpans) {
     const Place end = checkpoint ? tail_ : place;
-    spans_.push_back({number_, begin_.time, end.time, history.event(end.position - 1).time, begin_.position,
-                      false, false});
+    spans_.push_back({.number = number_,
+                      .begin = begin_.time,
+                      .end = end.time,
+                      .last_event_time = history.event(end.position - 1).time,
+                      .first_event = begin_.position,
+                      .end_event = end.position});
     if (checkpoint) {
-      spans_.push_back({number_ + 1, tail_.time, place.time, history.event(place.position - 1).time,
-                        tail_.position, true, true});
+      spans_.push_back({.number = number_ + 1,
+                        .begin = tail_.time,
+                        .end = place.time,
+                        .last_event_time = history.event(place.position - 1).time,
+                        .first_event = tail_.position,
+                        .phase = true,
+                        .checkpoint = true,
+                        .end_event = place.position});
     }
   }
   if (!checkpoint) {
@@ -146,7 +157,13 @@ void SpanTracker::on_anchor(const SignHistory& history) {
     const Nanoseconds before =
         begin.position > history.oldest() ? history.event(begin.position - 1).time : begin.time;
     ++phases_;
-    add_span({number_, begin_.time, begin.time, before, begin_.position, true, false});
+    add_span({.number = number_,
+              .begin = begin_.time,
+              .end = begin.time,
+              .last_event_time = before,
+              .first_event = begin_.position,
+              .phase = true,
+              .end_event = begin.position});
     begin_ = begin;
   }
 }
@@ -188,7 +205,12 @@ std::optional<std::uint64_t> SpanTracker::begin_event() const {
 std::optional<IterationSpan> SpanTracker::unfinished_span(const SignHistory& history) const {
   if (!in_iteration_ || !anchor_seen()) return std::nullopt;
   const Nanoseconds last = history.event(history.total() - 1).time;
-  return IterationSpan{number_, begin_.time, last, last, begin_.position, false, false};
+  return IterationSpan{.number = number_,
+                       .begin = begin_.time,
+                       .end = last,
+                       .last_event_time = last,
+                       .first_event = begin_.position,
+                       .end_event = history.total()};
 }
 
 std::optional<IterationSpan> SpanTracker::trailing_span(const SignHistory& history) const {

@@ -29,6 +29,8 @@ struct IterationSpan {
   bool cut = false;
   bool whole = false;  ///< … and the iteration looks as if it were over
   std::uint64_t following = 0;
+  std::uint64_t end_event = 0;       ///< position after its last event
+  std::optional<double> units = {};  ///< IterationBoundary::units_before of its end
 };
 
 /// Follows the marks of a lock through the events: where iterations begin and end, what ran between two of

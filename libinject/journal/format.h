@@ -106,7 +106,7 @@ enum class Entry : std::uint8_t {
   kSettleTimes,    ///< last window that had ended, until
   kSettle,         ///< last window that had ended, records that CUPTI dropped, since the last
   kSettled,        ///< last window that had ended, when CUPTI was given up, when the last work ended
-  kBoundary,       ///< of iterations: number, begin, window, window before, label, followed, flags
+  kBoundary,       ///< of iterations: number, begin, window, window before, label, followed, flags, units
   kDelivered,      ///< nothing: before kSettle, CUPTI has handed over all records that it has not dropped
 };
 

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "libinject/base/clock.h"
@@ -291,7 +292,9 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(static_cast<std::uint64_t>(boundary.label));
   body_.number(boundary.followed ? 1 : 0);
   // Flags: read_boundary() (replay/replay_journal.cpp) takes them apart.
-  body_.number((boundary.unprofiled_before ? 1u : 0u) | (boundary.anew ? 2u : 0u));
+  body_.number((boundary.unprofiled_before ? 1u : 0u) | (boundary.anew ? 2u : 0u) |
+               (boundary.units_before ? 4u : 0u));
+  if (boundary.units_before) body_.number(std::bit_cast<std::uint64_t>(*boundary.units_before));
 }
 
 Journal::Position Journal::position() {

@@ -164,7 +164,7 @@ void run_fields(Way& way, RunInfo& run) {
   way.list(run.messages, plain);
   way.list(run.devices, [](Way& w, DeviceInfo& device) { device_fields(w, device); });
   fields(way, run.name_overflows, run.shape_overflows, run.range_overflows, run.trace_rows_left_out,
-         run.iteration_signs_lost, run.graph_nodes_lost, run.batch);
+         run.iteration_signs_lost, run.graph_nodes_lost, run.batch, run.unit_source);
   way.list(run.memory, [](Way& w, MemoryRow& row) { memory_fields(w, row); });
   way.list(run.memory_lines, [](Way& w, MemoryLine& line) { line_fields(w, line); });
   fields(way, run.memory_until, run.allocations_not_held, run.unknown_frees);
@@ -209,6 +209,7 @@ bool decode_run(std::string_view text, RunInfo& run) {
     return line.of != MemoryLine::Of::kAllocated || !in_order(line.intervals);
   });
   if (run.memory_lines.size() > kMaxMemoryLines) run.memory_lines.resize(kMaxMemoryLines);
+  if (static_cast<std::size_t>(run.unit_source) >= kUnitSources) run.unit_source = UnitSource::kCalled;
   std::erase_if(run.host_windows, [](const HostWindow& window) { return window.end < window.begin; });
   for (HostWindow& window : run.host_windows) {
     std::erase_if(window.roles,

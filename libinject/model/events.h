@@ -6,7 +6,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "libinject/model/records.h"
 
@@ -125,6 +127,14 @@ struct RangeEvent {
   Nanoseconds end = 0;
 };
 
+/// Who says of how many units of work (samples, tokens, seconds of audio) an iteration is.
+enum class UnitSource : std::uint8_t {
+  kCalled,   ///< the program: inject_units()
+  kStated,   ///< the user, of all iterations alike: INJECT_BATCH=N
+  kPayload,  ///< payloads of NVTX ranges and marks: INJECT_BATCH=nvtx:NAME
+};
+inline constexpr std::size_t kUnitSources = 3;
+
 enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
 
 /// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
@@ -141,6 +151,8 @@ struct IterationBoundary {
   bool unprofiled_before = false;
   /// Iterations are told apart by other signs from here on: those told before may have been parts of them.
   bool anew = false;
+  /// How many units of work what ends here was said to be of; empty if nothing was said, or not all is known.
+  std::optional<double> units_before = {};
 };
 
 }  // namespace inject

@@ -14,6 +14,7 @@
 
 #include "libinject/model/device_limits.h"
 #include "libinject/model/device_readings.h"
+#include "libinject/model/events.h"
 #include "libinject/model/host_use.h"
 #include "libinject/model/job_place.h"
 #include "libinject/model/memory_purposes.h"
@@ -255,6 +256,7 @@ struct RunInfo {
   std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
   std::uint64_t graph_launches_without_records = 0;  ///< of graphs that seem to have no GPU work
   std::uint64_t batch = 0;                           ///< samples per iteration, 0 if not told
+  UnitSource unit_source = UnitSource::kCalled;      ///< of an iteration's units of work
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
   std::vector<MemoryLine> memory_lines;              ///< … over time
   Nanoseconds memory_until = 0;                      ///< when the allocations were looked at

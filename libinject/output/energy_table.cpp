@@ -111,6 +111,11 @@ Columns<EnergyRow> energy_columns(const Report& report) {
   columns.add("Energy per Sample (J)", kJoulesBySample, &Row::joules_by_sample,
               "This GPU's energy by INJECT_BATCH; of a window, of its complete iterations.",
               "no INJECT_BATCH; no complete iteration; as Energy; other things between the iterations");
+  columns.add(
+      "Energy per Unit (J)", kJoulesBySample, &Row::joules_by_unit,
+      "This GPU's energy by the units of work of the process (units.md); of a window, of its complete "
+      "iterations.",
+      "the units of an iteration are not known, or 0; otherwise as Energy per Sample");
   add_clock_columns(columns);
   return columns;
 }

@@ -57,6 +57,21 @@ Columns<IterationReport> iteration_columns(const Report& report) {
            "`outside` and `[other]`; not over")
       .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Duration.",
            "not a complete iteration; no INJECT_BATCH");
+  constexpr std::string_view kNoUnits =
+      "rows of one device; not complete; none was said, or not all is known";
+  const auto units = columns.of(&Row::units, kNoUnits);
+  units
+      .add(
+          "Units", kUnits, [](const WorkUnits& of) { return units_cell(of.total()); }, kUnitsMeaning)
+      .add(
+          "Units From", kText,
+          [run](const WorkUnits& of) {
+            return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
+          },
+          kUnitSourceMeaning)
+      .add("Units/s", kUnitRate, &WorkUnits::per_second, "Units by Duration.")
+      .add("Units/s of GPU Busy", kUnitRate, &WorkUnits::per_busy_second,
+           "Units by GPU Busy: what there would be if the GPUs always had work.", kNoUnits);
   columns.add(
       "Launches", kCount, [](const Row& row) { return cell_if(!row.device, row.row->launches); },
       "Host calls that gave a device work.", kAllDevices);
@@ -95,6 +110,21 @@ Columns<UnprofiledStep> step_columns(const Report& report) {
           "Samples/s", kRate,
           [run](const Row& row) { return samples_per_second(run->batch, static_cast<double>(row.duration)); },
           "INJECT_BATCH by Duration.", "no INJECT_BATCH");
+  const auto of_step = [run](const Row& row) {
+    WorkUnits units;
+    units.add(units_of(*run, row), row.duration, 0);
+    return units;
+  };
+  columns.of(of_step, "none was said, or not all is known")
+      .add(
+          "Units", kUnits, [](const WorkUnits& of) { return units_cell(of.total()); }, kUnitsMeaning)
+      .add(
+          "Units From", kText,
+          [run](const WorkUnits& of) {
+            return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
+          },
+          kUnitSourceMeaning)
+      .add("Units/s", kUnitRate, &WorkUnits::per_second, "Units by Duration.");
   return columns;
 }
 

@@ -310,6 +310,12 @@ void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report)
   text.family(kTable[kStepTimeP95]).seconds(latest_steps_.percentile(0.95));
   if (report.run->batch != 0 && median > 0)
     text.family(kTable[kSamplesRate]).number(static_cast<double>(report.run->batch) / median);
+  std::optional<double> units;
+  for (const WindowReport& window : report.windows) {
+    if (!window.host || window.window == kOtherIndex) continue;
+    if (const auto rate = window.host->units.per_second()) units = rate;
+  }
+  if (units) text.family(kTable[kUnitsRate]).number(*units);
 }
 
 void PrometheusMetrics::device_samples(PrometheusText& text, const Report& report) const {

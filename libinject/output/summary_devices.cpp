@@ -102,10 +102,12 @@ std::string energy_text(const DeviceEnergy& device) {
     text += "J, ";
     append_decimal(text, device.energy.joules / (static_cast<double>(device.duration) * 1e-9), 1);
     text += 'W';
-    if (device.joules_by_sample) {
+    const std::optional<double> share =
+        device.joules_by_sample ? device.joules_by_sample : device.joules_by_unit;
+    if (share) {
       text += ", ";
-      append_decimal(text, *device.joules_by_sample, 3);
-      text += "J a sample";
+      append_decimal(text, *share, 3);
+      text += device.joules_by_sample ? "J a sample" : "J a unit";
     }
   }
   if (!device.clocks.sm_mhz) return text;

@@ -22,6 +22,15 @@ std::string longer_text(const OverheadEstimate& overhead) {
   return longer_by(added.low) > kMuchLonger ? "on average " + text(added.share, added.low, added.high) : "";
 }
 
+/// What the user has not stated, and so would not be in samples.
+std::string units_text(const Report& report, const WorkUnits& units) {
+  const std::optional<double> rate = units.per_second();
+  if (!rate || report.run->unit_source == UnitSource::kStated) return {};
+  std::string text = "; ";
+  append_decimal(text, *rate, 1);
+  return text + " units/s";
+}
+
 }  // namespace
 
 void write_phases(TextPage& page, const Statistics& statistics) {
@@ -70,7 +79,7 @@ void write_iterations(TextPage& page, const Report& report) {
       append_decimal(text, *all.samples_per_second, 1);
       text += " samples/s";
     }
-    page.line(text);
+    page.line(text + units_text(report, all.units));
   }
   std::string text = all.time ? "    in windows: " : "  in windows: ";
   if (steps.count() == 0) {
@@ -84,6 +93,7 @@ void write_iterations(TextPage& page, const Report& report) {
       append_decimal(text, *rate, 1);
       text += " samples/s";
     }
+    if (!all.units.per_second()) text += units_text(report, all.units_inside);
   }
   page.line(text);
   text.clear();

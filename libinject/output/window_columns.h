@@ -4,6 +4,9 @@
 // Columns shared by the tables of windows and iterations: both have rows for one device and for all together.
 #pragma once
 
+#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "libinject/output/table_cells.h"
@@ -23,6 +26,19 @@ void add_device(Columns<Row>& columns) {
           "Total", units::kText, [](const Row& row) { return row.device ? "no" : "yes"; },
           "`yes`: the row is of all devices, and has the host's figures; `no`: of one. Adding up both kinds "
           "counts twice.");
+}
+
+inline constexpr std::string_view kUnitsMeaning =
+    "Units of work: samples, tokens, seconds of audio (units.md).";
+inline constexpr std::string_view kUnitSourceMeaning =
+    "Who said so: `called`: the program, by inject_units(); `payload`: an NVTX range or mark; `stated`: "
+    "INJECT_BATCH.";
+
+/// Whole where they are: most are samples or tokens.
+inline Cell units_cell(const std::optional<double>& units) {
+  constexpr double kExact = 9'007'199'254'740'992;  // up to here every whole number is a double
+  if (units && *units < kExact && *units == std::floor(*units)) return static_cast<std::uint64_t>(*units);
+  return units;
 }
 
 /// Adds the time in fetches from data loaders; `fetches` gives it, or null.

@@ -188,6 +188,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
 constexpr std::string_view kNoSteps =
     "rows of one device; fewer than seven iterations ran without CUPTI, or are not known (iterations.md)";
 
+constexpr std::string_view kNoUnits = "rows of one device; of none are they known";
+
 Columns<WindowReport> window_columns(const Report& report) {
   Columns<WindowReport> columns;
   const RunInfo* const run = report.run;
@@ -246,7 +248,20 @@ Columns<WindowReport> window_columns(const Report& report) {
           "Median duration of the complete iterations: including what the profiler adds.",
           "rows of one device; no complete iteration")
       .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH by Step Time in Window.",
-           "rows of one device; no INJECT_BATCH; no complete iteration");
+           "rows of one device; no INJECT_BATCH; no complete iteration")
+      .add(
+          "Iterations with Units", kCount, [](const Host& of) { return of.units.iterations; },
+          "Complete iterations, of those in iteration_sum.csv, whose units of work are known (units.md).")
+      .add(
+          "Units in Window", kUnits, [](const Host& of) { return units_cell(of.units.total()); },
+          "Sum over these.", kNoUnits)
+      .add(
+          "Units/s in Window", kUnitRate, [](const Host& of) { return of.units.per_second(); },
+          "Units in Window by the sum of these iterations' durations.", kNoUnits)
+      .add(
+          "Units/s of GPU Busy in Window", kUnitRate,
+          [](const Host& of) { return of.units.per_busy_second(); }, "Likewise by the sum of their GPU Busy.",
+          kNoUnits);
   const StepReport* const steps = &report.steps;
   const auto step_time = [&](const char* name, double MedianInterval::*value, std::string_view meaning) {
     columns.add(
@@ -268,6 +283,18 @@ Columns<WindowReport> window_columns(const Report& report) {
       "Samples/s", kRate,
       [steps](const WindowReport& row) { return row.host ? steps->samples_per_second : std::nullopt; },
       "INJECT_BATCH by Step Time.", "no INJECT_BATCH, or as Step Time");
+  columns.add(
+      "Units/s", kUnitRate,
+      [steps](const WindowReport& row) { return row.host ? steps->units.per_second() : std::nullopt; },
+      "All units by all the time of the iterations in step_times.csv whose units are known.",
+      "rows of one device; fewer than 7 such iterations");
+  columns.add(
+      "Units From", kText,
+      [run, steps](const WindowReport& row) {
+        const bool any = row.host && (row.host->units.iterations != 0 || steps->units.iterations != 0);
+        return cell_if(any, unit_source_name(run->unit_source));
+      },
+      kUnitSourceMeaning, "rows of one device; no units are known");
   columns.of([](const WindowReport& row) { return row.host ? &row.host->losses : nullptr; }, kAllDevices)
       .add("Lost Host Records", kCount, &Losses::host_records, "Calls that found the ring full.")
       .add("Lost Range Records", kCount, &Losses::range_records, "NVTX ranges that found the ring full.")

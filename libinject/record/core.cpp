@@ -29,7 +29,8 @@ Core::Core(ParseResult parsed)
       places(names),
       ring(configuration.options.ring_bytes),
       threads(ring),
-      nvtx_trigger(configuration.options.window) {}
+      nvtx_trigger(configuration.options.window),
+      unit_ranges(configuration.options.unit_ranges) {}
 
 void Core::set_tick_length() const noexcept {
   TickClock now = clock;

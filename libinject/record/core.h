@@ -32,6 +32,7 @@ struct Core {
   ThreadRegistry threads;
   TickClock clock;           ///< its first reading is older than any record
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
+  RangeNames unit_ranges;    ///< Options::unit_ranges
 
   /// What hooks need to time calls by the processor's counter, as good as it can be said by now.
   void set_tick_length() const noexcept;

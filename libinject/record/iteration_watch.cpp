@@ -3,6 +3,7 @@
 #include "libinject/record/iteration_watch.h"
 
 #include <array>
+#include <bit>
 
 #include "libinject/base/caller_state.h"
 #include "libinject/base/mapping.h"
@@ -27,6 +28,9 @@ constinit std::array<std::atomic<std::uint64_t>, kMaxFunctions> named{};
 // a place in the order takes 5 to 9.
 constexpr std::uint32_t kMaxUntimed = 15;
 alignas(64) constinit std::atomic<std::uint64_t> next_sequence{1};
+
+// For the next kUnits to tell: UnitsMissing.
+constinit std::atomic<std::uint32_t> units_missing{0};
 
 std::uint64_t take_sequence() noexcept {
   return next_sequence.fetch_add(1, std::memory_order_relaxed);
@@ -196,6 +200,23 @@ void emit_name(std::uint64_t function, const char* name) noexcept {
   ThreadState* thread = ThreadRegistry::current();
   if (core == nullptr || thread == nullptr || name == nullptr) return;
   push_text(*thread, SignKind::kName, function, core->mangled.intern(name));
+}
+
+void emit_units(double units) noexcept {
+  if (ThreadRegistry::this_thread_is_ignored()) return;
+  if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) {
+    units_missing.fetch_or(kUnitsUnheard, std::memory_order_relaxed);
+    return;
+  }
+  ThreadState* thread = ThreadRegistry::current();
+  SignRecord record;
+  record.sign = SignKind::kUnits;
+  record.name = units_missing.exchange(0, std::memory_order_relaxed);
+  record.sequence = take_sequence();
+  record.ticks = ticks();
+  record.function = std::bit_cast<std::uint64_t>(units);
+  if (thread == nullptr || !ThreadRegistry::push(*thread, record))
+    units_missing.fetch_or(record.name | kUnitsDropped, std::memory_order_relaxed);
 }
 
 void emit_mark(std::uint32_t name) noexcept {

@@ -98,6 +98,9 @@ void function_stays_new(std::uint64_t function) noexcept;
 /// The search restarts: all names are emitted again.
 void forget_functions() noexcept;
 void emit_name(std::uint64_t function, const char* name) noexcept;
+/// The work that follows, on whatever thread, is of so many units; several such numbers add up. What is no
+/// number from 0 on makes that of its iteration unknown.
+void emit_units(double units) noexcept;
 /// An NVTX range was pushed; for the recording. `name` is an id in Core::names.
 void emit_mark(std::uint32_t name) noexcept;
 

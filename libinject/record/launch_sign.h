@@ -25,6 +25,7 @@ enum class SignKind : std::uint8_t {
   kMark,      ///< an NVTX mark: recorded for those who read the recording, not used by the search
   kName,      ///< tells the name of `function`; no event of its own
   kBoundary,  ///< the watch (record/iteration_watch.h) fired here
+  kUnits,     ///< of how many units of work what follows is; no event of its own
 };
 
 /// Whether the sign is of something that computes.
@@ -87,6 +88,12 @@ constexpr std::uint64_t optimizer_mark(std::uint32_t optimizer) {
   return hash_mix((std::uint64_t{optimizer} << 32 | 1) * kHashSeed);
 }
 
+/// What a kUnits tells of others before it that are missing. Bits.
+enum UnitsMissing : std::uint32_t {
+  kUnitsUnheard = 1u << 0,  ///< said while no signs were emitted, and so before the first one after that
+  kUnitsDropped = 1u << 1,  ///< since the last kUnits, there was no room for one
+};
+
 /// A LaunchSign on its way through its thread's queue.
 struct alignas(64) SignRecord {
   RecordKind kind = RecordKind::kSign;
@@ -94,11 +101,11 @@ struct alignas(64) SignRecord {
   bool in_step = false;
   bool captured = false;
   /// kName and kMark: id of the text; kStep: LaunchSign::optimizer; kBoundary: the watch's count, low 32
-  /// bits.
+  /// bits; kUnits: UnitsMissing.
   std::uint32_t name = 0;
-  std::uint64_t ticks = 0;  ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
-  std::uint64_t function = 0;
-  std::uint64_t shape = 0;  ///< kBoundary: its time
+  std::uint64_t ticks = 0;     ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
+  std::uint64_t function = 0;  ///< kUnits: the number, as the bits of a double
+  std::uint64_t shape = 0;     ///< kBoundary: its time
   std::uint64_t stream = 0;
   Nanoseconds begin = 0;  ///< when the hooked call around it began, where there is one; else `ticks` tells
   std::uint64_t sequence = 0;  ///< its place among the signs of all threads; a boundary has its sign's

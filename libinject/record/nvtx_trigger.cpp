@@ -6,17 +6,20 @@
 
 namespace inject {
 
-NvtxTrigger::NvtxTrigger(const WindowSpec& spec)
+RangeNames::RangeNames(const WindowSpec& spec)
     : armed_(spec.kind == WindowKind::kNvtx), name_(spec.name), domain_(spec.domain) {
   default_domain_ = watches_domain({});
+}
+
+NvtxTrigger::NvtxTrigger(const WindowSpec& spec) : RangeNames(spec) {
   for (std::atomic<std::uint64_t>& other : others_) other.store(kNone, std::memory_order_relaxed);
 }
 
-bool NvtxTrigger::watches_name(std::string_view message) const noexcept {
+bool RangeNames::watches_name(std::string_view message) const noexcept {
   return armed_ && glob_matches(name_, message);
 }
 
-bool NvtxTrigger::watches_domain(std::string_view name) const noexcept {
+bool RangeNames::watches_domain(std::string_view name) const noexcept {
   return armed_ && glob_matches(domain_, name);
 }
 

@@ -13,9 +13,28 @@
 
 namespace inject {
 
-/// `nvtx:NAME[@DOMAIN]`: which ranges the trigger watches, and how many of them are open now. Any thread
+/// The NVTX ranges that `nvtx:NAME[@DOMAIN]` means.
+class RangeNames {
+ public:
+  /// None unless `spec` is for NVTX ranges.
+  explicit RangeNames(const WindowSpec& spec);
+
+  bool armed() const noexcept { return armed_; }
+  /// By the text of a message, or of a domain's name; the default domain's is empty.
+  bool watches_name(std::string_view message) const noexcept;
+  bool watches_domain(std::string_view name) const noexcept;
+  bool watches_default_domain() const noexcept { return default_domain_; }
+
+ private:
+  bool armed_;
+  bool default_domain_ = false;
+  std::string name_;
+  std::string domain_;
+};
+
+/// Which ranges the trigger watches, and how many of them are open now. Any thread
 /// reports its ranges; there may be some before there is a session, which then listens.
-class NvtxTrigger {
+class NvtxTrigger : public RangeNames {
  public:
   /// Called on the thread whose range opened or closed, after open_ranges() has changed and before the
   /// program goes on.
@@ -23,12 +42,6 @@ class NvtxTrigger {
 
   /// Watches nothing unless `spec` is for NVTX ranges.
   explicit NvtxTrigger(const WindowSpec& spec);
-
-  bool armed() const noexcept { return armed_; }
-  /// By the text of a message, or of a domain's name; the default domain's is empty.
-  bool watches_name(std::string_view message) const noexcept;
-  bool watches_domain(std::string_view name) const noexcept;
-  bool watches_default_domain() const noexcept { return default_domain_; }
 
   void opened() noexcept;
   void closed() noexcept;
@@ -46,10 +59,6 @@ class NvtxTrigger {
 
   void tell() const noexcept;
 
-  bool armed_;
-  bool default_domain_ = false;
-  std::string name_;
-  std::string domain_;
   std::atomic<std::uint32_t> open_{0};
   std::atomic<bool> any_{false};
   std::atomic<Listener> listener_{nullptr};

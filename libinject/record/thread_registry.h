@@ -151,12 +151,11 @@ class ThreadRegistry {
   /// Makes `registry` the one that current() uses; nullptr switches recording off for good (a forked child).
   static void publish(ThreadRegistry* registry) noexcept;
 
-  /// Publishes a record of the calling thread; counts it where there is no room.
+  /// Publishes a record of the calling thread; counts it where there is no room. False if it was not.
   template <typename Record>
-  static void push(ThreadState& thread, const Record& record) noexcept {
-    if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
-      thread.queue.push(*pool, record, thread.index);
-    }
+  static bool push(ThreadState& thread, const Record& record) noexcept {
+    BlockPool* pool = published_pool.load(std::memory_order_acquire);
+    return pool != nullptr && thread.queue.push(*pool, record, thread.index);
   }
   /// The same with a call of `window` of which only the duration is kept.
   static void add_short_call(ThreadState& thread, std::uint32_t window,

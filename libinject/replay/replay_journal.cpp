@@ -3,6 +3,8 @@
 //
 // The journal's entries, in the order in which the process wrote them.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -225,9 +227,13 @@ bool Replay::read_boundary(Decoder& from) {
   boundary.label =
       static_cast<IterationLabel>(from.number(static_cast<std::uint64_t>(IterationLabel::kCheckpoint)));
   boundary.followed = from.number(1) != 0;
-  const std::uint64_t flags = from.number(3);
+  const std::uint64_t flags = from.number(7);
   boundary.unprofiled_before = (flags & 1) != 0;
   boundary.anew = (flags & 2) != 0;
+  if ((flags & 4) != 0) {
+    boundary.units_before = std::bit_cast<double>(from.number());
+    if (!std::isfinite(*boundary.units_before) || *boundary.units_before < 0) return false;
+  }
   if (from.ok()) drain_.iteration_boundary(boundary);
   return from.ok();
 }

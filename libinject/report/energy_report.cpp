@@ -8,6 +8,7 @@
 #include "libinject/base/csv.h"
 #include "libinject/base/format.h"
 #include "libinject/report/display_text.h"
+#include "libinject/report/work_units.h"
 
 namespace inject {
 
@@ -41,7 +42,7 @@ class DeviceRows {
   /// `iterations`: those of the window.
   void add(const WindowInfo& window, std::span<const IterationRow> iterations, std::vector<EnergyRow>& rows) {
     EnergyRow row = row_of(window, window.start, window.end);
-    row.joules_by_sample = joules_by_sample(iterations);
+    add_shares(row, iterations);
     const DeviceTimeRow* times = statistics_.device_times().row(window.number, readings_.device);
     if (times != nullptr && window.end != 0 && all_kernels_known(window, run_))
       row.idle =
@@ -52,6 +53,7 @@ class DeviceRows {
       total_.duration += *row.duration;
     }
     if (row.joules_by_sample) total_.joules_by_sample = row.joules_by_sample;
+    if (row.joules_by_unit) total_.joules_by_unit = row.joules_by_unit;
     if (window.end != 0) sums_.add(readings_.clocks, window.start, window.end);
     rows.push_back(std::move(row));
     for (const IterationRow& iteration : iterations) {
@@ -60,6 +62,8 @@ class DeviceRows {
       part.iteration = &iteration;
       if (part.energy && run_.batch != 0 && is_complete_iteration(iteration))
         part.joules_by_sample = part.energy->joules / static_cast<double>(run_.batch);
+      if (const auto units = units_of(run_, iteration); part.energy && units && *units > 0)
+        part.joules_by_unit = part.energy->joules / *units;
     }
   }
 
@@ -87,15 +91,18 @@ class DeviceRows {
   }
 
   /// From the first complete iteration to the last, where nothing else is in between.
-  std::optional<double> joules_by_sample(std::span<const IterationRow> iterations) const {
+  void add_shares(EnergyRow& row, std::span<const IterationRow> iterations) const {
     const auto first = std::find_if(iterations.begin(), iterations.end(), is_complete_iteration);
     const auto after = std::find_if_not(first, iterations.end(), is_complete_iteration);
     const auto count = static_cast<std::uint64_t>(after - first);
-    if (count == 0 || run_.batch == 0 || std::any_of(after, iterations.end(), is_complete_iteration))
-      return {};
+    if (count == 0 || std::any_of(after, iterations.end(), is_complete_iteration)) return;
     const auto amount = if_sharp(counter_.between(first->begin, std::prev(after)->end));
-    if (!amount) return {};
-    return amount->joules / static_cast<double>(count * run_.batch);
+    if (!amount) return;
+    if (run_.batch != 0) row.joules_by_sample = amount->joules / static_cast<double>(count * run_.batch);
+    WorkUnits units;
+    for (auto iteration = first; iteration != after; ++iteration)
+      units.add(units_of(run_, *iteration), iteration->end - iteration->begin, 0);
+    if (units.iterations == count && units.units > 0) row.joules_by_unit = amount->joules / units.units;
   }
 
   const Statistics& statistics_;

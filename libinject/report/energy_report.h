@@ -24,7 +24,8 @@ struct EnergyRow {
   // Empty where not known, or not sharp (EnergyAmount::is_sharp()).
   std::optional<EnergyAmount> energy;
   std::optional<EnergyAmount> idle;        ///< while no kernel ran; only of a window
-  std::optional<double> joules_by_sample;  ///< with INJECT_BATCH
+  std::optional<double> joules_by_sample;  ///< with INJECT_BATCH=N
+  std::optional<double> joules_by_unit;    ///< of work (report/work_units.h)
   ClockUse clocks;
   std::uint32_t max_sm_mhz = 0;  ///< 0: not known
 
@@ -38,6 +39,7 @@ struct DeviceEnergy {
   EnergyAmount energy;
   std::uint64_t duration = 0;
   std::optional<double> joules_by_sample;  ///< of the latest window that has it
+  std::optional<double> joules_by_unit;    ///< likewise
   ClockUse clocks;
   std::uint32_t max_sm_mhz = 0;
 };

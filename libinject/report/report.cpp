@@ -14,6 +14,9 @@ namespace inject {
 
 namespace {
 
+// As many as a step time is of.
+constexpr std::uint64_t kFewestUnprofiled = 7;
+
 std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return std::nullopt;
   return static_cast<double>(part) / static_cast<double>(whole);
@@ -73,7 +76,15 @@ class WindowMetricValues {
 class WindowReports {
  public:
   WindowReports(const Statistics& statistics, const RunInfo& run, Report& report)
-      : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {}
+      : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {
+    for (const IterationRow& row : report.iteration_rows) {
+      if (row.label != IterationLabel::kIteration) continue;
+      std::uint64_t busy = 0;
+      for (const IterationDeviceRow& device : row.devices) busy += device.busy;
+      for (WorkUnits* units : {&units_[row.window], &report.steps.units_inside})
+        units->add(units_of(run, row), row.end - row.begin, busy);
+    }
+  }
 
   void build() {
     for (const WindowInfo& info : run_.windows) windows_[info.number].info = &info;
@@ -183,6 +194,7 @@ class WindowReports {
     host.work = window.host;
     host.steps = steps;
     if (steps != nullptr) host.samples_per_second = samples_per_second(run_.batch, steps->median());
+    if (const auto units = units_.find(number); units != units_.end()) host.units = units->second;
     host.flops = host_flop_rate(window.host.flops, duration, run_);
     host.fetches = statistics_.fetches().of_window(number);
     if (window.info != nullptr) host.losses = window.info->losses;
@@ -194,6 +206,7 @@ class WindowReports {
   Report& report_;
   WindowMetricValues metrics_;
   std::map<std::uint32_t, Window> windows_;
+  std::map<std::uint32_t, WorkUnits> units_;  // by window
 };
 
 MetricValues iteration_metrics(const Statistics& statistics, const IterationRow& iteration,
@@ -226,6 +239,7 @@ void add_iteration(Report& report, const IterationRow& row) {
     all.kernel_busy += device.kernel_busy;
     if (all.duration) device_time += device.time(duration);
   }
+  all.units.add(units_of(*report.run, row), duration, all.busy);
   all.flops = host_flop_rate(row.flops, duration, *report.run);
   all.fetches = report.statistics->fetches().of(row);
   all.gap = row.gap;
@@ -341,14 +355,17 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   report.steps.time = median_interval(iterations.unprofiled_step_times());
   if (report.steps.time)
     report.steps.samples_per_second = samples_per_second(run.batch, report.steps.time->median);
+  for (const UnprofiledStep& step : iterations.unprofiled_steps())
+    report.steps.units.add(units_of(run, step), step.duration, 0);
+  if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
   report.steps.inside = &iterations.step_times();
   report.steps.overhead = profiler_overhead(*report.steps.unprofiled, *report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(
         diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));
   }
-  WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
+  WindowReports(statistics, run, report).build();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
   report.energy = energy_report(statistics, run, report.iteration_rows);
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);

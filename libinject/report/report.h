@@ -22,6 +22,7 @@
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/memory_report.h"
 #include "libinject/report/profiler_overhead.h"
+#include "libinject/report/work_units.h"
 #include "libinject/stats/kernel_use.h"
 #include "libinject/stats/statistics.h"
 
@@ -54,6 +55,7 @@ struct WindowReport {
     HostWork work;
     const SampleStats* steps = nullptr;        ///< durations of the window's complete iterations; null: none
     std::optional<double> samples_per_second;  ///< from the median of these
+    WorkUnits units;                           ///< of these, as far as they have rows
     FlopRate flops;
     std::optional<FetchTimes> fetches;
     Losses losses;
@@ -78,6 +80,7 @@ struct IterationReport {
   std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
   std::optional<double> samples_per_second;
+  WorkUnits units;                    ///< only for all together
   std::optional<FlopRate> flops;      ///< only for all together
   std::optional<FetchTimes> fetches;  ///< likewise
   std::optional<std::uint64_t> gap;
@@ -93,6 +96,8 @@ struct StepReport {
   const SampleStats* unprofiled = nullptr;   ///< durations of the iterations that ran without CUPTI
   std::optional<MedianInterval> time;        ///< of these: the step time
   std::optional<double> samples_per_second;  ///< from the step time
+  WorkUnits units;                           ///< of the latest that ran without CUPTI, if they are enough
+  WorkUnits units_inside;                    ///< of the complete iterations in windows
   const SampleStats* inside = nullptr;       ///< durations of the complete iterations in windows
   std::optional<OverheadEstimate> overhead;
 };

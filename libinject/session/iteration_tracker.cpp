@@ -135,7 +135,7 @@ void IterationTracker::settle() {
   if (search_ == nullptr) return;
   release_spans();
   settled_changes_ = held_changes_;
-  boundaries_.finish(search_->detector().trailing_span(), clock_window(), clock_ended());
+  boundaries_.finish(search_->trailing_span(), clock_window(), clock_ended());
 }
 
 void IterationTracker::finish() {

@@ -220,6 +220,7 @@ void RunWriter::journal_known_steps() {
     ++boundary.number;
     boundary.begin = told = step.begin + step.duration;
     boundary.unprofiled_before = true;
+    boundary.units_before = step.units;
     journal_.boundary(boundary);
   }
 }
@@ -312,6 +313,7 @@ RunInfo RunWriter::run_info(const char* state) {
   run.graph_kernels_without_call = sources_.drain.graph_kernels_without_call();
   run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
   run.batch = options_.batch;
+  run.unit_source = options_.unit_source();
   MemoryCopy memory = memory_use.copy();
   run.memory = std::move(memory.rows);
   run.memory_lines = std::move(memory.lines);

@@ -33,8 +33,10 @@ void SpanBoundaries::start_anew() {
 }
 
 // An iteration that has run without CUPTI, and what came before it as well: what the profiler leaves behind
-// in caches and queues is not to be seen in it.
-void SpanBoundaries::emit(IterationBoundary boundary) {
+// in caches and queues is not to be seen in it. `end`: of the span that ends here.
+void SpanBoundaries::emit(IterationBoundary boundary, Nanoseconds end) {
+  if (begun_.end == end) boundary.units_before = begun_.units;
+  begun_ = {};
   boundary.anew = std::exchange(anew_, false);
   boundary.unprofiled_before = iteration_begun_ && boundary.number == told_number_ + 1 && boundary.followed &&
                                !after_cut_ && told_before_ != 0 && !in_window(told_until_, boundary.begin) &&
@@ -73,8 +75,12 @@ void SpanBoundaries::add_beginning(const IterationSpan& span) {
   boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
                    : span.phase    ? IterationLabel::kValidation
                                    : IterationLabel::kIteration;
-  if (boundary.begin <= told_until_ && told_until_ != 0) return;
-  emit(boundary);
+  if (boundary.begin <= told_until_ && told_until_ != 0) {
+    begun_ = {};
+    return;
+  }
+  emit(boundary, span.begin);
+  begun_ = {span.units, span.end};
   if (boundary.window != 0) targets_.keep_numbers(span.phase ? span.number : span.number + 1, told_until_);
 }
 
@@ -87,7 +93,7 @@ void SpanBoundaries::add_cut(const IterationSpan& span) {
   boundary.window_before = span.whole ? window : 0;
   end_ = boundary.begin;
   if (boundary.begin <= told_until_) return;
-  emit(boundary);
+  emit(boundary, span.end);
   targets_.keep_numbers(boundary.number, told_until_);
 }
 
@@ -96,7 +102,7 @@ void SpanBoundaries::restart(Nanoseconds time) {
   IterationBoundary boundary;
   boundary.begin = std::max(time, told_until_ + 1);
   boundary.followed = false;
-  emit(boundary);
+  emit(boundary, 0);
   end_ = last_event_ = 0;
   after_cut_ = false;
 }
@@ -107,7 +113,7 @@ void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::u
   const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
   if (last != 0 && last != clock_window && !clock_ended) {
     add(*trailing);
-    end_ = windows_.span(last).end;
+    end_ = begun_.end = windows_.span(last).end;
   }
   if (end_ <= told_until_) return;
   IterationBoundary boundary;
@@ -115,7 +121,7 @@ void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::u
   boundary.begin = end_;
   boundary.window = window_from(end_);
   boundary.window_before = windows_.at(last_event_);
-  emit(boundary);
+  emit(boundary, end_);
   iteration_begun_ = false;  // what follows may be a validation
 }
 

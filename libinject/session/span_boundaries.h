@@ -53,7 +53,7 @@ class SpanBoundaries {
   std::uint32_t window_from(Nanoseconds time) const;
   void add_beginning(const IterationSpan& span);
   void add_cut(const IterationSpan& span);
-  void emit(IterationBoundary boundary);
+  void emit(IterationBoundary boundary, Nanoseconds end);
   bool in_window(Nanoseconds begin, Nanoseconds end) const;
 
   static constexpr std::size_t kMaxHeld = 64;
@@ -69,6 +69,12 @@ class SpanBoundaries {
   bool followed_ = false;         // IterationBoundary::followed of the latest one
   bool iteration_begun_ = false;  // the latest one began an iteration, which has been followed since
   bool anew_ = false;             // IterationBoundary::anew of the next one
+  // The span that the latest boundary began. It may not be what ends at the next one: another lock has
+  // others.
+  struct {
+    std::optional<double> units;
+    Nanoseconds end = 0;
+  } begun_;
   std::atomic<std::uint64_t> unprofiled_{0};
   // Of the latest span:
   bool after_cut_ = false;

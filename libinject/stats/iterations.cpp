@@ -271,7 +271,8 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       return;
     }
     if (boundary.unprofiled_before)
-      add_unprofiled({before.number, before.begin, duration(before.begin, boundary.begin)});
+      add_unprofiled(
+          {before.number, before.begin, duration(before.begin, boundary.begin), boundary.units_before});
     // The iteration that ends here, in the window that it began in and in the one that it ends in.
     const std::uint64_t ended = first_ + boundaries_.size() - 1;
     for (const std::uint32_t window : {before.window, boundary.window_before}) {
@@ -281,6 +282,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       if (!row.settled) row.end = boundary.begin;
       if (row.complete || row.past_window) continue;
       if (window != before.window || window != boundary.window_before) continue;
+      row.units = boundary.units_before;
       row.complete = !row.incomplete;
       if (row.settled && row.complete) {
         if (row.label == IterationLabel::kIteration) --incomplete_;
@@ -413,6 +415,7 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.begin = row.begin;
   result.end = row.end;
   result.launches = row.host.launches;
+  if (result.complete) result.units = row.units;
   result.flops = row.host.flops;
   for (const Part& part : row.parts) {
     result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy,

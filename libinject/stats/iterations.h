@@ -65,6 +65,7 @@ struct IterationRow {
   Nanoseconds end = 0;  ///< 0 while not known
   std::uint64_t launches = 0;
   FlopCount flops;                          ///< of library calls whose shape is known
+  std::optional<double> units;              ///< IterationBoundary::units_before, of what is complete
   std::optional<std::uint64_t> gap;         ///< in which no device worked
   std::vector<IterationDeviceRow> devices;  ///< by ascending number
 };
@@ -74,6 +75,7 @@ struct UnprofiledStep {
   std::uint64_t number = 0;
   Nanoseconds begin = 0;
   std::uint64_t duration = 0;
+  std::optional<double> units = {};  ///< as IterationRow's
 };
 
 /// Launches and device work by iteration. Work belongs to the iteration in which it was launched, by the host
@@ -159,6 +161,7 @@ class IterationStatistics {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
     HostPart host;
+    std::optional<double> units;
     std::vector<Part> parts;
   };
   struct WaitingLaunch {

@@ -4,6 +4,7 @@
 
 load      a run's tables as DataFrames, its verdict, its step time, its plots
 window    marks a window in the program that is profiled
+units     says there how many units of work follow
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from libinject.marks import window
+    from libinject.marks import units, window
     from libinject.notebook.runs import Run, Runs, load
     from libinject.notebook.tables import NotInRun
     from libinject.result import BadFile
 
 __version__ = "0.2.0"
-__all__ = ["BadFile", "NotInRun", "Run", "Runs", "__version__", "load", "window"]
+__all__ = ["BadFile", "NotInRun", "Run", "Runs", "__version__", "load", "units", "window"]
 
 # On first use: a training program that marks a window imports nothing that it does not need.
 _PLACES = {"BadFile": "result", "NotInRun": "notebook.tables", "Run": "notebook.runs", "Runs": "notebook.runs", "load": "notebook.runs",
-           "window": "marks"}
+           "units": "marks", "window": "marks"}
 
 
 def __getattr__(name: str) -> object:

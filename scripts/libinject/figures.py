@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Figures that several commands show, computed in one place: step time, samples per second, GPU utilization."""
+"""Figures that several commands show, computed in one place: step time, samples and units of work per second, GPU utilization."""
 
 from __future__ import annotations
 
@@ -57,6 +57,32 @@ def samples_per_second(result: Result) -> float | None:
     return statistics.median(rates) if rates else None
 
 
+def with_units(rows: list[Row]) -> list[Row]:
+    """The iterations of which it is known how many units of work they are."""
+    return [row for row in rows if numbers([row], "Units") and numbers([row], "Duration (ns)")]
+
+
+def unit_iterations(result: Result) -> list[Row]:
+    """Whose rate counts: those that ran without CUPTI, or, where they are too few, the complete ones in windows."""
+    steps = with_units(unprofiled_steps(result))
+    return steps if len(steps) >= FEWEST_STEPS else with_units(complete_iterations(result))
+
+
+def unit_rate(rows: list[Row]) -> float | None:
+    """All units by all the time: the units of an iteration may vary."""
+    time = math.fsum(numbers(rows, "Duration (ns)"))
+    return math.fsum(numbers(rows, "Units")) * 1e9 / time if time > 0 else None
+
+
+def units_per_second(result: Result) -> float | None:
+    return unit_rate(unit_iterations(result))
+
+
+def unit_source(result: Result) -> str:
+    """`called`, `payload`, `stated`; empty where no units are known."""
+    return next((str(row["Units From"]) for row in windows(result) if row.get("Units From")), "")
+
+
 def utilization(result: Result) -> float | None:
     """Percent of the device time of all windows with at least one kernel: `Kernel Busy (ns)` by `Device Time (ns)`, added up over windows and
     GPUs."""
@@ -84,12 +110,12 @@ def energy(result: Result) -> Energy | None:
                   len(known) == len(rows))
 
 
-def joules_per_sample(result: Result) -> float | None:
-    """Of all GPUs of the run: of each the median over its windows."""
+def joules_per(what: str, result: Result) -> float | None:
+    """`Sample` or `Unit`. Of all GPUs of the run: of each the median over its windows."""
     devices: dict[object, list[float]] = {}
-    for row in result.rows("energy_sum", "Of", "Device", "Energy per Sample (J)"):
+    for row in result.rows("energy_sum", "Of", "Device"):
         if row["Of"] == "window":
-            devices.setdefault(row["Device"], []).extend(numbers([row], "Energy per Sample (J)"))
+            devices.setdefault(row["Device"], []).extend(numbers([row], f"Energy per {what} (J)"))
     return math.fsum(map(statistics.median, devices.values())) if devices and all(devices.values()) else None
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Windows that a Python program marks itself: the functions of include/inject/inject.h, where libinject is preloaded.
+"""Windows and units of work that a Python program tells of itself: the functions of include/inject/inject.h, where libinject is preloaded.
 
 Nothing outside of the standard library is imported here: the program's environment need not have what the command `inject` needs."""
 
@@ -23,6 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _Library(NamedTuple):
     start: Callable[[], int]
     stop: Callable[[], int]
+    units: Callable[[float], int] | None  # an older library has none
 
 
 @functools.cache
@@ -32,7 +33,10 @@ def _library() -> _Library | None:
         import ctypes
 
         symbols = ctypes.CDLL(None)
-        return _Library(symbols.inject_start, symbols.inject_stop)
+        say = getattr(symbols, "inject_units", None)
+        if say is not None:
+            say.argtypes = [ctypes.c_double]
+        return _Library(symbols.inject_start, symbols.inject_stop, say)
     except (ImportError, OSError, AttributeError):  # a Python without ctypes; no preload
         return None
 
@@ -48,6 +52,21 @@ def _push_range(name: str) -> Callable[[], object] | None:
             getattr(there, push)(name)
             return close
     return None
+
+
+def units(count: float) -> bool:
+    """Says that the GPU work which follows is of so many units: samples, tokens, seconds of audio. They add up to those of the training
+    iteration that the next launch belongs to, whichever thread says so:
+
+        for batch in loader:
+            libinject.units(batch["attention_mask"].sum().item())
+            train_step(batch)
+
+    Without the preload it does nothing. False if `count` does not count: there is no libinject, INJECT_BATCH says what an iteration's
+    units are, or it is negative or not finite, which leaves the iteration without a number."""
+    number = float(count)
+    library = _library()
+    return library is not None and library.units is not None and library.units(number) == 0
 
 
 class _Open(NamedTuple):

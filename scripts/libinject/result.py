@@ -23,10 +23,11 @@ Row = dict[str, Cell]
 _COUNTS = frozenset("""
 API Calls|Allocations|Batch|BlkX|BlkY|BlkZ|Blocks/SM|Bytes|Calls|Captured Calls|Clipped Ranges|Clock Readings|Complete|Copies|Cores by Affinity|Cores by Quota|Cores Used|
 Cores Wanted|Count|Depth|
-FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|Gaps|GrdX|GrdY|GrdZ|Groups|IPC|In Library|Instances|Invalid Timestamps|Involuntary Switches|Iteration|Iterations|Kern Inst|
+FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|Gaps|GrdX|GrdY|GrdZ|Groups|IPC|In Library|Instances|Invalid Timestamps|Involuntary Switches|Iteration|Iterations|Iterations with Units|Kern Inst|
 Kernel Concurrency|Kernels|Kernels incl. Nested|Launches|Library Calls|Line|Loader Moments|Lost Activity Records|Lost Host Records|
 Lost Range Records|M|N|K|Major Faults|Memsets|Minor Faults|Missing Activity Records|NVTX Inst|Num Calls|PID|Ranges|Ranks|Reg/Trd|Replayed Calls|
-Samples|Samples/s|Samples/s in Window|Self Instances|Small Copies|Submissions|Synchronizing|Tensors|TFLOP/s|TID|Total Instances|Unattributed|Unprofiled Iterations|User Code Copies|Voluntary Switches|Waves|Window|Workers Asleep|Workers Blocked|± IPC
+Samples|Samples/s|Samples/s in Window|Self Instances|Small Copies|Submissions|Synchronizing|Tensors|TFLOP/s|TID|Total Instances|Unattributed|Units|Units in Window|Units/s|Units/s in Window|
+Units/s of GPU Busy|Units/s of GPU Busy in Window|Unprofiled Iterations|User Code Copies|Voluntary Switches|Waves|Window|Workers Asleep|Workers Blocked|± IPC
 """.replace("\n", "").split("|"))
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C|J)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).

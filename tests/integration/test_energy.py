@@ -127,6 +127,26 @@ class Energy(EnergyTest):
         truth = self.used(done, begin=begin, end=end) / (8 * len(parts))
         self.assertAlmostEqual(float(row["Energy per Sample (J)"]), truth, delta=truth / 3)
 
+    def test_energy_per_unit(self):
+        """By what is said of each iteration."""
+        steps = " ".join(f"units:{100 + i} kernel:k:1 sync sleep:200" for i in range(14))
+        done = self.run_it(f"kernel:k:1 sync start duration:k:700000000 {steps} stop {AFTER}", SUMMARY="summary")
+        parts = {row["Iteration"]: row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1"}
+        self.assertEqual({number: row["Units"] for number, row in parts.items()}, {str(number): str(100 + number) for number in range(len(parts))})
+        known = [row for row in done.out.rows("energy_sum.csv") if row["Of"] == "iteration" and row["Energy (J)"]]
+        self.assertTrue(known)
+        for row in known:
+            expected = f"{float(row['Energy (J)']) / float(parts[row['Iteration']]['Units']):.3f}" if row["Iteration"] in parts else ""
+            self.assertEqual(row["Energy per Unit (J)"] and f"{float(row['Energy per Unit (J)']):.3f}", expected, row)
+            self.assertEqual(row["Energy per Sample (J)"], "")
+        (window,) = self.windows(done)
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        rows = list(parts.values())
+        truth = self.used(done, begin=base + int(rows[0]["Start (ns)"]), end=base + int(rows[-1]["Start (ns)"]) + int(rows[-1]["Duration (ns)"]))
+        truth /= sum(float(row["Units"]) for row in rows)
+        self.assertAlmostEqual(float(window["Energy per Unit (J)"]), truth, delta=truth / 3)
+        self.assertIn(f", {float(window['Energy per Unit (J)']):.3f}J a unit", (done.work / "summary").read_text(encoding="utf-8"))
+
     def test_a_long_pause(self):
         # No pause between the kernels.
         queued = "loop:{} [ kernel:k:1 ] sync"

@@ -13,12 +13,12 @@ import random
 import sys
 
 MS = 1_000_000
-ITERATION = ("Window", "Iteration", "Label", "Complete", "Device", "Start (ns)", "Duration (ns)", "Samples/s", "Launches",
+ITERATION = ("Window", "Iteration", "Label", "Complete", "Device", "Start (ns)", "Duration (ns)", "Samples/s", "Units", "Units From", "Launches",
              "GPU Busy (ns)", "Gap to Next (ns)", "Kernels", "Kernel Time (ns)", "Copies", "Copy Time (ns)", "Copy Size (MB)", "Memsets",
              "Memset Time (ns)", "Memset Size (MB)", "Unattributed", "FLOPs", "TFLOP/s", "Peak (%)", "Kernel Busy (ns)",
              "GPU Utilization (%)")
 WINDOW = ("Window", "Reason", "State", "Start (ns)", "End (ns)", "Duration (ns)", "Device", "GPU Busy (ns)", "Kernels", "Iterations",
-          "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "GPU Utilization (%)", "Copy Only (ns)", "Idle (ns)",
+          "Step Time (ns)", "Samples/s", "Units/s", "Units From", "Device Time (ns)", "Kernel Busy (ns)", "GPU Utilization (%)", "Copy Only (ns)", "Idle (ns)",
           "Exposed Collective (ns)", "Verdict", "Memory at Start (MB)", "Memory at End (MB)")
 NCCL = ("Operation", "Type", "Reduction", "Bytes", "Ranks", "Peer/Root", "Grouped", "Calls", "Failed Calls", "GPU Time (ns)",
         "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)", "Algorithm BW (GB/s)", "Bus BW (GB/s)", "Overlap with Compute (%)", "Kernels",
@@ -49,9 +49,9 @@ def collective(calls, transfer, waits, *, world, bytes=64 << 20, operation="AllR
 
 
 def write_rank(folder, number, durations, *, host="node0", first=100, start=0, batch=None, nccl=(), link=86.0, peak=1000.0, lost=None,
-               utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, **run):
+               utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, units=None, **run):
     """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock. `unprofiled`: the step time
-    without the profiler."""
+    without the profiler. `units`: who says so, and how many an iteration is of."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     rank = number or 0
@@ -63,7 +63,9 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
         row = {"Window": 1, "Iteration": iteration, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": at, "Duration (ns)": duration,
                "Samples/s": f"{batch * 1e9 / duration:.3f}" if batch else "", "Launches": 700, "GPU Busy (ns)": busy, "Kernels": 700,
                "Kernel Time (ns)": busy, "Copies": 3, "Memsets": 17, "Unattributed": 0, "Kernel Busy (ns)": busy}
-        rows += [row, {**row, "Device": "0"}]
+        if units:
+            row["Units From"], row["Units"] = units
+        rows += [row, {**row, "Device": "0", "Units From": "", "Units": ""}]
         at += duration
     rows.append({"Window": 1, "Label": "outside", "Device": "all", "Start (ns)": at, "Duration (ns)": 1000})
     write(folder / "iteration_sum.csv", ITERATION, rows)
@@ -72,6 +74,8 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
            "Iterations": len(durations), "Device Time (ns)": time, "Kernel Busy (ns)": int(utilization * time), "Idle (ns)": time - int(utilization * time),
            "Copy Only (ns)": 0, "Exposed Collective (ns)": 0, "Verdict": verdict, "Step Time (ns)": unprofiled or "",
            "Samples/s": f"{batch * 1e9 / unprofiled:.3f}" if batch and unprofiled else ""}
+    if units:
+        row.update({"Units From": units[0], "Units/s": units[1] * 1e9 / unprofiled if unprofiled else ""})
     write(folder / "window_sum.csv", WINDOW, [row, {**row, "Device": "0", "Memory at Start (MB)": peak, "Memory at End (MB)": peak + 500}])
     # Without the last column, as older versions write it, where nothing is in it.
     write(folder / "nccl_sum.csv", NCCL if any("Communicator" in row for row in nccl) else NCCL[:-1], nccl)

@@ -149,9 +149,10 @@ class CheckTest(folders.TemporaryFolder):
                                                           for at in range(10)])
         # Iterations before the window, which the example has not.
         folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at,
-                                                       "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}"} for at in range(9)])
+                                                       "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}", "Units": 64, "Units From": "stated",
+                                                       "Units/s": f"{64e9 / (1000 + 10 * at):.3f}"} for at in range(9)])
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
-                                            "Samples/s": f"{64e9 / 1040:.1f}"})
+                                            "Samples/s": f"{64e9 / 1040:.1f}", "Units/s": f"{64e9 / 1040:.3f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
                                                      files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv", "energy_sum.csv",
                                                             "memory_purpose.csv"]))
@@ -291,17 +292,24 @@ PLANTED = [
     ("fetch-time", "window_sum", 1, {"Input in Fetch: Waiting (ns)": "9", "Input in Fetch: Processing (ns)": "99999999999"}, ()),
     ("iteration-time", "iteration_sum", 2, {"Start (ns)": "1"}, ("device-sum",)),
     ("iteration-time", "iteration_sum", 2, {"Iteration": "0"}, ("device-sum",)),
-    ("iteration-count", "iteration_sum", 0, {"Complete": "0"}, ()),
+    ("iteration-count", "iteration_sum", 0, {"Complete": "0"}, ("units",)),
     ("iteration-count", "iteration_sum", 0, {"Samples/s": "1.0"}, ()),
     ("iteration-count", "window_sum", 0, {"Samples/s in Window": "1.0"}, ()),
     ("iteration-count", "window_sum", 0, {"Step Time in Window (ns)": "7.0"}, ()),
     ("step-times", "step_times", 3, {"Start (ns)": "-1"}, ()),
     ("step-times", "step_times", 3, {"Iteration": "1"}, ()),
     ("step-times", "step_times", 3, {"Samples/s": "1.0"}, ()),
-    ("step-times", "step_times", 6, {"Duration (ns)": "999999999999"}, ("times",)),
+    ("step-times", "step_times", 6, {"Duration (ns)": "999999999999"}, ("times", "units")),
     ("step-times", "window_sum", 0, {"Step Time (ns)": "7.0"}, ()),
     ("step-times", "window_sum", 0, {"Step Time (ns)": ""}, ()),
     ("step-times", "window_sum", 0, {"Samples/s": "1.0"}, ()),
+    *(("units", "iteration_sum", 0, {column: value}, ()) for column, value in (
+        ("Units", "63"), ("Units", ""), ("Units From", "called"), ("Units From", ""), ("Units/s", "1.000"), ("Units/s", ""), ("Units/s of GPU Busy", "1.000"))),
+    ("units", "iteration_sum", 1, {"Units": "64", "Units From": "stated"}, ()),
+    *(("units", "step_times", 3, {column: value}, ()) for column, value in (("Units", "65"), ("Units From", "payload"), ("Units/s", "1.000"))),
+    *(("units", "window_sum", 0, {column: value}, ()) for column, value in (
+        ("Iterations with Units", "1"), ("Units in Window", "1"), ("Units in Window", ""), ("Units/s in Window", "1.000"), ("Units/s in Window", ""),
+        ("Units/s of GPU Busy in Window", "1.000"), ("Units/s", "1.000"), ("Units/s", ""))),
     ("longest-kernel", "family_sum", 0, {"Max (ns)": "60000000000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
     ("trace-sum", "cuda_api_trace", 0, {"Name": "cudaNothing"}, ()),
@@ -433,6 +441,16 @@ class Planted(CheckTest):
             found = findings(folder)
             self.assertEqual({finding.rule for finding in found}, rules, list(map(str, found)))
             self.assertEqual(len(found), 2 * len(rules))
+
+    def test_energy_by_units(self):
+        for name, units, joules, said in (("right", "50", "9.000000", set()), ("rounded", "49.999970", "9.000005", set()), ("wrong", "50", "9.100000", {"units"}),
+                                          ("of unknown units", "", "9.000000", {"units"}), ("of none", "0", "9.000000", {"units"})):
+            folder = folders.write_run(self.folder / name, files=["iteration_sum.csv", "energy_sum.csv"])
+            folders.write_table(folder, "iteration_sum", [
+                {"Window": 1, "Iteration": 0, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 5, "Duration (ns)": 1_000_000_000,
+                 "GPU Busy (ns)": 500_000_000, "Units": units, "Units From": "called" if units else ""}])
+            folders.write_table(folder, "energy_sum", [{**ENERGY[1], "Energy per Unit (J)": joules}])
+            self.assertEqual({finding.rule for finding in findings(folder)} - {"device-sum"}, said, name)
 
     def test_a_kernel_with_another_ones_end(self):
         self.assertEqual(findings(graph_folder(self.folder / "good", 1300)), [])

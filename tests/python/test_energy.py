@@ -45,7 +45,7 @@ class Energy(folders.TemporaryFolder):
         result = self.result(ROW, {**ROW, "Device": 1, "Energy per Sample (J)": "0.5"}, other, name="two")
         found = figures.energy(result)
         self.assertEqual((found.joules, found.error, found.seconds, found.whole), (2700, 90, 4.5, True))
-        self.assertAlmostEqual(figures.joules_per_sample(result), 1.90625)
+        self.assertAlmostEqual(figures.joules_per("Sample", result), 1.90625)
         self.assertAlmostEqual(figures.clock(result), (80 * 1500 + 10 * 1000) / 90)
         self.assertAlmostEqual(figures.clock(result, "Held Down (%)"), 25)
 

@@ -10,6 +10,8 @@ import unittest
 
 import folders
 
+import libinject
+
 DATA = folders.ROOT / "examples" / "data" / "h200"
 
 
@@ -50,17 +52,21 @@ class OneNameOneMeaning(folders.TemporaryFolder):
         folders.write_table(shorter, "window_sum", rows)
         yield shorter
 
-    def figures_of(self, folder):
-        """By command: step time (ns), samples per second (as the report has it, in tenths), GPU utilization (%)."""
-        report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
-        tiles = {tile["label"]: tile["value"] for tile in report["tiles"]}
-        metrics = {metric["name"]: metric for metric in json.loads(self.shown("compare", folder, folder, "--json"))["comparisons"][0]["metrics"]}
+    def swept(self, folder):
         sweep = self.folder / f"sweep {folder.name}"
         shutil.copytree(folder, sweep / "point" / "tables")
         (sweep / "points.json").write_text(json.dumps({
             "inject_sweep": 1, "command": ["train"], "variables": {"N": ["1"]}, "batch_variable": None, "settings": {},
             "points": [{"values": {"N": "1"}, "folder": "point", "status": "done", "why": "", "exit_status": 0, "seconds": 1}]}))
         (point,) = json.loads(self.shown("sweep", "--report", sweep, "--json"))["points"]
+        return point
+
+    def figures_of(self, folder):
+        """By command: step time (ns), samples per second (as the report has it, in tenths), GPU utilization (%)."""
+        report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
+        tiles = {tile["label"]: tile["value"] for tile in report["tiles"]}
+        metrics = {metric["name"]: metric for metric in json.loads(self.shown("compare", folder, folder, "--json"))["comparisons"][0]["metrics"]}
+        point = self.swept(folder)
         (job,) = json.loads(self.shown("merge", folder, "--json"))["jobs"]
         (rank,) = job["by_rank"]
         self.assertIn(tiles["GPU utilization"], self.shown("merge", folder))
@@ -84,6 +90,57 @@ class OneNameOneMeaning(folders.TemporaryFolder):
             for command, values in found.items():
                 for value, wanted in zip(values, expected, strict=True):
                     self.assertAlmostEqual(value / wanted, 1, delta=5e-4, msg=(folder.name, command, values, expected))
+
+    def folders_with_units(self, source):
+        """(folder, units a second): in windows alone, and without the profiler. Every third iteration has none."""
+        def units(rows):
+            for i, row in enumerate(rows):
+                if i % 3:
+                    row["Units"], row["Units From"] = 100 + 37 * i, source
+            known = [row for row in rows if row.get("Units")]
+            return sum(row["Units"] for row in known) * 1e9 / sum(int(row["Duration (ns)"]) for row in known)
+
+        for name in ("inside", "outside"):
+            folder = self.folder / f"{source} {name}"
+            shutil.copytree(DATA / "resnet50", folder)
+            rows, windows = read(folder, "iteration_sum"), read(folder, "window_sum")
+            for row in (*rows, *windows):
+                row.update({"Samples/s": "", "Samples/s in Window": "", "Units From": "", "Units": "", "Units/s": ""})
+            rate = units([row for row in rows if (row["Label"], row["Complete"], row["Device"]) == ("iteration", "1", "all")])
+            if name == "outside":
+                steps = [{"Iteration": i, "Start (ns)": 40_000_000 * i, "Duration (ns)": 30_000_000 + 50_000 * i, "Units": "", "Units From": ""} for i in range(12)]
+                rate = units(steps)
+                folders.write_table(folder, "step_times", steps)
+            for row in windows:
+                if row["Device"] == "all":
+                    row.update({"Units From": source}, **({"Units/s": rate, "Step Time (ns)": 30_275_000} if name == "outside" else {}))
+            folders.write_table(folder, "iteration_sum", rows)
+            folders.write_table(folder, "window_sum", windows)
+            yield folder, rate
+
+    def test_every_command_has_the_same_units(self):
+        for folder, rate in self.folders_with_units("called"):
+            tiles, found = self.commands(folder)
+            self.assertEqual(tiles["Units of work per second"], f"{rate:,.1f}/s")
+            self.assertNotIn("Samples per second", tiles)
+            for command, value in found.items():
+                self.assertAlmostEqual(value / rate, 1, delta=1e-9, msg=(folder.name, command))
+            self.assertIn(f", {rate:.1f} units/s", self.shown("merge", folder))
+            self.assertAlmostEqual(libinject.load(folder).units_per_second / rate, 1)
+
+    def commands(self, folder):
+        report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
+        metrics = {metric["name"]: metric for metric in json.loads(self.shown("compare", folder, folder, "--json"))["comparisons"][0]["metrics"]}
+        (job,) = json.loads(self.shown("merge", folder, "--json"))["jobs"]
+        return ({tile["label"]: tile["value"] for tile in report["tiles"]},
+                {"compare": metrics["unit_rate"]["after"], "sweep": self.swept(folder)["units_per_s"], "merge": job["throughput"]["units_per_s"]})
+
+    def test_other_units_are_not_compared(self):
+        (one, _), _ = self.folders_with_units("called")
+        (other, _), _ = self.folders_with_units("payload")
+        names = {metric["name"] for metric in json.loads(self.shown("compare", one, other, "--json"))["comparisons"][0]["metrics"]}
+        self.assertIn("step_time", names)
+        self.assertNotIn("unit_rate", names)
 
 
 if __name__ == "__main__":

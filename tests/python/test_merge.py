@@ -104,7 +104,7 @@ class Steps(Case):
         # Against the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
-        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "step_ns": 250,
+        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "step_ns": 250,
                                              "unprofiled": False})
         self.assertEqual((job["step_ns"], job["window_step_ns"]), (250, 250))
         self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
@@ -159,7 +159,7 @@ class Steps(Case):
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
                 store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None)])
-                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 6)
+                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 8)
                                             for number in range(10)])
             store.flush()
             divided = divide(store, "folders")
@@ -497,6 +497,27 @@ class Scaling(Case):
             self.assertAlmostEqual(row["samples_per_s"], 32 * world / step, delta=0.01 * world)
             self.assertAlmostEqual(row["efficiency"], 0.1 / step, places=4)
             self.assertAlmostEqual(row["speedup"], world / 2 * 0.1 / step, places=4)
+
+    def test_by_units(self):
+        for unprofiled in (None, 90 * MS):
+            for world in (2, 4):
+                for rank in range(world):
+                    ranks.write_rank(self.folder / f"n{world}" / str(rank), rank, [100 * MS] * 10, units=("called", 1000 + rank), unprofiled=unprofiled)
+            scaling = self.merge(self.folder / "n2", self.folder / "n4")["scaling"]
+            self.assertEqual(scaling["by"], "units_per_s")
+            for row, world in zip(scaling["jobs"], (2, 4), strict=True):
+                self.assertAlmostEqual(row["units_per_s"], sum(1000 + rank for rank in range(world)) / (0.09 if unprofiled else 0.1), places=4)
+            for world in (2, 4):
+                shutil.rmtree(self.folder / f"n{world}")
+
+    def test_units_of_several_kinds_do_not_add_up(self):
+        for rank, units in enumerate((("called", 10), ("payload", 10), ("called", 10))):
+            ranks.write_rank(self.folder / "kinds" / str(rank), rank, [100 * MS] * 10, units=units)
+            ranks.write_rank(self.folder / "some" / str(rank), rank, [100 * MS] * 10, units=units if rank != 1 else None)
+            ranks.write_rank(self.folder / "all" / str(rank), rank, [100 * MS] * 10, units=("payload", 10))
+        for name, rate in (("kinds", None), ("some", None), ("all", 300)):
+            (job,) = self.merge(self.folder / name)["jobs"]
+            self.assertEqual(job["throughput"]["units_per_s"], rate, name)
 
     def test_by_steps(self):
         scaling = self.write(None)

@@ -512,7 +512,7 @@ class Marks(folders.TemporaryFolder):
     @contextlib.contextmanager
     def library(self):
         ranges = types.SimpleNamespace(push_range=lambda name: self.calls.append(name), pop_range=lambda: self.calls.append("pop"))
-        library = marks._Library(self.start, self.stop)
+        library = marks._Library(self.start, self.stop, None)
         with mock.patch.object(marks, "_library", lambda: library), mock.patch.dict(sys.modules, {"nvtx": ranges}):
             for module in ("torch.cuda.nvtx", "cupy.cuda.nvtx"):
                 sys.modules.pop(module, None)
@@ -527,6 +527,7 @@ class Marks(folders.TemporaryFolder):
                 with libinject.window("y"), libinject.window():
                     return n + 1
             assert f(1) == 2
+            assert libinject.units(64) is False
             try:
                 with libinject.window("z"):
                     raise KeyError("mine")
@@ -618,6 +619,38 @@ class Marks(folders.TemporaryFolder):
         with self.library(), mock.patch.dict(sys.modules, {"nvtx": broken}), libinject.window("a"):
             pass
         self.assertEqual(self.calls, ["start", "stop"])
+
+    def test_units_in_a_run(self):
+        """Likewise. An iteration is a copy, four products of other sizes, and a wait."""
+        program = """if True:
+            import ctypes, libinject
+            runtime = ctypes.CDLL("libcudart.so.13", ctypes.RTLD_GLOBAL)
+            memory = ctypes.c_void_p()
+            runtime.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(1 << 20))
+            batch, one, handle = ctypes.create_string_buffer(64), ctypes.c_float(1), ctypes.c_void_p()
+            blas = ctypes.CDLL("libcublas.so.13")
+            blas.cublasCreate_v2(ctypes.byref(handle))
+            said = []
+            with libinject.window():
+                for i in range(60):
+                    said += [libinject.units(i), libinject.units(0.5)]
+                    runtime.cudaMemcpy(memory, batch, ctypes.c_size_t(64), 1)
+                    for n in (16, 32, 48, 64):
+                        assert blas.cublasSgemm_v2(handle, 0, 0, n, n, n, ctypes.byref(one), memory, n, memory, n, ctypes.byref(one), memory, n) == 0
+                    runtime.cudaDeviceSynchronize()
+            print(set(said), libinject.units(-1), libinject.units("8"))
+        """
+        out = self.folder / "units"
+        env = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
+               "LD_LIBRARY_PATH": str(folders.BUILD / "sim"), "LD_PRELOAD": str(folders.BUILD / "libinject.so"), "INJECT_OUT": str(out),
+               "INJECT_WINDOW": "api", "INJECT_SUMMARY": "off",
+               "PYTHONPATH": os.pathsep.join([str(folders.ROOT / "scripts"), *filter(None, sys.path)])}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False, env=env)
+        self.assertEqual((done.returncode, done.stdout), (0, "{True} False True\n"), done.stderr)
+        rows = [row for row in read_table(out / "iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == 1]
+        self.assertGreater(len(rows), 40)
+        self.assertEqual([(row["Units"], row["Units From"]) for row in rows], [(row["Iteration"] + 0.5, "called") for row in rows])
+        self.assertEqual([str(finding) for finding in folders.findings(out) if finding.severity == folders.ERROR], [])
 
     def test_in_a_run(self):
         """On the simulated CUDA, under the preload."""

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -423,6 +424,84 @@ TEST_CASE_METHOD(Tracking, "a launch that was held for the window begins its ite
   steps(1);
   REQUIRE(told.all.size() == 21);
   CHECK(told.all[20].begin == begins[20] + 20'000);
+}
+
+TEST_CASE_METHOD(Tracking, "units are of the iteration whose first sign follows", "[iterations]") {
+  search();
+  name_optimizer();
+  emit_units(1000);  // of the first one, as the next
+  for (unsigned i = 0; i < 40; ++i) {
+    if (i % 3 != 1) emit_units(i);
+    event(SignKind::kCopyToDevice, 9001);
+    begins.push_back(time);
+    kernels(10, 28);
+    if (i % 4 == 0) emit_units(0.5);
+    kernels(kOptimizerSign, kOptimizerSign + 2);
+    if (i % 5 == 0) pass();
+  }
+  pass();
+  REQUIRE(told.all.size() == 39);
+  for (unsigned i = 0; i < 38; ++i) {
+    CAPTURE(i);
+    std::optional<double> expected;
+    if (i % 3 != 1) expected = i;
+    if (i % 4 == 0) expected = expected.value_or(0) + 0.5;
+    if (i == 0) expected = 1000.5;
+    CHECK(told.all[i + 1].units_before == expected);
+  }
+  CHECK_FALSE(told.all[0].units_before);
+}
+
+TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has none", "[iterations]") {
+  search();
+  name_optimizer();
+  for (unsigned i = 0; i < 40; ++i) {
+    emit_units(8);
+    if (i == 30) {
+      // Between two iterations nothing was seen for a while.
+      iteration_watch.source = SignSource::kNone;
+      emit_units(8);
+      REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
+      iteration_watch.source = SignSource::kHooks;
+      emit_units(8);
+    }
+    if (i == 33) {
+      // A mark of no sequence is of a source before: nobody takes it.
+      SignRecord filler;
+      filler.sign = SignKind::kMark;
+      while (ThreadRegistry::push(*ThreadRegistry::current(), filler)) {
+      }
+      emit_units(8);
+      pass();
+      emit_units(8);
+    }
+    if (i == 35) emit_units(-1);
+    step();
+    pass();
+  }
+  std::vector<std::optional<double>> units(40);
+  for (std::size_t i = 1; i < told.all.size(); ++i) {
+    if (told.all[i - 1].number < 40) units[told.all[i - 1].number] = told.all[i].units_before;
+  }
+  for (unsigned i = 0; i < 38; ++i) {
+    CAPTURE(i);
+    CHECK(units[i] == (i == 30 || i == 33 || i == 35 ? std::optional<double>() : 8));
+  }
+}
+
+TEST_CASE_METHOD(Tracking, "the iteration at a window's end has its units", "[iterations]") {
+  search();
+  name_optimizer();
+  for (unsigned i = 0; i < 20; ++i) {
+    emit_units(i);
+    steps(1);
+  }
+  emit_units(100);  // of what comes next
+  windows.end(windows.open("test", begins[19] - 1), time + 1);
+  pass();
+  tracker.settle();
+  REQUIRE(told.all.size() == 21);
+  CHECK(told.all[20].units_before == 19);
 }
 
 TEST_CASE_METHOD(Tracking, "spans that are held back are bounded", "[iterations]") {

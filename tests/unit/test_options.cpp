@@ -103,6 +103,13 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"INJECT_BATCH=1"}).batch == 1);
   CHECK(accepted({"INJECT_BATCH=1000000000"}).batch == 1'000'000'000);
   CHECK(accepted({"INJECT_BATCH="}).batch == 0);
+  CHECK(accepted({"INJECT_BATCH="}).unit_source() == UnitSource::kCalled);
+  CHECK(accepted({"INJECT_BATCH=1"}).unit_source() == UnitSource::kStated);
+  const Options by_range = accepted({"INJECT_BATCH=nvtx:tok*@\"my data\""});
+  CHECK(by_range.unit_source() == UnitSource::kPayload);
+  CHECK(by_range.batch == 0);
+  CHECK(by_range.unit_ranges.name == "tok*");
+  CHECK(by_range.unit_ranges.domain == "my data");
   CHECK(accepted({"INJECT_RING=1048576"}).ring_bytes == 1048576);
   CHECK(accepted({"INJECT_RING=4G"}).ring_bytes == std::size_t{4} << 30);
   CHECK(accepted({"INJECT_LOG=warning"}).log_level == LogLevel::kWarn);
@@ -143,6 +150,11 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_BATCH=-1",
                             "INJECT_BATCH= 32",
                             "INJECT_BATCH=32k",
+                            "INJECT_BATCH=auto",
+                            "INJECT_BATCH=nvtx:",
+                            "INJECT_BATCH=nvtx:batch@",
+                            "INJECT_BATCH=nvtx:batch/10",
+                            "INJECT_BATCH=nvtx:batchx3",
                             "INJECT_TRACE=json",
                             "INJECT_TRACE=csv,",
                             "INJECT_TRACE=off,csv",

@@ -217,6 +217,7 @@ TEST_CASE("Before the first window has ended", "[prometheus]") {
 TEST_CASE("Families come in their order, each once, and no sample has a timestamp", "[prometheus]") {
   Monitored run;
   run.info.batch = 8;
+  run.info.unit_source = UnitSource::kStated;
   run.open(1);
   run.work(1, "k", 50'000);
   run.copy(1, 1, 1000, 100);

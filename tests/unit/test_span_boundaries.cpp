@@ -70,12 +70,14 @@ struct Telling {
                                // The iteration that ends there.
                                if (boundary.unprofiled_before) unprofiled.push_back(boundary.number - 1);
                                if (boundary.anew) anew.push_back(boundary.begin);
+                               units.push_back(boundary.units_before.value_or(-1));
                              },
                              [this](std::uint64_t next, Nanoseconds until) {
                                kept_.push_back(std::to_string(next) + " until " + std::to_string(until));
                              }}};
   std::vector<std::uint64_t> unprofiled;
   std::vector<Nanoseconds> anew;
+  std::vector<double> units;  // -1: none
   Rows told_;
   Rows kept_;
 };
@@ -123,6 +125,50 @@ TEST_CASE_METHOD(Telling, "boundaries ascend: what was told is not told again", 
   CHECK(kept().empty());
   boundaries.add(iteration(2, 310, 400));
   CHECK(told() == Rows{"iteration 2 at 310: 1 -> 1"});
+}
+
+TEST_CASE_METHOD(Telling, "units are told at the end of what they are of", "[iterations]") {
+  const auto with_units = [](IterationSpan span, double said) {
+    span.units = said;
+    return span;
+  };
+  using Units = std::vector<double>;
+  window(100);
+  boundaries.add(with_units(iteration(0, 100, 200), 8));
+  boundaries.add(iteration(1, 200, 300));
+  boundaries.add(with_units(phase(2, 300, 400), 5));
+  boundaries.add(with_units(iteration(2, 400, 500), 0));
+  CHECK(units == Units{-1, 8, -1, 5});
+  SECTION("the last one, at a window's end") {
+    windows.end(1, 600);
+    boundaries.finish(with_units(iteration(3, 500, 590), 7), 0, false);
+    CHECK(units == Units{-1, 8, -1, 5, 0, 7});
+  }
+  SECTION("what is cut, and not what follows it") {
+    boundaries.add(with_units(cut(3, 500, 600, true, 4), 7));
+    boundaries.add(with_units(iteration(4, 700, 800), 6));
+    boundaries.add(iteration(5, 800, 900));
+    CHECK(units == Units{-1, 8, -1, 5, 0, 7, -1, 6});
+  }
+  SECTION("not where another lock ends it elsewhere") {
+    boundaries.start_anew();
+    boundaries.add(with_units(iteration(0, 100, 450), 8));
+    boundaries.add(with_units(iteration(1, 450, 800), 9));
+    boundaries.add(iteration(2, 800, 900));
+    CHECK(units == Units{-1, 8, -1, 5, -1, 9});
+  }
+  SECTION("not where another lock begins in the midst of it") {
+    boundaries.start_anew();
+    boundaries.add(with_units(iteration(0, 450, 800), 9));
+    boundaries.add(iteration(1, 800, 900));
+    CHECK(units == Units{-1, 8, -1, 5, -1, 9});
+  }
+  SECTION("nor after a new search") {
+    boundaries.restart(500);
+    boundaries.add(with_units(iteration(0, 600, 700), 9));
+    boundaries.add(iteration(1, 700, 800));
+    CHECK(units == Units{-1, 8, -1, 5, -1, -1, 9});
+  }
 }
 
 TEST_CASE_METHOD(Telling, "phases between iterations have labels, and take no number", "[iterations]") {

@@ -85,24 +85,27 @@ constinit std::atomic<std::uint32_t> next_serial{1};
 constinit std::atomic<std::uint32_t> next_slot{0};
 constinit std::atomic<std::uint64_t> lost_ranges{0};
 
-/// A message or a domain: its name's id, and whether the window trigger watches for it. That is known from
-/// the text: a name that finds no room in the table is still watched.
+/// A message or a domain: its name's id, and whether the window trigger watches for it, or it is that of
+/// Core::unit_ranges. That is known from the text: a name that finds no room in the table is still watched.
 struct Name {
   std::uint32_t id = NameTable::kEmpty;
   bool watched = false;
+  bool has_units = false;
 };
 
 // Handles are never dereferenced by the program: ours are names in a pointer's clothes.
 constexpr unsigned kWatchedBit = 32;
+constexpr unsigned kUnitsBit = 33;
 static_assert(sizeof(void*) == 8);
 
 Name name_of(const void* handle) noexcept {
   const auto bits = reinterpret_cast<std::uintptr_t>(handle);
-  return {static_cast<std::uint32_t>(bits), (bits >> kWatchedBit & 1) != 0};
+  return {static_cast<std::uint32_t>(bits), (bits >> kWatchedBit & 1) != 0, (bits >> kUnitsBit & 1) != 0};
 }
 template <typename Handle>
 Handle handle_of(Name name) noexcept {
-  return reinterpret_cast<Handle>(std::uintptr_t{name.id} | std::uintptr_t{name.watched} << kWatchedBit);
+  return reinterpret_cast<Handle>(std::uintptr_t{name.id} | std::uintptr_t{name.watched} << kWatchedBit |
+                                  std::uintptr_t{name.has_units} << kUnitsBit);
 }
 
 constexpr std::size_t kMaxMessageLength = 1024;
@@ -146,7 +149,8 @@ class Narrow {
 
 Name message(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
-  return {core->names.intern(text), core->nvtx_trigger.watches_name(text)};
+  return {core->names.intern(text), core->nvtx_trigger.watches_name(text),
+          core->unit_ranges.armed() && core->unit_ranges.watches_name(text)};
 }
 Name message(Core* core, const char* text) noexcept {
   return message(core, cut(text));
@@ -172,16 +176,41 @@ Name message(Core* core, const nvtxEventAttributes_t* attributes) noexcept {
 
 Name new_domain(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
-  return {core->names.intern(text), core->nvtx_trigger.watches_domain(text)};
+  return {core->names.intern(text), core->nvtx_trigger.watches_domain(text),
+          core->unit_ranges.armed() && core->unit_ranges.watches_domain(text)};
 }
 
 Name default_domain(const Core* core) noexcept {
-  return {NameTable::kEmpty, core != nullptr && core->nvtx_trigger.watches_default_domain()};
+  return {NameTable::kEmpty, core != nullptr && core->nvtx_trigger.watches_default_domain(),
+          core != nullptr && core->unit_ranges.watches_default_domain()};
 }
 
 // A null handle is the default domain.
 Name domain_of(const Core* core, nvtxDomainHandle_t domain) noexcept {
   return domain == nullptr ? default_domain(core) : name_of(domain);
+}
+
+/// The units of work that a range or mark of that name tells. Without a payload it tells nothing.
+void say_payload(const nvtxEventAttributes_t* attributes, Name message, Name domain) noexcept {
+  if (!message.has_units || !domain.has_units) [[likely]]
+    return;
+  if (attributes == nullptr || attributes->size < NVTX_EVENT_ATTRIB_STRUCT_SIZE) return;
+  switch (attributes->payloadType) {
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      return emit_units(static_cast<double>(attributes->payload.ullValue));
+    case NVTX_PAYLOAD_TYPE_INT64:
+      return emit_units(static_cast<double>(attributes->payload.llValue));
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      return emit_units(attributes->payload.dValue);
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      return emit_units(attributes->payload.uiValue);
+    case NVTX_PAYLOAD_TYPE_INT32:
+      return emit_units(attributes->payload.iValue);
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      return emit_units(static_cast<double>(attributes->payload.fValue));
+    default:
+      return;
+  }
 }
 
 void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
@@ -316,6 +345,20 @@ void end(nvtxRangeId_t id) noexcept {
   if (watched) core->nvtx_trigger.closed();
 }
 
+// In the window that the range may open.
+int push_told(Core* core, const nvtxEventAttributes_t* attributes, Name domain) noexcept {
+  const Name name = message(core, attributes);
+  const int level = push(core, name, domain);
+  say_payload(attributes, name, domain);
+  return level;
+}
+nvtxRangeId_t start_told(Core* core, const nvtxEventAttributes_t* attributes, Name domain) noexcept {
+  const Name name = message(core, attributes);
+  const nvtxRangeId_t id = start(core, name, domain);
+  say_payload(attributes, name, domain);
+  return id;
+}
+
 // The functions that the client's table points to.
 template <typename Message>
 int push_in_default(Message text) noexcept {
@@ -323,7 +366,8 @@ int push_in_default(Message text) noexcept {
   return push(core, message(core, text), default_domain(core));
 }
 int NVTX_API push_ex(const nvtxEventAttributes_t* attributes) {
-  return push_in_default(attributes);
+  Core* core = Core::get();
+  return push_told(core, attributes, default_domain(core));
 }
 int NVTX_API push_a(const char* text) {
   return push_in_default(text);
@@ -340,7 +384,8 @@ nvtxRangeId_t start_in_default(Message text) noexcept {
   return start(core, message(core, text), default_domain(core));
 }
 nvtxRangeId_t NVTX_API start_ex(const nvtxEventAttributes_t* attributes) {
-  return start_in_default(attributes);
+  Core* core = Core::get();
+  return start_told(core, attributes, default_domain(core));
 }
 nvtxRangeId_t NVTX_API start_a(const char* text) {
   return start_in_default(text);
@@ -354,17 +399,24 @@ void NVTX_API end_default(nvtxRangeId_t id) {
 
 int NVTX_API domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   Core* core = Core::get();
-  return push(core, message(core, attributes), domain_of(core, domain));
+  return push_told(core, attributes, domain_of(core, domain));
 }
 int NVTX_API domain_pop(nvtxDomainHandle_t domain) {
   return pop(name_of(domain).id);
 }
 nvtxRangeId_t NVTX_API domain_start_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   Core* core = Core::get();
-  return start(core, message(core, attributes), domain_of(core, domain));
+  return start_told(core, attributes, domain_of(core, domain));
 }
 void NVTX_API domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
   end(id);
+}
+void NVTX_API domain_mark_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  Core* core = Core::get();
+  say_payload(attributes, message(core, attributes), domain_of(core, domain));
+}
+void NVTX_API mark_ex(const nvtxEventAttributes_t* attributes) {
+  domain_mark_ex(nullptr, attributes);
 }
 nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) {
   return handle_of<nvtxDomainHandle_t>(new_domain(Core::get(), cut(name)));
@@ -434,6 +486,13 @@ int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
   const bool filled = fill(*callbacks, NVTX_CB_MODULE_CORE, core);
   // Clients older than NVTX 2.1 have no domains.
   fill(*callbacks, NVTX_CB_MODULE_CORE2, core2);
+  // Of marks nothing but payloads is of interest: without a wish for these they stay as cheap as they are.
+  if (const Core* asked = Core::get(); asked != nullptr && asked->unit_ranges.armed()) {
+    const TableEntry mark[] = {{NVTX_CBID_CORE_MarkEx, pointer(&mark_ex)}};
+    const TableEntry mark2[] = {{NVTX_CBID_CORE2_DomainMarkEx, pointer(&domain_mark_ex)}};
+    fill(*callbacks, NVTX_CB_MODULE_CORE, mark);
+    fill(*callbacks, NVTX_CB_MODULE_CORE2, mark2);
+  }
   return filled ? 1 : 0;
 }
 

@@ -28,7 +28,8 @@ _INTEGER = re.compile(r"-?\d+")
 _TENTHS = re.compile(r"-?\d+\.\d")
 _THOUSANDTHS = re.compile(r"-?\d+\.\d{3}")
 # Numbers without a unit that have a fraction.
-_RATIOS = {"Cores by Quota", "Cores Used", "Cores Wanted", "FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Samples/s in Window", "TFLOP/s", "Waves"}
+_RATIOS = {"Cores by Quota", "Cores Used", "Cores Wanted", "FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Samples/s in Window", "TFLOP/s",
+           "Units", "Units in Window", "Units/s", "Units/s in Window", "Units/s of GPU Busy", "Units/s of GPU Busy in Window", "Waves"}
 _MEANS = re.compile(r"(Avg|Med|StdDev|Step Time.*) \(ns\)$")
 
 

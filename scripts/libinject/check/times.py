@@ -18,6 +18,7 @@ from libinject.figures import FEWEST_STEPS
 _FETCHES = ("Waiting", "Processing")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
 _MOST_STEPS = 1000  # rows of step_times
+_UNIT_STEP = 5e-7  # of units of work: half of the last decimal
 _MOST_EXACT = 1024  # values of which a median is exact
 
 
@@ -348,6 +349,88 @@ def step_time(folder: Folder) -> Iterator[Place]:
         rate = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None
         if batch and value and rate is not None and abs(rate - batch * 1e9 / value) > windows.half(index, "Samples/s") + 1e-6 * rate:
             yield windows.place(index, "Samples/s", f"{rate} is not {batch:.0f} in {value} ns")
+
+
+def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, str], ...]) -> Iterator[Place]:
+    """A rate and the units that it is of are both there or both empty, but where no time passed. `rates`: (column, time)."""
+    for index, of in enumerate(table.numbers(units)):
+        for column, by in rates:
+            if not table.has(column, by):
+                continue
+            value, time = table.numbers(column)[index], table.numbers(by)[index]
+            if of is None:
+                if table.cells(column)[index]:
+                    yield table.place(index, column, f"{value}, but {units} is empty")
+            elif time and (value is None or abs(value - of * 1e9 / time) > table.half(index, column) * 1.01 + _UNIT_STEP * 1e9 / time + 1e-6 * value):
+                yield table.place(index, column, f"{value} is not {of} in {time} ns")
+
+
+@rule("units", ERROR, "Units of work are of complete iterations and of one source, a window has those of its iterations, and rates are units by time.",
+      compares=True)
+def units(folder: Folder) -> Iterator[Place]:
+    batch = folder.option("BATCH")
+    source = "called" if not batch else "payload" if batch.startswith("nvtx:") else "stated"
+    stated = number_of(batch) if source == "stated" else None
+    steps = folder.table("step_times", "Duration (ns)", "Units", "Units From")
+    table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)", "GPU Busy (ns)", "Units", "Units From")
+    for of in filter(None, (steps, table)):
+        yield from _unit_rates(of, "Units", (("Units/s", "Duration (ns)"), ("Units/s of GPU Busy", "GPU Busy (ns)")))
+        for index, (cell, by) in enumerate(zip(of.cells("Units"), of.cells("Units From"))):
+            if by != (source if cell else ""):
+                yield of.place(index, "Units From", f"{named(by)} where {named(source if cell else '')} is due")
+            if cell and stated is not None and of.numbers("Units")[index] != stated:
+                yield of.place(index, "Units", f"{cell}, and INJECT_BATCH is {stated}")
+    found: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0])
+    for index, (value, duration, busy) in table.each("Units", "Duration (ns)", "GPU Busy (ns)") if table is not None else ():
+        if table.cells("Device")[index] != "all" or table.cells("Complete")[index] != "1":
+            yield table.place(index, "Units", f"{value} in a row that is of one device, or not complete")
+        elif table.cells("Label")[index] == "iteration":
+            sums = found[table.cells("Window")[index]]
+            for at, more in enumerate((1, value, duration, busy)):
+                sums[at] += more
+    yield from _energy_by_units(folder, table)
+    windows = folder.table("window_sum", "Window", "Device", "Iterations with Units", "Units in Window")
+    if windows is None or table is None:
+        return
+    known = [] if steps is None else [row for _, row in steps.each("Units", "Duration (ns)")]
+    total, time = sum(value for value, _ in known), sum(duration for _, duration in known)
+    for index in rows_of(windows, "all"):
+        window = windows.cells("Window")[index]
+        count, *sums = found[window] if not is_others(window) else (0, 0.0, 0.0, 0.0)
+        if windows.numbers("Iterations with Units")[index] != count:
+            yield windows.place(index, "Iterations with Units", f"{windows.cells('Iterations with Units')[index]}, {count} in {table.path.name}")
+            continue
+        value = windows.numbers("Units in Window")[index]
+        if (value is None) != (count == 0) or value is not None and abs(value - sums[0]) > _UNIT_STEP * (count + 1) + 1e-9 * value:
+            yield windows.place(index, "Units in Window", f"{value}, {sums[0]} in {table.path.name}")
+        for column, per in (("Units/s in Window", sums[1]), ("Units/s of GPU Busy in Window", sums[2])):
+            yield from _unit_rate(windows, index, column, sums[0] if count else None, per, count)
+        if steps is not None and windows.has("Units/s"):
+            yield from _unit_rate(windows, index, "Units/s", total if len(known) >= FEWEST_STEPS else None, time, len(known))
+
+
+def _energy_by_units(folder: Folder, table: Table | None) -> Iterator[Place]:
+    energies = folder.table("energy_sum", "Window", "Of", "Start (ns)", "Energy (J)", "Energy per Unit (J)")
+    if energies is None or table is None or not table.has("Start (ns)"):
+        return
+    by_start = {(table.cells("Window")[index], start): value for index, (value, start) in table.each("Units", "Start (ns)")}
+    for index, (start, joules, share) in energies.each("Start (ns)", "Energy (J)", "Energy per Unit (J)"):
+        if energies.cells("Of")[index] == "window":
+            continue
+        value = by_start.get((energies.cells("Window")[index], start))
+        if value is None or abs(share * value - joules) > energies.half(index, "Energy (J)") * 1.01 + _UNIT_STEP * (value + share) + 1e-6 * joules:
+            yield energies.place(index, "Energy per Unit (J)", f"{share} is not {joules} by {value}")
+
+
+def _unit_rate(windows: Table, index: int, column: str, of: float | None, time: float, count: int) -> Iterator[Place]:
+    if not windows.has(column) or not time and of is not None:
+        return
+    value = windows.numbers(column)[index]
+    if of is None or value is None:
+        if value is not None or of is not None:
+            yield windows.place(index, column, f"{value}, where {of} is due")
+    elif abs(value - of * 1e9 / time) > windows.half(index, column) * 1.01 + _UNIT_STEP * count * 1e9 / time + 1e-6 * value:
+        yield windows.place(index, column, f"{value} is not {of} in {time} ns")
 
 
 # --- single kernels ---------------------------------------------------------------------------------------------------

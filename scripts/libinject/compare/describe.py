@@ -15,7 +15,7 @@ from libinject.compare.measures import Basis, Metric, Run
 from libinject.result import Result, printable
 
 VERDICTS = {"small": "too small a change", "no difference": "no difference seen", "too few": "too few samples to say"}
-_SPEEDS = {"step_time", "throughput", "gemm_rate", "flop_rate"}  # what is faster or slower; the rest is more or less
+_SPEEDS = {"step_time", "throughput", "unit_rate", "gemm_rate", "flop_rate"}  # what is faster or slower; the rest is more or less
 _OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJECT_SUMMARY", "INJECT_HELP", "INJECT_PROM", "INJECT_ITER_RECORD")
 
 

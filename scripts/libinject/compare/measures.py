@@ -56,6 +56,7 @@ METRICS = (
     Metric("step_time", "Step time", "ns"),
     Metric("window_step_time", "Step time in windows", "ns", 0),
     Metric("throughput", "Samples per second", "1/s", 1),
+    Metric("unit_rate", "Units of work per second", "1/s", 1),
     Metric("utilization", "GPU utilization", "%", 1),
     Metric("kernel_time", "Kernel time", "ns"),
     Metric("gpu_busy", "GPU busy", "ns"),
@@ -187,6 +188,11 @@ class Run:
         self.tables: dict[str, dict[str, Measure]] = {}
         self.shapes: dict[str, Shape] = {}  # of the tables' rows that have one, by name
 
+    @property
+    def unit(self) -> tuple[str, str]:
+        """What says of the units of work, and by which name."""
+        return figures.unit_source(self.result), str(self.result.run["options"].get("INJECT_BATCH", ""))
+
     def bases(self) -> list[Basis]:
         """What its totals can be divided by, in order of preference."""
         usable = [Basis.RUN]
@@ -274,11 +280,29 @@ class Run:
         found["throughput"] = (_series(self.steps, "Samples/s") if self.unprofiled else
                                _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s in Window"))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
+        self._measure_units()
         utilization = figures.utilization(self.result)
         if utilization is not None:
             self.metrics["utilization"] = self._utilization(utilization)
         if "flop_rate" in self.metrics and not any(self.metrics["flop_rate"].series):
             del self.metrics["flop_rate"]
+
+    def with_units(self) -> list[Row]:
+        """The iterations that a step time is of, as far as their units of work are known."""
+        steps = figures.with_units(self.steps if self.unprofiled else self.complete)
+        return steps if not self.unprofiled or len(steps) >= figures.FEWEST_STEPS else []
+
+    def _measure_units(self) -> None:
+        rows = self.with_units()
+        rate = figures.unit_rate(rows)
+        # Where the user states how many each iteration has, they are the samples.
+        if rate is None or figures.unit_source(self.result) == "stated":
+            return
+        # Of a ratio of means, by what each iteration is above or below it.
+        beyond = [number(row, "Units") - rate * number(row, "Duration (ns)") / 1e9 for row in rows]
+        time = _total(rows, "Duration (ns)") / 1e9
+        error = noise.deviation(beyond) * math.sqrt(len(rows) * noise.inflation(noise.blocks(beyond))) / time if len(rows) >= 3 else None
+        self.metrics["unit_rate"] = Measure(rate, error, len(rows) - 1)
 
     def _utilization(self, value: float) -> Measure:
         """Of the windows; what it would be in other windows is told by how the iterations differ, if these fill the windows."""

@@ -48,10 +48,11 @@ TABLES = {
     "iteration_sum": Kept(
         {"Window": WHOLE, "Iteration": WHOLE, "Label": TEXT, "Complete": WHOLE, "Device": TEXT, "Start (ns)": WHOLE,
          "Duration (ns)": WHOLE},
-        {"Total": TEXT, "Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
+        {"Total": TEXT, "Samples/s": REAL, "Units": REAL, "Units From": TEXT, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
     "window_sum": Kept(
         {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
-        {"Total": TEXT, "Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE,
+        {"Total": TEXT, "Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Units/s": REAL, "Units From": TEXT,
+         "Device Time (ns)": WHOLE,
          "Kernel Busy (ns)": WHOLE, "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
          "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
     "nccl_sum": Kept(

@@ -49,10 +49,10 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     found = [("command", printable(job["command"], 110))] if job["command"] else []
     if job["throughput"] is not None:
         rate = job["throughput"]
-        samples = f", {rate['samples_per_s']:.1f} samples/s" if rate["samples_per_s"] is not None else ""
+        work = next((f", {rate[f'{of}_per_s']:.1f} {of}/s" for of in ("samples", "units") if rate[f"{of}_per_s"] is not None), "")
         of = "without the profiler, median of the ranks" if rate["unprofiled"] else f"median of {_iterations(job)} in windows"
         inside = f"; in windows {duration(job['window_step_ns'])}" if rate["unprofiled"] and job["window_step_ns"] is not None else ""
-        found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{samples}{inside}"))
+        found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{work}{inside}"))
     else:
         found.append(("step time", "not known: no complete iterations"))
     found += _skew(job) + _stragglers(job) + _collectives(job)
@@ -265,13 +265,14 @@ def scaling_table(report: dict[str, Any]) -> Table | None:
     scaling = report["scaling"]
     if not scaling:
         return None
-    by_samples = scaling["by"] == "samples_per_s"
-    rows = [[row["job"], row["ranks"], row["steps_per_s"], row["samples_per_s"], row["speedup"], _percent(row["efficiency"])]
+    by = scaling["by"].removesuffix("_per_s")
+    work = "units" if by == "units" else "samples"
+    rows = [[row["job"], row["ranks"], row["steps_per_s"], row[f"{work}_per_s"], row["speedup"], _percent(row["efficiency"])]
             for row in scaling["jobs"]]
-    columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column("Samples/s", digits=1),
+    columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column(f"{work.capitalize()}/s", digits=1),
                as_column("Speed-up", digits=2), as_column("Efficiency (%)", digits=1)]
-    title = f"Scaling by {'samples/s' if by_samples else 'steps/s'}, relative to the smallest job, {printable(scaling['base'])}"
-    note = "" if by_samples else "without INJECT_BATCH: only correct if the work of a rank per step is the same in all jobs"
+    title = f"Scaling by {by}/s, relative to the smallest job, {printable(scaling['base'])}"
+    note = "" if by != "steps" else "without INJECT_BATCH: only correct if the work of a rank per step is the same in all jobs"
     return plain_table("scaling", title, "", columns, rows, note=note, first=32)
 
 

@@ -166,6 +166,11 @@ class Run(Frames[Frame]):
         return figures.samples_per_second(self._result)
 
     @property
+    def units_per_second(self) -> float | None:
+        """Units of work: INJECT_BATCH, inject_units() or NVTX payloads."""
+        return figures.units_per_second(self._result)
+
+    @property
     def tables(self) -> list[str]:
         """The names of the attributes whose tables this run has."""
         return [name for name, table in TABLES.items() if os.path.lexists(self.path / f"{table.file}.csv")]
@@ -293,13 +298,14 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
     @property
     def steps(self) -> Frame:
         """A row for each run: `Steps` (their number), `Step Time (ns)` (their median), `Mean (ns)`, `Min (ns)`, `Max (ns)`, `StdDev (ns)`,
-        and `Unprofiled`, 1 or 0, as Steps has it; `Samples/s`."""
+        and `Unprofiled`, 1 or 0, as Steps has it; `Samples/s` and `Units/s`."""
         times = {"Step Time (ns)": "median_ns", "Mean (ns)": "mean_ns", "Min (ns)": "min_ns", "Max (ns)": "max_ns",
                  "StdDev (ns)": "stdev_ns"}
         return self._made("steps", [(_front(name, run), [
             Column("Steps", WHOLE, [steps.count if steps else 0]),
             *(Column(column, REAL, [getattr(steps, field, None)]) for column, field in times.items()),
-            Column("Unprofiled", WHOLE, [int(steps.unprofiled) if steps else None]), Column("Samples/s", REAL, [run.samples_per_second])])
+            Column("Unprofiled", WHOLE, [int(steps.unprofiled) if steps else None]), Column("Samples/s", REAL, [run.samples_per_second]),
+            Column("Units/s", REAL, [run.units_per_second])])
             for name, run in zip(self.names, self._runs) for steps in (run.steps,)])
 
     def _made(self, name: str, parts: list[tuple[list[Column], list[Column]]]) -> Frame:

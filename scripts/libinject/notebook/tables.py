@@ -113,10 +113,10 @@ class Frames(Generic[Frame]):
     memory_purposes: Table[Frame] = Table("memory_purpose", "PyTorch's memory on a device for one purpose.", _NAMED, total=("Purpose", "[all]"))
     energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "where NVML tells")
     processors: Table[Frame] = Table("host_sum", "a role of the process's threads or its children in a window.", total=("Role", "process"))
-    windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Verdict"}),
+    windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Units From", "Verdict"}),
                                   total=("Device", "all"))
     iterations: Table[Frame] = Table("iteration_sum", "an iteration on a device, or what ran outside of any.",
-                                     texts=frozenset({"Label", "Device", "Total"}), total=("Device", "all"))
+                                     texts=frozenset({"Label", "Device", "Total", "Units From"}), total=("Device", "all"))
     step_times: Table[Frame] = Table("step_times", "an iteration that ran without the profiler.")
     phases: Table[Frame] = Table("phase_sum", "a phase of the training step, by window and device.")
     operators: Table[Frame] = Table("op_sum", "an operator of PyTorch's, or node of its backward pass.", _NAMED)

@@ -139,6 +139,11 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
         by_steps = figures.numbers(figures.unprofiled_steps(result), "Samples/s")
         shown.append(_tile("Samples per second", f"{rate:,.1f}/s", "by the step time without the profiler" if by_steps else
                            "median of the iterations in windows" if profiled else f"median{several}"))
+    of_units, source = figures.unit_iterations(result), figures.unit_source(result)
+    units = figures.unit_rate(of_units)
+    if units is not None and source != "stated":  # else they are the samples
+        shown.append(_tile("Units of work per second", f"{units:,.1f}/s", f"{source}; all units by all the time of {len(of_units)} iterations "
+                           + ("in windows" if "Complete" in of_units[0] else "without the profiler")))
     if rates := numbers(windows, "TFLOP/s"):
         peaks = numbers(windows, "Peak (%)")
         shown.append(_tile("Arithmetic", _range(rates, " TFLOP/s", 3 if len(rates) == 1 else 1),
@@ -150,9 +155,9 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     if peaks := numbers(memory, "Peak (MB)"):
         shown.append(_tile("Peak memory", _range(peaks, " MB"), "allocated by the program" + (", by GPU" if len(peaks) > 1 else "")))
     if (used := figures.energy(result)) is not None:
-        sample = figures.joules_per_sample(result)
+        share, of = next(((joules, of) for of in ("Sample", "Unit") if (joules := figures.joules_per(of, result)) is not None), (None, ""))
         shown.append(_tile("Energy", f"{used.joules:,.1f} J", f"± {used.error:,.1f} J in windows, {used.joules / used.seconds:,.0f} W a GPU"
-                           + (f"; {sample:,.4g} J a sample" if sample is not None else "")))
+                           + (f"; {share:,.4g} J a {of.lower()}" if share is not None else "")))
     if (clock := figures.clock(result)) is not None:
         held = figures.clock(result, "Held Down (%)")
         shown.append(_tile("SM clock", f"{clock:,.0f} MHz", "mean in windows" + (f"; held down {held:.1f}% of the time" if held is not None else "")))

@@ -17,8 +17,8 @@ from libinject.result import Cell, Result, Row
 _MOST_DEVICES = 8
 # What decides, in this order; all others are there to be asked for.
 _WINDOW_COLUMNS = ("Window", "Device", "Verdict", "Potential Gain (%)", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Step Time in Window (ns)",
-                   "Step Time (ns)", "Samples/s", "Idle (ns)", "Launch-bound (%)", "Profiler Overhead (%)", "Reason")
-_ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)", "Samples/s", "TFLOP/s", "Window",
+                   "Step Time (ns)", "Samples/s", "Units/s", "Idle (ns)", "Launch-bound (%)", "Profiler Overhead (%)", "Reason")
+_ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)", "Samples/s", "Units", "Units/s", "TFLOP/s", "Window",
                       "Complete", "Device")
 _KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "checkpoint"))
 

@@ -18,6 +18,7 @@ from libinject.sweep.points import Point, Status, Sweep
 
 # Name in sweep.csv and JSON.
 FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s",
+           "units_per_s", "joules_per_unit",
            "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
            "peak_memory_mb", "failed_allocations", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct")
 _MOST_NAMED = 3
@@ -100,6 +101,7 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
                          ("gemm_tflops", "gemm_rate"), ("flop_rate_tflops", "flop_rate")):
         if metric in run.metrics:
             values[name] = run.metrics[metric].value
+    values["units_per_s"] = figures.unit_rate(run.with_units())
     if times := figures.window_step_times(result):
         values["window_step_time_ns"] = statistics.median(times)
     if basis is Basis.ITERATION:
@@ -108,7 +110,7 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
                 values[f"{name}_ns"] = run.metrics[name].value
     if "power" in run.metrics:
         values["power_w"] = run.metrics["power"].value
-    values["joules_per_sample"] = figures.joules_per_sample(result)
+    values["joules_per_sample"], values["joules_per_unit"] = (figures.joules_per(of, result) for of in ("Sample", "Unit"))
     values["sm_clock_mhz"], values["clocks_held_down_pct"] = figures.clock(result), figures.clock(result, "Held Down (%)")
     steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
     if len(steps) >= 2:

@@ -20,10 +20,10 @@ from libinject.sweep.points import Status, Sweep
 
 _MOST_FAMILIES = 9
 # Title, unit of the axis, of the table's cells, figure, factor from the figure to the axis.
-_LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
+_LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("Units of work per second", "", "units_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"),
-          ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("SM clock (MHz)", "", "sm_clock_mhz"))
+          ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("Energy per unit of work (J)", "", "joules_per_unit"), ("SM clock (MHz)", "", "sm_clock_mhz"))
 _NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
           "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),

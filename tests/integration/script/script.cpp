@@ -81,6 +81,53 @@ void push_in_domain(const std::string& in, const std::string& name) {
   nvtxDomainRangePushEx(domain(in), &attributes);
 }
 
+// payload:HOW:NAME:TYPE:VALUE[:DOMAIN]. HOW: open (a range that stays open), push and start (ranges that end
+// at once), mark, registered (a mark).
+void say_payload(const Arguments& a) {
+  const std::string name = a.text(2);
+  nvtxEventAttributes_t attributes = message(name.c_str());
+  const std::string type = a.text(3);
+  if (type == "u64") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+    attributes.payload.ullValue = std::stoull(a.text(4));
+  } else if (type == "i64") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_INT64;
+    attributes.payload.llValue = std::stoll(a.text(4));
+  } else if (type == "double") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
+    attributes.payload.dValue = std::stod(a.text(4));
+  } else if (type == "u32") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT32;
+    attributes.payload.uiValue = static_cast<std::uint32_t>(std::stoul(a.text(4)));
+  } else if (type == "i32") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_INT32;
+    attributes.payload.iValue = std::stoi(a.text(4));
+  } else if (type == "float") {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_FLOAT;
+    attributes.payload.fValue = std::stof(a.text(4));
+  } else if (type != "none") {
+    usage("no payload " + type);
+  }
+  const std::string how = a.text(1);
+  nvtxDomainHandle_t in = a.has(5) ? domain(a.text(5)) : nullptr;
+  if (how == "open") {
+    in != nullptr ? nvtxDomainRangePushEx(in, &attributes) : nvtxRangePushEx(&attributes);
+  } else if (how == "push") {
+    in != nullptr ? nvtxDomainRangePushEx(in, &attributes) : nvtxRangePushEx(&attributes);
+    in != nullptr ? nvtxDomainRangePop(in) : nvtxRangePop();
+  } else if (how == "start") {
+    const nvtxRangeId_t id =
+        in != nullptr ? nvtxDomainRangeStartEx(in, &attributes) : nvtxRangeStartEx(&attributes);
+    in != nullptr ? nvtxDomainRangeEnd(in, id) : nvtxRangeEnd(id);
+  } else if (how == "registered") {
+    attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    attributes.message.registered = nvtxDomainRegisterStringA(in, name.c_str());
+    in != nullptr ? nvtxDomainMarkEx(in, &attributes) : nvtxMarkEx(&attributes);
+  } else {
+    in != nullptr ? nvtxDomainMarkEx(in, &attributes) : nvtxMarkEx(&attributes);
+  }
+}
+
 // In a library of its own, as a framework's profiler is: CUPTI is then loaded when it is first used.
 void client(const char* function) {
   static void* library = dlopen(CUPTI_CLIENT, RTLD_NOW | RTLD_LOCAL);
@@ -297,6 +344,8 @@ const Operations& common_operations() {
       {"close", [](const Arguments&) { print("close", inject_stop_if_loaded()); }},
       {"flush", [](const Arguments&) { print("flush", inject_flush_if_loaded()); }},
       {"is_open", [](const Arguments&) { print("is_open", inject_is_open_if_loaded()); }},
+      {"units", [](const Arguments& a) { print("units", inject_units_if_loaded(std::stod(a.text(1)))); }},
+      {"payload", say_payload},
       {"push", [](const Arguments& a) { nvtxRangePushA(a.text(1).c_str()); }},
       {"pop", [](const Arguments&) { nvtxRangePop(); }},
       {"wide",

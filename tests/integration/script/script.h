@@ -26,6 +26,8 @@
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
 //   open close flush is_open                 include/inject/inject.h; prints what they return
+//   units:N                                  inject_units(), and prints what it returns
+//   payload:HOW:NAME:TYPE:VALUE[:DOMAIN]     NVTX, with a number: open, push, start, mark or registered
 //   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
 //   range_start:KEY:NAME range_end:KEY  domain_start:KEY:DOMAIN:NAME
 //   push_null  names:PREFIX:COUNT            NVTX; the last makes as many ranges, each of a new name

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A training script that says how many tokens its batches have, for test_units.py; like torch_training.py, on the host and the simulated
+CUDA. Batches are of any number of sequences of any length, and a step is of one to three of them, as PATTERN has it. It prints, in JSON,
+how many tokens each step had.
+
+usage: torch_units.py MODULE PATTERN ITERATIONS
+"""
+
+import ctypes
+import json
+import random
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader
+
+import libinject
+
+cuda = ctypes.CDLL(sys.argv[1])
+PATTERN, ITERATIONS = sys.argv[2], int(sys.argv[3])
+numbers = random.Random(PATTERN)
+
+
+def launch(name, blocks=1):
+    if cuda.training_launch(name.encode(), blocks) != 0:
+        sys.exit("a launch failed")
+
+
+def copy(size, to_device):
+    if cuda.training_copy(ctypes.c_size_t(size), to_device) != 0:
+        sys.exit("a copy failed")
+
+
+def layers(length):
+    for _ in range(length if PATTERN != "fixed" else 6):
+        for kernel in ("gemm", "norm", "relu", "dropout"):
+            launch(kernel, length)
+
+
+def run():
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    # What a batch holds: the lengths of its sequences.
+    data = [torch.tensor([numbers.randrange(2, 12) for _ in range(numbers.randrange(1, 9))]) for _ in range(3 * ITERATIONS)]
+    batches = iter(DataLoader(data, batch_size=None))
+    told = []
+    for k in range(ITERATIONS):
+        tokens = 0
+        for part in range(numbers.choice((1, 1, 2, 3)) if PATTERN == "accumulated" else 1):
+            lengths = next(batches)
+            libinject.units(lengths.sum().item())
+            tokens += int(lengths.sum())
+            time.sleep(0.002)
+            copy(8 * len(lengths), 1)
+            if part == 0:
+                launch(f"mark_{k}")
+            layers(int(lengths.max()))
+        launch("multi_tensor_apply_update")
+        optimizer.step()
+        if PATTERN == "logged" and k % 3 == 0:
+            copy(4, 0)  # loss.item()
+        told.append(tokens)
+    return told
+
+
+print(json.dumps(run()))
