@@ -21,14 +21,22 @@ enum class MemoryPurpose : std::uint8_t {
   kOptimizerState,  ///< what an optimizer keeps for each
   kBuffers,         ///< of modules
   kOtherTensors,    ///< which Python knows, and what else there is in their allocations
-  kNoTensor,        ///< allocations that Python knows no tensor of
-  kRounding,        ///< of sizes, by the allocator
-  kCached,          ///< reserved by the allocator, and not allocated
-  kOutside,         ///< in use on the device beside the allocator's
+  // Allocations that Python knows no tensor of:
+  kWorkspaces,     ///< which cuBLAS was given
+  kCommunication,  ///< that collectives have read or written
+  kNoTensor,       ///< the others
+  kRounding,       ///< of sizes, by the allocator
+  kCached,         ///< reserved by the allocator, and not allocated
+  kOutside,        ///< in use on the device beside the allocator's
 };
-inline constexpr std::size_t kMemoryPurposes = 9;
+inline constexpr std::size_t kMemoryPurposes = 11;
 /// Those up to kOtherTensors have tensors.
 inline constexpr std::size_t kTensorPurposes = 5;
+
+/// Those that stay from one iteration to the next.
+inline constexpr std::array kLastingPurposes{MemoryPurpose::kParameters,     MemoryPurpose::kGradients,
+                                             MemoryPurpose::kOptimizerState, MemoryPurpose::kBuffers,
+                                             MemoryPurpose::kWorkspaces,     MemoryPurpose::kCommunication};
 
 struct LargestTensor {
   std::uint64_t bytes = 0;  ///< 0: there is none

@@ -83,8 +83,9 @@ Columns<PurposeRow> purpose_columns(const Report&) {
             const auto rest = activations_at_peak(*row.memory, *row.device);
             return rest ? Cell(*rest) : Cell();
           },
-          "Peak Allocated less parameters, gradients, optimizer state and buffers: activations, batches, "
-          "workspaces and other temporary memory at the peak, and gradients that were not there yet.",
+          "Peak Allocated less parameters, gradients, optimizer state, buffers, workspaces and communication "
+          "buffers: "
+          "activations, batches and temporary memory at the peak, less gradients that were not there yet.",
           "rows of purposes; the memory of some tensors can't be told");
   return columns;
 }
@@ -109,8 +110,9 @@ bool has_purposes(const Report& report) {
 
 std::string_view purpose_name(std::size_t purpose) {
   constexpr std::array<std::string_view, kMemoryPurposes> kNames{
-      "parameters", "gradients", "optimizer state",           "buffers", "other tensors", "[no tensor]",
-      "[rounding]", "[cached]",  "[outside of the allocator]"};
+      "parameters",    "gradients",  "optimizer state",           "buffers",
+      "other tensors", "workspaces", "communication buffers",     "[no tensor]",
+      "[rounding]",    "[cached]",   "[outside of the allocator]"};
   return kNames[purpose];
 }
 
@@ -122,7 +124,8 @@ std::uint64_t all_bytes(const DevicePurposes& device) {
 
 std::optional<std::uint64_t> activations_at_peak(const MemoryPurposes& memory, const DevicePurposes& device) {
   std::uint64_t lasting = 0;
-  for (std::size_t purpose = 0; purpose <= static_cast<std::size_t>(MemoryPurpose::kBuffers); ++purpose) {
+  for (const MemoryPurpose lasts : kLastingPurposes) {
+    const auto purpose = static_cast<std::size_t>(lasts);
     if (memory.unplaced[purpose] != 0) return std::nullopt;
     lasting += device.bytes[purpose];
   }

@@ -72,7 +72,8 @@ std::string purposes_text(const RunInfo& run, std::uint32_t device) {
   std::string text;
   for (const DevicePurposes& found : run.memory_purposes->devices) {
     if (found.device != device) continue;
-    for (std::size_t purpose = 0; purpose <= static_cast<std::size_t>(MemoryPurpose::kBuffers); ++purpose) {
+    for (const MemoryPurpose lasts : kLastingPurposes) {
+      const auto purpose = static_cast<std::size_t>(lasts);
       if (found.bytes[purpose] == 0 || run.memory_purposes->unplaced[purpose] != 0) continue;
       text += std::string(text.empty() ? "    for " : ", ") + std::string(purpose_name(purpose)) + " " +
               size_text(static_cast<double>(found.bytes[purpose]));

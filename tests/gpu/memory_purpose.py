@@ -25,6 +25,10 @@ def check_folder(report, name, folder, truth, bare):
     report.data[name] = {"found": found, "truth": truth, "reading": folder.run_json()["memory_reading"]}
     for purpose in EXACT:
         report.check(f"{name}: {purpose} are their tensors' bytes", found[purpose] == str(truth[purpose]), f"{found[purpose]}, {truth[purpose]}")
+    report.check(f"{name}: cuBLAS has a workspace", int(found["workspaces"]) > 0, found["workspaces"])
+    if name.startswith("ddp"):
+        report.check(f"{name}: the buckets are as large as the gradients", found["communication buffers"] == found["gradients"],
+                     f"{found['communication buffers']}, {found['gradients']}")
     total = rows[devices[0], "[all]"]
     parts = sum(int(size or 0) for purpose, size in found.items() if purpose != "[all]")
     report.check(f"{name}: the purposes are 98 % of what is in use", parts >= 0.98 * int(found["[all]"] or 0) > 0, f"{parts}, {found['[all]']}")
@@ -69,11 +73,12 @@ def of_model(options, report, name, ranks=1):
 
 
 def test(options, report):
-    for name in options.models.split(",") if options.models else ("resnet50", "transformer", "amp_bert", "frozen", "fsdp2"):
+    for name in options.models.split(",") if options.models else ("resnet50", "transformer", "amp_bert", "frozen", "fsdp2", "ddp"):
         report.guarded(name, of_model, options, report, name)
     import torch
-    if torch.cuda.device_count() > 1 and (not options.models or "fsdp2" in options.models):
-        report.guarded("fsdp2 on two GPUs", of_model, options, report, "fsdp2", 2)
+    for name in ("fsdp2", "ddp") if torch.cuda.device_count() > 1 else ():
+        if not options.models or name in options.models:
+            report.guarded(f"{name} on two GPUs", of_model, options, report, name, 2)
 
 
 def arguments(parser):

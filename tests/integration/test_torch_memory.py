@@ -15,7 +15,7 @@ import simulated
 from test_torch_steps import PYTHON
 
 HERE = pathlib.Path(__file__).resolve().parent
-PURPOSES = ["parameters", "gradients", "optimizer state", "buffers", "other tensors", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]", "[all]"]
+PURPOSES = ["parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]", "[all]"]
 
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
@@ -38,7 +38,8 @@ class Memory(simulated.SimulatedTest):
         for purpose in PURPOSES[:4]:
             self.assertEqual(found[purpose], truth[purpose], purpose)
         self.assertEqual(found["[cached]"], truth["cached"])
-        self.assertEqual(found["[no tensor]"], truth["[no tensor]"])
+        for purpose in PURPOSES[5:8]:
+            self.assertEqual(found[purpose], truth[purpose], purpose)
         # The batch and the tensor that answers for itself; what is between the views, less what is rounding; and tensors of the moment.
         self.assertGreaterEqual(found["other tensors"], truth["other tensors"])
         self.assertEqual(found["[all]"], 20_000_000)
@@ -49,7 +50,7 @@ class Memory(simulated.SimulatedTest):
         self.assertEqual(by_purpose["parameters"]["Largest (B)"], str(48 * 48 * 4))
         total = by_purpose["[all]"]
         self.assertEqual((total["Total"], total["Peak Allocated (B)"], total["Peak Reserved (B)"]), ("yes", "1000000", "2000000"))
-        self.assertEqual(int(total["Activations at Peak (B)"]), 1_000_000 - sum(found[purpose] for purpose in PURPOSES[:4]))
+        self.assertEqual(int(total["Activations at Peak (B)"]), 1_000_000 - sum(found[purpose] for purpose in (*PURPOSES[:4], *PURPOSES[5:7])))
         reading = out.run["memory_reading"]
         self.assertEqual((reading["asked_at"], reading["error"], reading["unfinished"]), ("optimizer step", "", False))
         self.assertEqual(reading["tensors_not_placed"], 0)
@@ -82,6 +83,8 @@ class Memory(simulated.SimulatedTest):
         self.assertEqual(told["stack"][0]["file"], str(HERE / "torch_memory.py"))
         (device,) = told["devices"]
         self.assertEqual(device["bytes"][:4], [truth[purpose] for purpose in PURPOSES[:4]])
+        self.assertEqual(device["bytes"][5:7], [None, None])
+        self.assertEqual(device["bytes"][7], sum(truth[purpose] for purpose in PURPOSES[5:8]))
         self.assertIn((9216, "gradients", "Linear.weight (48, 48) torch.float32"),
                       [(holder["bytes"], holder["purpose"], holder["tensor"]) for holder in told["holders"]])
         self.assertEqual([path.name for path in out.path.iterdir() if path.name.endswith(".part")], [])

@@ -52,10 +52,10 @@ _PURPOSE = dict.fromkeys(("Tensors", "Largest (B)", "Largest Tensor", "Peak Allo
 PURPOSES = [{"Device": "0", "Purpose": purpose, "Total": "no", "Memory (B)": size, **_PURPOSE,
              **({"Tensors": "3", "Largest (B)": size, "Largest Tensor": "Linear.weight (10, 10) torch.float32"} if index < 5 else {})}
             for index, (purpose, size) in enumerate((("parameters", "1000"), ("gradients", "1000"), ("optimizer state", "2000"), ("buffers", "10"),
-                                                     ("other tensors", "300"), ("[no tensor]", "200"), ("[rounding]", "90"), ("[cached]", "400"),
+                                                     ("other tensors", "300"), ("workspaces", "60"), ("communication buffers", "40"), ("[no tensor]", "100"), ("[rounding]", "90"), ("[cached]", "400"),
                                                      ("[outside of the allocator]", "5000")))]
 PURPOSES.append({"Device": "0", "Purpose": "[all]", "Total": "yes", "Memory (B)": "10000", **_PURPOSE, "Peak Allocated (B)": "5000",
-                 "Peak Reserved (B)": "7000", "Activations at Peak (B)": "990"})
+                 "Peak Reserved (B)": "7000", "Activations at Peak (B)": "890"})
 
 SAMPLE = {"SM Active (%)": "80.000", "IPC": "2.000", "FMA Pipe (%)": "10.000", "FP64 Pipe (%)": "0.000", "Tensor Pipe (%)": "20.000",
           "Warps Active (%)": "40.000", "Occupancy (%)": "50.000", "DRAM Read (%)": "30.000", "DRAM Write (%)": "10.000", "L2 (%)": "20.000"}
@@ -224,8 +224,8 @@ PLANTED = [
     ("energy", "energy_sum", 0, {"Held by Heat (%)": "60.0"}, ()),
     ("memory-purpose", "memory_purpose", 0, {"Memory (B)": "1001"}, ()),
     ("memory-purpose", "memory_purpose", 0, {"Tensors": "0"}, ()),
-    ("memory-purpose", "memory_purpose", 9, {"Peak Allocated (B)": "7001"}, ()),
-    ("memory-purpose", "memory_purpose", 9, {"Activations at Peak (B)": "5001"}, ()),
+    ("memory-purpose", "memory_purpose", 11, {"Peak Allocated (B)": "7001"}, ()),
+    ("memory-purpose", "memory_purpose", 11, {"Activations at Peak (B)": "5001"}, ()),
     ("distinct", "memory_purpose", 1, {"Purpose": "parameters"}, ()),
     ("total-mark", "memory_purpose", 0, {"Total": "yes"}, ()),
     ("host-sum", "host_sum", 0, {"Processor Time (ns)": "310000000", "Share of a Core (%)": "31.0"}, ()),

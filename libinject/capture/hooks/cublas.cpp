@@ -4,12 +4,22 @@
 
 #include "libinject/capture/hooks/gemm_arguments.h"
 #include "libinject/capture/hooks/shim.h"
+#include "libinject/record/library_buffers.h"
 
 namespace inject {
 
 template <>
 struct Missing<cublasStatus_t> {
   static cublasStatus_t value() noexcept { return CUBLAS_STATUS_NOT_INITIALIZED; }
+};
+
+// Frameworks call it around every product: watched, not recorded.
+template <>
+struct Observer<kFn_cublasSetWorkspace_v2> {
+  static constexpr bool kUnrecorded = true;
+  static void before(cublasHandle_t /*handle*/, const void* workspace, std::size_t bytes) noexcept {
+    library_buffers.note(workspace, bytes, BufferUse::kWorkspace);
+  }
 };
 
 // These three are overloaded inline for the compute types of CUDA 10. The exported function is the one whose

@@ -11,6 +11,7 @@
 #include "libinject/capture/hooks/communicator_table.h"
 #include "libinject/capture/hooks/shim.h"
 #include "libinject/model/collective_bytes.h"
+#include "libinject/record/library_buffers.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {
@@ -61,11 +62,12 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   return facts;
 }
 
-void set_collective_shape(CallFrame& frame, const void* real, Collective operation, std::size_t count,
-                          ncclDataType_t type, int reduction, int peer, ncclComm_t comm) noexcept {
-  ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr) return;
+CollectiveShape set_collective_shape(CallFrame& frame, const void* real, Collective operation,
+                                     std::size_t count, ncclDataType_t type, int reduction, int peer,
+                                     ncclComm_t comm) noexcept {
   CollectiveShape shape;
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return shape;
   shape.operation = operation;
   const auto number = static_cast<unsigned>(type);
   shape.type = number < CollectiveShape::kSeveral ? static_cast<std::uint8_t>(number)
@@ -83,6 +85,7 @@ void set_collective_shape(CallFrame& frame, const void* real, Collective operati
   if (thread->collectives.is_open(frame.window())) shape.role = GroupRole::kMember;
   thread->collectives.offer(shape);
   frame.shape(shape);
+  return shape;
 }
 
 // A call that is rejected is not part of its group.
@@ -126,8 +129,12 @@ struct CollectiveArguments : Collected {
     int reduction = -1;
     int peer = -1;
     ncclComm_t comm = nullptr;
+    const void* given = nullptr;
+    const void* got = nullptr;
     const auto take = [&](auto argument) {
       using Argument = decltype(argument);
+      if constexpr (std::is_same_v<Argument, const void*>) given = argument;
+      if constexpr (std::is_same_v<Argument, void*>) got = argument;
       if constexpr (std::is_same_v<Argument, std::size_t>) count = argument;
       if constexpr (std::is_same_v<Argument, ncclDataType_t>) type = argument;
       if constexpr (std::is_same_v<Argument, ncclRedOp_t>) reduction = argument;
@@ -135,7 +142,13 @@ struct CollectiveArguments : Collected {
       if constexpr (std::is_same_v<Argument, ncclComm_t>) comm = argument;
     };
     (take(args), ...);
-    set_collective_shape(frame, real, operation, count, type, reduction, peer, comm);
+    const CollectiveShape shape =
+        set_collective_shape(frame, real, operation, count, type, reduction, peer, comm);
+    const std::uint64_t part = collective_bytes(operation, shape.type, count, 1);
+    library_buffers.note(given, operation == Collective::kReduceScatter ? shape.bytes : part,
+                         BufferUse::kCommunication);
+    library_buffers.note(got, operation == Collective::kAllGather ? shape.bytes : part,
+                         BufferUse::kCommunication);
   }
 };
 

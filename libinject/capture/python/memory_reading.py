@@ -17,8 +17,9 @@ import sys
 import time
 
 PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, TENSORS = range(5)
-PURPOSES = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "no tensor", "rounding", "cached", "outside of the allocator")
-NO_TENSOR, ROUNDING, CACHED, OUTSIDE = range(5, 9)
+PURPOSES = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "no tensor", "rounding",
+            "cached", "outside of the allocator")
+WORKSPACES, COMMUNICATION, NO_TENSOR, ROUNDING, CACHED, OUTSIDE = range(5, 11)
 NO_MEMORY = ("FakeTensor", "FunctionalTensor")  # a compiler's
 MOST_SECONDS = 1.0
 AT_ONCE = 0x10000  # objects
@@ -52,7 +53,8 @@ def list_of(found):
 class Blocks:
     """The allocations of PyTorch's allocator that are in use, by address."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, handed):
+        self.handed = handed
         self.reserved = {}  # bytes by device
         found = []
         for segment in torch.cuda.memory_snapshot():
@@ -89,7 +91,9 @@ class Blocks:
             left = size - covered
             rounding = min(left, size - self.requested[block])
             amounts[ROUNDING] += rounding
-            amounts[TENSORS if ranges else NO_TENSOR] += left - rounding
+            # Where the allocation that a library was handed has been freed, another has its address, but hardly its size.
+            purpose = TENSORS if ranges else self.handed.get((self.begins[block], self.requested[block]), NO_TENSOR)
+            amounts[purpose] += left - rounding
         for device, amounts in used.items():
             amounts[CACHED] = self.reserved[device] - sum(amounts)
         return used
@@ -157,11 +161,11 @@ class Tensors:
 class Reading:
     """All of the process's tensors that Python knows, by purpose."""
 
-    def __init__(self, torch, seconds):
+    def __init__(self, torch, handed, seconds):
         self.torch = torch
         self.until = time.monotonic() + seconds
         self.tensors = Tensors(torch)
-        self.blocks = Blocks(torch)
+        self.blocks = Blocks(torch, handed)
         self.counts = {device: [0] * len(PURPOSES) for device in self.blocks.reserved}
         self.unplaced = [0] * len(PURPOSES)  # whose memory can't be told
         self.largest = {}  # by device and purpose: (bytes, text)
@@ -286,7 +290,7 @@ def device_figures(torch, reading):
         amounts[OUTSIDE] = max(total - free - sum(amounts), 0)
         figures["bytes"] = amounts
         figures["tensors"] = reading.counts[device]
-        figures["largest"] = [reading.largest.get((device, purpose), (0, "")) for purpose in range(NO_TENSOR)]
+        figures["largest"] = [reading.largest.get((device, purpose), (0, "")) for purpose in range(TENSORS + 1)]
         devices.append(figures)
     return devices
 
@@ -299,18 +303,21 @@ def torch_with_memory():
     return torch if cuda.is_initialized() else None
 
 
-def read_all(seconds=MOST_SECONDS):
-    """What libinject makes memory_purpose.csv of, as a dictionary; None without PyTorch."""
+def read_all(handed, seconds=MOST_SECONDS):
+    """What libinject makes memory_purpose.csv of, as a dictionary; None without PyTorch. `handed`: purposes of what libraries were handed, by
+    address and bytes; None if that is not known."""
     begin, cpu = time.monotonic_ns(), time.thread_time_ns()
     torch = torch_with_memory()
     if torch is None:
         return None
     result = {}
     with without_overrides(torch):
-        reading = Reading(torch, seconds)
+        reading = Reading(torch, handed or {}, seconds)
         try:
             reading.run()
             result["devices"] = device_figures(torch, reading)
+            for figures in result["devices"] if handed is None else ():
+                figures["bytes"][WORKSPACES] = figures["bytes"][COMMUNICATION] = None
         except Unfinished:
             result["unfinished"] = True
     result.update(objects=reading.objects, unplaced=reading.unplaced)
@@ -342,10 +349,11 @@ def is_ours(error):
     return is_kind(type(error), Exception)
 
 
-def read():
-    """The same as JSON; "" where there is nothing to tell."""
+def read(handed):
+    """The same as JSON; "" where there is nothing to tell. `handed`: "address,bytes,use;" of each, where `use` counts from WORKSPACES."""
     try:
-        result = read_all()
+        numbers = [[int(number) for number in each.split(",")] for each in handed.split(";") if each]
+        result = read_all({(address, size): WORKSPACES + use for address, size, use in numbers})
         return text_of(result) if result else ""
     except BaseException as error:
         if not is_ours(error):
@@ -388,7 +396,7 @@ def watch_for_errors(path, process):
             failures.append(requested)
             told = {"version": 1, "failures": len(failures), "device": device, "requested": requested, "allowed": allocated, "free": free,
                     "time_unix_ns": time.time_ns(), "stack": stack(sys._getframe(1))}
-            write(path, text_of({**told, **(read_all() or {})}) + "\n")
+            write(path, text_of({**told, **(read_all(None) or {})}) + "\n")
         except BaseException as error:
             if not is_ours(error):
                 raise

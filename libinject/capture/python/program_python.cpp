@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -14,6 +15,7 @@
 #include "libinject/base/log.h"
 #include "libinject/capture/python/interpreter.h"
 #include "libinject/capture/python/memory_reading.h"
+#include "libinject/record/library_buffers.h"
 #include "libinject/record/thread_registry.h"
 #include "memory_reading_source.h"
 
@@ -34,6 +36,10 @@ constinit std::atomic<pid_t> owner{0};  // the process that asked; 0: nothing is
 enum class Reading : unsigned char { kNone, kExpected, kAsked };
 constinit std::atomic<Reading> reading{Reading::kNone};
 constinit std::atomic<bool> reading_at_step{false};
+
+/// What libraries were handed, as read() takes it. The main thread's.
+constexpr std::size_t kBufferText = 2 * 20 + 4;  // two numbers, a digit and what is between
+constinit std::array<char, LibraryBuffers::kRoom * kBufferText + 1> handed_text{};
 
 // Written on the main thread, before the flags that say so.
 constinit std::array<char, kMaxReadingText> memory_text{};
@@ -90,10 +96,27 @@ bool keep_text(const PythonCalls& python, void* result, char* to, std::size_t si
   return true;
 }
 
+const char* text_of(const LibraryBuffers& buffers) noexcept {
+  char* to = handed_text.data();
+  const auto number = [&](std::uint64_t value, char end) {
+    to = std::to_chars(to, handed_text.data() + handed_text.size() - 2, value).ptr;
+    *to++ = end;
+  };
+  buffers.each([&](std::uintptr_t address, std::uint64_t bytes, BufferUse use) {
+    number(address, ',');
+    number(bytes, ',');
+    number(static_cast<std::uint64_t>(use), ';');
+  });
+  *to = '\0';
+  return handed_text.data();
+}
+
 bool read_memory(const PythonCalls& python, void* globals) noexcept {
   void* function = python.get_item(globals, "read");
   if (function == nullptr || memory_told.load(std::memory_order_relaxed)) return true;
-  const bool done = keep_text(python, python.call(function, nullptr), memory_text.data(), memory_text.size());
+  library_buffers.close();
+  const bool done = keep_text(python, python.call(function, "s", text_of(library_buffers)),
+                              memory_text.data(), memory_text.size());
   memory_told.store(done, std::memory_order_release);
   return done;
 }
@@ -142,6 +165,7 @@ void expect_memory_reading() noexcept {
   Reading none = Reading::kNone;
   if (found_python() == nullptr) return;
   owner.store(getpid(), std::memory_order_release);
+  if (reading.load(std::memory_order_acquire) == Reading::kNone) library_buffers.open();
   reading.compare_exchange_strong(none, Reading::kExpected, std::memory_order_acq_rel);
 }
 

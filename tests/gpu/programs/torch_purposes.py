@@ -66,12 +66,31 @@ def frozen(device):
     return step
 
 
-MODELS = {"resnet50": torch_models.resnet50, "transformer": torch_models.transformer, "amp_bert": amp_bert, "fsdp2": fsdp2, "frozen": frozen}
+def ddp(device):
+    """Its buckets are copies of the gradients, which Python knows no tensor of."""
+    import torch.nn as nn
+    model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)], nn.Linear(1024, 10)).to(device)
+    model = nn.parallel.DistributedDataParallel(model, device_ids=[device])
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(64, 1024, device=device)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+MODELS = {"resnet50": torch_models.resnet50, "transformer": torch_models.transformer, "amp_bert": amp_bert, "fsdp2": fsdp2, "frozen": frozen,
+          "ddp": ddp}
 name, steps = sys.argv[1], int(sys.argv[2])
 rank = int(os.environ.get("LOCAL_RANK", "0"))
 device = torch.device("cuda", rank)
 torch.cuda.set_device(device)
-if name == "fsdp2":
+if name in ("fsdp2", "ddp"):
     if "RANK" not in os.environ:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533", RANK="0", WORLD_SIZE="1")
     dist.init_process_group("nccl", device_id=device)

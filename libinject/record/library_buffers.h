@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace inject {
+
+enum class BufferUse : std::uint8_t {
+  kWorkspace,      ///< given to cuBLAS for its work
+  kCommunication,  ///< a collective has read or written it
+};
+
+/// Device memory that the program has handed to libraries, by address, with the size that was said last. The
+/// program's threads note, without a lock; what does not fit is left out. Nothing is noted unless it is open.
+class LibraryBuffers {
+ public:
+  static constexpr std::size_t kRoom = 256;
+
+  /// Empties it, and touches its memory: before launching threads do. Not beside note().
+  void open() noexcept;
+  void close() noexcept { is_open_.store(false, std::memory_order_relaxed); }
+  bool is_open() const noexcept { return is_open_.load(std::memory_order_relaxed); }
+
+  void note(const void* address, std::uint64_t bytes, BufferUse use) noexcept {
+    if (is_open() && address != nullptr && bytes != 0)
+      keep(reinterpret_cast<std::uintptr_t>(address), bytes, use);
+  }
+
+  /// see(address, bytes, use) of each.
+  template <typename See>
+  void each(const See& see) const {
+    for (const Slot& slot : slots_) {
+      const std::uint64_t said = slot.said.load(std::memory_order_acquire);
+      if (said != 0)
+        see(slot.address.load(std::memory_order_relaxed), said >> 1u, static_cast<BufferUse>(said & 1u));
+    }
+  }
+
+ private:
+  struct Slot {
+    std::atomic<std::uintptr_t> address{0};  ///< 0: free
+    std::atomic<std::uint64_t> said{0};      ///< bytes and, in the lowest bit, the use; 0: not yet
+  };
+
+  void keep(std::uintptr_t address, std::uint64_t bytes, BufferUse use) noexcept;
+
+  std::atomic<bool> is_open_{false};
+  std::array<Slot, kRoom> slots_{};
+};
+
+extern constinit LibraryBuffers library_buffers;
+
+}  // namespace inject
