@@ -27,4 +27,10 @@ if [ -d "$build/cuda12" ]; then
 else
   echo "no $build/cuda12; cuda12_fetch.sh makes it" >&2
 fi
+# What the command inject needs where it is not installed: packages without a compiled part, or that do without it.
+mkdir -p "$folder/python"
+for package in annotated_doc click jinja2 markdown_it markupsafe mdurl pygments rich shellingham typer typing_extensions.py; do
+  cp -r "$(dirname "$0")/../../build/deps/python/$package" "$folder/python/"
+done
+find "$folder/python" -name __pycache__ -prune -exec rm -rf {} +
 du -sh "$folder"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Studies in small, on the simulated CUDA: tables without a blank, texts without a figure that is missing, and runs that are not repeated."""
+
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import folders
+
+sys.path.insert(0, str(folders.ROOT / "studies"))
+from study import Spread, ratio
+
+SCRIPT = folders.BUILD / "tests" / "integration" / "script" / "script_cuda"
+# A step with what a network's has: a batch that is copied, convolutions by two algorithms, a product, pooling, an optimizer.
+STEP = ("copy:h2d:{BATCH}00000 kernel:implicit_convolve_sgemm:2 kernel:maxwell_winograd_fprop:1 kernel:{MODEL}:1 loop:200 [ sgemm ] kernel:max_pool_backward_nchw:1 "
+        "all_reduce kernel:multi_tensor_apply_kernel:1 sync sleep:3")
+
+
+class Studies(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def study(self, name, step, *arguments):
+        out = self.folder / "results"
+        env = {**os.environ, "LD_LIBRARY_PATH": str(folders.BUILD / "sim"), "INJECT_LIBRARY": str(folders.BUILD / "libinject.so")}
+        done = subprocess.run([sys.executable, folders.ROOT / "studies" / name / "run.py", "--out", out, "--program", f"{SCRIPT} loop:120 [ {step} ]", *arguments],
+                              env=env, capture_output=True, text=True, check=False, timeout=250)
+        return done, out
+
+    def table(self, out, name):
+        with open(out / f"{name}.csv", newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def test_convnets(self):
+        arguments = ("--rounds", "2", "--gpus", "2", "--values", "BATCH=4,8", "--values", "MODEL=relu")
+        done, out = self.study("convnets", STEP, *arguments)
+        self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
+        for name in ("speed", "kernels", "host", "scaling"):
+            rows = self.table(out, name)
+            self.assertEqual([(row["Batch"], row["Model"]) for row in rows], [("4", "relu"), ("8", "relu")], name)
+            self.assertNotIn("", [cell for row in rows for cell in row.values()], name)
+            self.assertIn("| " + " | ".join(rows[0].values()) + " |", (out / "README.md").read_text())
+        kernels = self.table(out, "kernels")[0]
+        self.assertEqual(kernels["Convolutions by algorithm"], "implicit GEMM 67 %, Winograd 33 %")
+        self.assertEqual(self.table(out, "host")[0]["Copy to the GPU (MB)"], "0.40")
+        runs = sorted(out.glob("*/round*/*/*/run.json"))
+        self.assertEqual(len(runs), 8)
+        self.assertNotRegex((out / "README.md").read_text(), r"\{\w+\}")
+        before = [path.stat().st_mtime_ns for path in runs]
+        done, out = self.study("convnets", STEP, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([path.stat().st_mtime_ns for path in sorted(out.glob("*/round*/*/*/run.json"))], before)
+
+    def test_what_is_missing_is_told(self):
+        few = ("--rounds", "1", "--gpus", "1", "--values", "MODEL=relu", "--values", "BATCH=4")
+        done, out = self.study("convnets", "copy:h2d:{BATCH}000 kernel:{MODEL}:3 sync sleep:3", *few)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("study: table kernels, 4 relu: nothing in Convolutions by algorithm", done.stderr)
+        self.assertIn("(not run)", (out / "README.md").read_text())
+
+    def test_a_run_that_fails_is_told(self):
+        done, out = self.study("convnets", "copy:h2d:{BATCH}00 kernel:{MODEL}:3 exit:3", "--rounds", "1", "--gpus", "1", "--values", "MODEL=relu", "--values", "BATCH=4")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"study: .*round1, BATCH=4 MODEL=relu: failed")
+        self.assertEqual([row["Runs"] for row in self.table(out, "speed")], ["failed"])
+
+    def test_a_study_that_cannot_be_swept(self):
+        done, _ = self.study("convnets", "kernel:{MODEL}:3", "--gpus", "1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("one_gpu: inject sweep refused its options", done.stderr)
+
+
+class Arithmetic(unittest.TestCase):
+    def test_spread(self):
+        self.assertEqual(Spread((3.0, 1.0, 2.0)).text(), "2.0 (1.0 … 3.0)")
+        self.assertEqual(Spread((1.01, 1.02)).text(), "1.0")
+        self.assertEqual(Spread(()).text(), "")
+        self.assertEqual(ratio(Spread((2.0, 6.0)), Spread((1.0, 2.0)), 10).values, (20.0, 30.0))
+        self.assertEqual(ratio(Spread((2.0, 6.0)), Spread((1.0,))).values, ())
+
+
+if __name__ == "__main__":
+    unittest.main()
