@@ -27,10 +27,7 @@ if [ -d "$build/cuda12" ]; then
 else
   echo "no $build/cuda12; cuda12_fetch.sh makes it" >&2
 fi
-# What the command inject needs where it is not installed: packages without a compiled part, or that do without it.
-mkdir -p "$folder/python"
-for package in annotated_doc click jinja2 markdown_it markupsafe mdurl pygments rich shellingham typer typing_extensions.py; do
-  cp -r "$(dirname "$0")/../../build/deps/python/$package" "$folder/python/"
-done
-find "$folder/python" -name __pycache__ -prune -exec rm -rf {} +
+# What the command inject needs, for the Python that is there.
+python3 -m pip install --quiet --no-compile --target "$folder/python" --upgrade --only-binary=:all: --python-version "${INJECT_GPU_PYTHON:-3.12}" typer jinja2 ||
+  echo "without the command inject's packages: studies in folders need them there" >&2
 du -sh "$folder"
