@@ -56,6 +56,17 @@ class Studies(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([path.stat().st_mtime_ns for path in sorted(out.glob("*/round*/*/*/run.json"))], before)
 
+    def test_exercises(self):
+        # The wrong version waits for the host, the mended one less; what is promised for a wait by an input is more than what is won.
+        step = "copy:h2d:4000 kernel:{EXERCISE}:1 kernel:of_{VERSION}:1 sync sleep:4 units:7"
+        done, out = self.study("exercises", step, "--rounds", "2", "--values", "EXERCISE=loading,bucketing")
+        self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
+        loading, bucketing = self.table(out, "exercises")
+        self.assertEqual((loading["Exercise"], loading["Version"], loading["Verdict"], bucketing["Exercise"]), ("loading", "wrong", "input-bound", "bucketing"))
+        self.assertGreater(float(loading["Promised at most (%)"].split()[0]), 50)
+        self.assertEqual(bucketing["Promised at most (%)"], "–")
+        self.assertIn("by more than a point: none.", (out / "README.md").read_text())
+
     def test_what_is_missing_is_told(self):
         few = ("--rounds", "1", "--gpus", "1", "--values", "MODEL=relu", "--values", "BATCH=4")
         done, out = self.study("convnets", "copy:h2d:{BATCH}000 kernel:{MODEL}:3 sync sleep:3", *few)
@@ -73,6 +84,26 @@ class Studies(unittest.TestCase):
         done, _ = self.study("convnets", "kernel:{MODEL}:3", "--gpus", "1")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("one_gpu: inject sweep refused its options", done.stderr)
+
+
+def python_with_torch():
+    """Debian's python3-torch is for Debian's Python."""
+    return next((python for python in (sys.executable, "/usr/bin/python3") if subprocess.run(
+        [python, "-c", "import torch"], capture_output=True, check=False).returncode == 0), None)
+
+
+class Programs(unittest.TestCase):
+    def test_exercises_train(self):
+        python = python_with_torch()
+        if python is None:
+            self.skipTest("no PyTorch for any Python here (python3-torch)")
+        code = ("import math, train\n"
+                "for name in train.EXERCISES:\n"
+                "    for version in ('wrong', 'mended'):\n"
+                "        assert all(math.isfinite(loss.item()) for loss in train.steps(name, version, 2)), (name, version)\n"
+                "print(len(train.EXERCISES))")
+        done = subprocess.run([python, "-c", code], cwd=folders.ROOT / "studies" / "exercises", capture_output=True, text=True, check=False, timeout=200)
+        self.assertEqual((done.returncode, done.stdout), (0, "9\n"), done.stderr)
 
 
 class Arithmetic(unittest.TestCase):
