@@ -166,6 +166,10 @@ class Study:
             if blank and point.is_done:
                 self.problems.append(f"table {name}, {' '.join(point.values.values())}: nothing in {', '.join(blank)}")
             rows.append(row)
+        self.rows(name, rows)
+
+    def rows(self, name: str, rows: Sequence[Mapping[str, str]]) -> None:
+        """Likewise of rows that are no points."""
         columns = list(rows[0]) if rows else []
         with open(self.out / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")

@@ -56,6 +56,17 @@ class Studies(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([path.stat().st_mtime_ns for path in sorted(out.glob("*/round*/*/*/run.json"))], before)
 
+    def test_deepspeech2(self):
+        step = "copy:h2d:{BATCH}000 kernel:{PREC}:1 rnn:forward loop:20 [ sgemm ] kernel:multi_tensor_apply_kernel:1 sync sleep:3 units:3"
+        done, out = self.study("deepspeech2", step, "--rounds", "1", "--values", "BATCH=4,8", "--values", "PREC=bf16")
+        self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
+        for name in ("speed", "kernels"):
+            rows = self.table(out, name)
+            self.assertEqual([(row["Batch"], row["Prec"]) for row in rows], [("4", "bf16"), ("8", "bf16")], name)
+        self.assertEqual(rows[0]["Kernels a step"], "23")
+        self.assertIn("cudnnRNNForward", rows[0]["Host time in library calls"])
+        self.assertEqual({row["Batch"] for row in self.table(out, "longest")}, {"8"})
+
     def test_exercises(self):
         # The wrong version waits for the host, the mended one less; what is promised for a wait by an input is more than what is won.
         step = "copy:h2d:4000 kernel:{EXERCISE}:1 kernel:of_{VERSION}:1 sync sleep:4 units:7"
@@ -93,17 +104,27 @@ def python_with_torch():
 
 
 class Programs(unittest.TestCase):
-    def test_exercises_train(self):
+    def run_there(self, name, code):
+        """What it prints, with PyTorch, in the study's folder."""
         python = python_with_torch()
         if python is None:
             self.skipTest("no PyTorch for any Python here (python3-torch)")
+        done = subprocess.run([python, "-c", code], cwd=folders.ROOT / "studies" / name, capture_output=True, text=True, check=False, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_deepspeech2_trains(self):
+        code = ("import math, train\n"
+                "print(all(math.isfinite(loss.item()) for loss in train.losses(2, 'bf16', 2, hidden=8, layers=1, scale=0.05)))")
+        self.assertEqual(self.run_there("deepspeech2", code), "True\n")
+
+    def test_exercises_train(self):
         code = ("import math, train\n"
                 "for name in train.EXERCISES:\n"
                 "    for version in ('wrong', 'mended'):\n"
                 "        assert all(math.isfinite(loss.item()) for loss in train.steps(name, version, 2)), (name, version)\n"
                 "print(len(train.EXERCISES))")
-        done = subprocess.run([python, "-c", code], cwd=folders.ROOT / "studies" / "exercises", capture_output=True, text=True, check=False, timeout=200)
-        self.assertEqual((done.returncode, done.stdout), (0, "9\n"), done.stderr)
+        self.assertEqual(self.run_there("exercises", code), "9\n")
 
 
 class Arithmetic(unittest.TestCase):

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""DeepSpeech 2's kind of network over batch size and precision: step time, seconds of sound a second, utilization, occupancy, what the kernels
+are and what the host does. Needs PyTorch, one GPU, and the right to sample its counters.
+
+    studies/deepspeech2/run.py --out results     # tables and README.md; some fifteen minutes
+
+The same command goes on where it was ended.
+"""
+
+import pathlib
+import sys
+from collections.abc import Callable
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from study import Point, Run, Study  # noqa: E402
+
+PRECISIONS = "fp32,tf32,bf16,fp16"
+ITERATIONS = "120"
+OPTIONS = ["--batch-var", "BATCH", "--window", "iter:20+10", "--after", "exit", "--metrics", "auto", "--timeout-each", "5m", "--summary", "off"]
+LONGEST = 5  # kernels
+ACTIONS = 3  # calls of a library
+
+
+def sampled(column: str) -> Callable[[Run], float | None]:
+    """Of the windows' samples: the mean."""
+    def mean(run: Run) -> float | None:
+        found = [row[column] for row in run.rows("window_sum") if row["Total"] == "no" and isinstance(row.get(column), (int, float))]
+        return sum(found) / len(found) if found else None
+    return mean
+
+
+def phase(name: str) -> Callable[[Run], float | None]:
+    return lambda run: run.share("phase_sum", "Kernel Time (ns)", lambda row: row["Phase"] == name)
+
+
+def family(name: str) -> Callable[[Run], float | None]:
+    return lambda run: run.share("family_sum", "Total Time (ns)", lambda row: row["Family"] == name)
+
+
+def rnn_rate(run: Run) -> float | None:
+    """TFLOP/s of the recurrent layers' calls: operations of a picosecond."""
+    work, time = run.total("rnn_sum", "FLOPs"), run.total("rnn_sum", "GPU Time (ns)")
+    return work / time / 1e3 if work and time else None
+
+
+def kernels_a_step(run: Run) -> float | None:
+    count = run.total("iteration_sum", "Kernels", lambda row: row["Device"] == "all")
+    return count / run.figures["iterations"] if count and run.figures.get("iterations") else None
+
+
+def actions(point: Point) -> str:
+    """The outermost library calls that the host spends most time in, of all of them, in the first round that is done."""
+    run = next((run for run in point.rounds if run.status == "done"), None)
+    rows = [row for row in run.rows("library_sum") if row["Depth"] == 0] if run else []
+    whole = sum(row["Host Time (ns)"] or 0 for row in rows)
+    rows.sort(key=lambda row: -(row["Host Time (ns)"] or 0))
+    return ", ".join(f"{row['Call']} {100 * (row['Host Time (ns)'] or 0) / whole:.0f} %" for row in rows[:ACTIONS]) if whole else ""
+
+
+def longest(points: list[Point]) -> list[dict[str, str]]:
+    """Of each precision, at the largest batch that is done."""
+    found: list[dict[str, str]] = []
+    for precision in dict.fromkeys(point.values.get("PREC", "") for point in points):
+        done = [point for point in points if point.values.get("PREC", "") == precision and point.is_done]
+        if not done:
+            continue
+        point = max(done, key=lambda point: int(point.values["BATCH"]))
+        run = next(run for run in point.rounds if run.status == "done")
+        for row in run.rows("kernel_detail")[:LONGEST]:
+            grid, block = (" × ".join(str(row[f"{of}{axis}"]) for axis in "XYZ") for of in ("Grd", "Blk"))
+            found.append({"Precision": precision, "Batch": point.values["BATCH"], "Time (%)": str(row["Time (%)"]), "Kernel": str(row["Name"])[:100], "Calls": str(row["Instances"]),
+                          "Average (µs)": f"{row['Avg (ns)'] / 1e3:.1f}", "Grid": grid, "Block": block, "Registers": str(row["Reg/Trd"]),
+                          "Shared memory (B)": str((row["StcSMem (B)"] or 0) + (row["DymSMem (B)"] or 0)), "Tensor cores": str(row["Tensor Cores"])})
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    study = Study(HERE, __doc__, arguments)
+    points = study.sweep("batch", {"BATCH": "1,4,16,64,256", "PREC": PRECISIONS}, [sys.executable, str(HERE / "train.py"), "{BATCH}", "{PREC}", ITERATIONS], OPTIONS)
+    study.table("speed", points, lambda point: {
+        "Runs": point.status, "Step (ms)": point.figure("step_time_ns", 1e-6).text(1), "Sound (s/s)": point.figure("units_per_s").text(0),
+        "GPU utilization (%)": point.figure("gpu_utilization_pct").text(), "SM active (%)": point.spread(sampled("SM Active (%)")).text(),
+        "Achieved occupancy (%)": point.figure("achieved_occupancy_pct").text(), "IPC": point.spread(sampled("IPC")).text(2),
+        "Tensor pipe (%)": point.spread(sampled("Tensor Pipe (%)")).text(), "Peak memory (GB)": point.figure("peak_memory_mb", 1e-3).text(2)})
+    study.table("kernels", points, lambda point: {
+        "Kernels a step": point.spread(kernels_a_step).text(0), "Forward (%)": point.spread(phase("forward")).text(), "Backward (%)": point.spread(phase("backward")).text(),
+        "Optimizer (%)": point.spread(phase("optimizer")).text(), "Products (%)": point.spread(family("GEMM")).text(), "Cells (%)": point.spread(family("RNN cell")).text(),
+        "Recurrent layers (TFLOP/s)": point.spread(rnn_rate).text(2), "Host time in library calls": actions(point)})
+    study.rows("longest", longest(points))
+    study.figures.update(conditions=study.conditions(points))
+    return study.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
