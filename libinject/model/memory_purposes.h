@@ -26,10 +26,11 @@ enum class MemoryPurpose : std::uint8_t {
   kCommunication,  ///< that collectives have read or written
   kNoTensor,       ///< the others
   kRounding,       ///< of sizes, by the allocator
+  kPrivatePools,   ///< not allocated, of pools of their own: CUDA graphs use it again as they are replayed
   kCached,         ///< reserved by the allocator, and not allocated
   kOutside,        ///< in use on the device beside the allocator's
 };
-inline constexpr std::size_t kMemoryPurposes = 11;
+inline constexpr std::size_t kMemoryPurposes = 12;
 /// Those up to kOtherTensors have tensors.
 inline constexpr std::size_t kTensorPurposes = 5;
 
@@ -49,6 +50,7 @@ struct DevicePurposes {
   std::uint64_t peak_allocated = 0;  ///< by the allocator, since it began or the program set it back
   std::uint64_t peak_reserved = 0;   ///< likewise
   std::array<std::uint64_t, kMemoryPurposes> bytes{};
+  std::array<bool, kMemoryPurposes> unknown{};  ///< bytes that are among those of kNoTensor
   std::array<std::uint64_t, kMemoryPurposes> tensors{};
   std::array<LargestTensor, kTensorPurposes> largest;
 };

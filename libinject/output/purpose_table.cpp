@@ -22,7 +22,7 @@ struct PurposeRow {
   bool has_tensors() const { return purpose && *purpose < kTensorPurposes; }
   bool is_known() const {
     if (!purpose) return device->in_use != 0;
-    return memory->unplaced[*purpose] == 0 &&
+    return memory->unplaced[*purpose] == 0 && !device->unknown[*purpose] &&
            (*purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device->in_use != 0);
   }
 };
@@ -109,10 +109,18 @@ bool has_purposes(const Report& report) {
 }  // namespace
 
 std::string_view purpose_name(std::size_t purpose) {
-  constexpr std::array<std::string_view, kMemoryPurposes> kNames{
-      "parameters",    "gradients",  "optimizer state",           "buffers",
-      "other tensors", "workspaces", "communication buffers",     "[no tensor]",
-      "[rounding]",    "[cached]",   "[outside of the allocator]"};
+  constexpr std::array<std::string_view, kMemoryPurposes> kNames{"parameters",
+                                                                 "gradients",
+                                                                 "optimizer state",
+                                                                 "buffers",
+                                                                 "other tensors",
+                                                                 "workspaces",
+                                                                 "communication buffers",
+                                                                 "[no tensor]",
+                                                                 "[rounding]",
+                                                                 "[private pools]",
+                                                                 "[cached]",
+                                                                 "[outside of the allocator]"};
   return kNames[purpose];
 }
 
@@ -126,7 +134,7 @@ std::optional<std::uint64_t> activations_at_peak(const MemoryPurposes& memory, c
   std::uint64_t lasting = 0;
   for (const MemoryPurpose lasts : kLastingPurposes) {
     const auto purpose = static_cast<std::size_t>(lasts);
-    if (memory.unplaced[purpose] != 0) return std::nullopt;
+    if (memory.unplaced[purpose] != 0 || device.unknown[purpose]) return std::nullopt;
     lasting += device.bytes[purpose];
   }
   return device.peak_allocated - std::min(device.peak_allocated, lasting);

@@ -103,6 +103,8 @@ std::string energy_text(const DeviceEnergy& device) {
     text += "J, ";
     append_decimal(text, device.energy.joules / (static_cast<double>(device.duration) * 1e-9), 1);
     text += 'W';
+    if (device.windows < device.windows_at_all)
+      text += str_format(" in {} of {} windows", device.windows, device.windows_at_all);
     const std::optional<double> share =
         device.joules_by_sample ? device.joules_by_sample : device.joules_by_unit;
     if (share) {

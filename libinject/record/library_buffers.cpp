@@ -6,7 +6,16 @@ namespace inject {
 
 constinit LibraryBuffers library_buffers;
 
-void LibraryBuffers::open() noexcept {
+namespace {
+
+unsigned use_bit(BufferUse use) noexcept {
+  return 1u << static_cast<unsigned>(use);
+}
+
+}  // namespace
+
+void LibraryBuffers::open(bool sees_communication) noexcept {
+  incomplete_.store(sees_communication ? 0 : use_bit(BufferUse::kCommunication), std::memory_order_relaxed);
   for (Slot& slot : slots_) {
     slot.said.store(0, std::memory_order_relaxed);
     slot.address.store(0, std::memory_order_relaxed);
@@ -29,6 +38,8 @@ void LibraryBuffers::keep(std::uintptr_t address, std::uint64_t bytes, BufferUse
     if (slot.said.load(std::memory_order_relaxed) != said) slot.said.store(said, std::memory_order_release);
     return;
   }
+  incomplete_.fetch_or(use_bit(BufferUse::kWorkspace) | use_bit(BufferUse::kCommunication),
+                       std::memory_order_relaxed);
 }
 
 }  // namespace inject

@@ -21,7 +21,8 @@ class LibraryBuffers {
   static constexpr std::size_t kRoom = 256;
 
   /// Empties it, and touches its memory: before launching threads do. Not beside note().
-  void open() noexcept;
+  /// `sees_communication`: collectives are recorded.
+  void open(bool sees_communication) noexcept;
   void close() noexcept { is_open_.store(false, std::memory_order_relaxed); }
   bool is_open() const noexcept { return is_open_.load(std::memory_order_relaxed); }
 
@@ -29,6 +30,9 @@ class LibraryBuffers {
     if (is_open() && address != nullptr && bytes != 0)
       keep(reinterpret_cast<std::uintptr_t>(address), bytes, use);
   }
+
+  /// Bits of uses of which some may be missing.
+  unsigned incomplete() const noexcept { return incomplete_.load(std::memory_order_relaxed); }
 
   /// see(address, bytes, use) of each.
   template <typename See>
@@ -49,6 +53,7 @@ class LibraryBuffers {
   void keep(std::uintptr_t address, std::uint64_t bytes, BufferUse use) noexcept;
 
   std::atomic<bool> is_open_{false};
+  std::atomic<unsigned> incomplete_{0};
   std::array<Slot, kRoom> slots_{};
 };
 

@@ -47,7 +47,9 @@ class DeviceRows {
     if (times != nullptr && window.end != 0 && all_kernels_known(window, run_))
       row.idle =
           if_sharp(energy_in_pauses(counter_, readings_.limit_mw, times->pauses, window.start, window.end));
+    ++total_.windows_at_all;
     if (row.energy) {
+      ++total_.windows;
       total_.energy.joules += row.energy->joules;
       total_.energy.error += row.energy->error;
       total_.duration += *row.duration;

@@ -38,6 +38,8 @@ struct DeviceEnergy {
   // Of the windows that have it:
   EnergyAmount energy;
   std::uint64_t duration = 0;
+  std::uint32_t windows = 0;               ///< those
+  std::uint32_t windows_at_all = 0;        ///< closed or open
   std::optional<double> joules_by_sample;  ///< of the latest window that has it
   std::optional<double> joules_by_unit;    ///< likewise
   ClockUse clocks;

@@ -135,6 +135,8 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
       device.limits_read = false;
     }
     energy_due_ = clocks_due_ = memory_due_ = 0;
+    // Others may have come into use since the last stretch.
+    used_due_ = used_pace_ = 0;
   }
   // What comes once in a stretch of readings leaves the budgets alone.
   Nanoseconds other = 0;
@@ -185,22 +187,24 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
   return after;
 }
 
-// By their primary contexts; where none is alive, the program has contexts of its own, on any of them.
+// By their primary contexts; as long as none has been alive, the program may have contexts of its own, on any
+// of them.
 Nanoseconds EnergyReader::find_used(Nanoseconds now) {
-  const auto is_used = [](const Device& device) { return device.used; };
-  if (now < used_due_ || next(now) == kNever || std::all_of(devices_.begin(), devices_.end(), is_used))
+  const auto has_context = [](const Device& device) { return device.has_context; };
+  if (now < used_due_ || next(now) == kNever || std::all_of(devices_.begin(), devices_.end(), has_context))
     return 0;
-  const bool any = std::any_of(devices_.begin(), devices_.end(), is_used);
-  used_pace_ = any ? 2 * used_pace_ : kFirstUsedPace;
+  const bool knew_any = std::any_of(devices_.begin(), devices_.end(), has_context);
+  used_pace_ = knew_any && used_pace_ != 0 ? 2 * used_pace_ : kFirstUsedPace;
   used_due_ = now + used_pace_;
   const Nanoseconds before = thread_cpu_time();
   const std::vector<std::uint32_t> numbers = devices_in_use();
+  const MutexLock lock(mutex_);
   for (Device& device : devices_) {
-    device.used = device.used || numbers.empty() ||
-                  std::find(numbers.begin(), numbers.end(), device.readings.device) != numbers.end();
+    device.has_context = device.has_context ||
+                         std::find(numbers.begin(), numbers.end(), device.readings.device) != numbers.end();
+    device.used = device.has_context || (numbers.empty() && !knew_any);
   }
   const Nanoseconds spent = thread_cpu_time() - before;
-  const MutexLock lock(mutex_);
   cpu_ += spent;
   return spent;
 }
@@ -312,6 +316,8 @@ EnergyInfo EnergyReader::copy() const {
   info.time = time_;
   info.cpu = cpu_;
   for (const Device& device : devices_) {
+    // It was read while nothing was known of any.
+    if (!device.used) continue;
     if (const auto memory = device.memory.intervals(); !memory.empty())
       info.memory.push_back({device.readings.device, MemoryLine::Of::kInUse, {memory.begin(), memory.end()}});
     if (device.energy.count() + device.readings.clock_readings == 0) continue;

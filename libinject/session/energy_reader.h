@@ -110,7 +110,8 @@ class EnergyReader {
   struct Device {
     nvml::Device handle = nullptr;
     Source sources[kSources];
-    bool used = false;         // by the program, as far as that is known
+    bool has_context = false;  // it was alive once
+    bool used = false;         // by the program, as far as that is known; changed with the lock only
     bool limits_read = false;  // in this stretch of readings
     EnergyReadings energy;     // changed with the lock only
     DeviceReadings readings;   // likewise

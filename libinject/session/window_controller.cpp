@@ -220,7 +220,7 @@ void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept 
   state.phase = SessionState::Phase::kNaming;
   name_launches(names);
   if (!names.operators || !names.stacks) return;
-  expect_memory_reading();
+  expect_memory_reading(INJECT_HAVE_NCCL && (parts_.options.hooks & kHookNccl) != 0);
   if (const char* folder = parts_.pipeline.shown_folder(); folder != nullptr) watch_memory_errors(folder);
 }
 

@@ -37,7 +37,7 @@ def readings(count):
 class EnergyTest(simulated.SimulatedTest):
     # A low limit: what is not known of the time until a busy machine comes to the first reading is less.
     def run_it(self, text=TEXT, power="step_us=20000,limit_mw=300000", faults=(), devices=1, **options):
-        return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, WINDOW="api", **options)
+        return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, **{"WINDOW": "api", **options})
 
     def windows(self, done):
         return [row for row in done.out.rows("energy_sum.csv") if row["Of"] == "window"]
@@ -167,6 +167,15 @@ class Energy(EnergyTest):
         self.assertEqual(set(rows), {"0", "1"})
         for device, row in rows.items():
             self.check_energy(done, row, self.used(done, int(device)))
+
+    def test_a_device_whose_context_comes_late(self):
+        done = self.run_it(f"device_count sleep:1500 device:1 {kernels('', 40)} {AFTER}", devices=3, WINDOW="always")
+        self.assertEqual({row["Device"] for row in self.windows(done)}, {"1"})
+
+    def test_a_device_that_comes_into_use_between_windows(self):
+        one = f"start {kernels('', 30)} sleep:1500 stop"
+        done = self.run_it(f"kernel:k:1 sync {one} sleep:1500 device:1 kernel:k:1 sync {one} {AFTER}", devices=2)
+        self.assertEqual([(row["Window"], row["Device"]) for row in self.windows(done) if row["Device"] == "1" and row["Energy (J)"]][-1:], [("2", "1")])
 
     def test_several_windows(self):
         done = self.run_it(f"kernel:k:1 sync loop:2 [ start {kernels('', 30)} stop sleep:100 ] {AFTER}")

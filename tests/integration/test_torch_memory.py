@@ -15,7 +15,7 @@ import simulated
 from test_torch_steps import PYTHON
 
 HERE = pathlib.Path(__file__).resolve().parent
-PURPOSES = ["parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]", "[all]"]
+PURPOSES = ["parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "[no tensor]", "[rounding]", "[private pools]", "[cached]", "[outside of the allocator]", "[all]"]
 
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
@@ -37,7 +37,7 @@ class Memory(simulated.SimulatedTest):
         found, rows = self.rows(out)
         for purpose in PURPOSES[:4]:
             self.assertEqual(found[purpose], truth[purpose], purpose)
-        self.assertEqual(found["[cached]"], truth["cached"])
+        self.assertEqual((found["[cached]"], found["[private pools]"]), (truth["cached"], truth["pools"]))
         for purpose in PURPOSES[5:8]:
             self.assertEqual(found[purpose], truth[purpose], purpose)
         # The batch and the tensor that answers for itself; what is between the views, less what is rounding; and tensors of the moment.
@@ -73,6 +73,47 @@ class Memory(simulated.SimulatedTest):
         out, truth = self.train("interrupted")
         self.assertEqual((truth["interrupts"], truth["caught"]), (1, 1))
         self.assertFalse((out.path / "memory_purpose.csv").exists())
+
+    def test_other_threads_do_not_notice(self):
+        out, truth = self.train("threads")
+        self.assertEqual((truth["broken"], self.rows(out)[0]["parameters"]), (0, truth["parameters"]))
+
+    def test_objects_that_the_collector_hides(self):
+        out, _ = self.train("frozen_objects")
+        self.assertFalse((out.path / "memory_purpose.csv").exists())
+        self.assertIn("gc.freeze", out.run["memory_reading"]["error"])
+
+    def test_under_a_mode(self):
+        out, truth = self.train("mode")
+        self.assertEqual((truth["caught"], self.rows(out)[0]["parameters"]), (0, truth["parameters"]))
+
+    def test_collectives_that_are_not_recorded(self):
+        out, truth = self.train("plain", HOOKS="cudart,cublas,torch,python")
+        rows = {row["Purpose"]: row for row in out.rows("memory_purpose.csv")}
+        self.assertEqual(rows["communication buffers"]["Memory (B)"], "")
+        self.assertEqual(int(rows["[no tensor]"]["Memory (B)"]), truth["[no tensor]"] + truth["communication buffers"])
+        self.assertEqual(rows["[all]"]["Activations at Peak (B)"], "")
+
+    def test_an_allocator_without_observers(self):
+        out, truth = self.train("refusing")
+        self.assertEqual((truth["caught"], truth["observers"]), (0, 0))
+        self.assertFalse((out.path / "oom.json").exists())
+
+    def test_failures_on_a_thread_without_frames(self):
+        out, _ = self.train("own_thread")
+        told = json.loads((out.path / "oom.json").read_text())
+        self.assertEqual((told["failures"], told["stack"]), (1, []))
+
+    def test_many_failures(self):
+        out, truth = self.train("many_failures")
+        self.assertEqual(truth["failures"], 40)
+        told = json.loads((out.path / "oom.json").read_text())
+        self.assertGreaterEqual(told["failures"], 16)
+        self.assertLess(told["failures"], 40)
+
+    def test_a_folder_whose_name_is_no_text(self):
+        out, _ = self.train("out_of_memory", OUT="out\udce9", LOG="warning", SUMMARY="off")
+        self.assertEqual(json.loads((out.path / "oom.json").read_text())["failures"], 10)
 
     def test_allocations_that_fail(self):
         out, truth = self.train("out_of_memory")

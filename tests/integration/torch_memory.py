@@ -7,12 +7,14 @@ made, and launches on the simulated CUDA: for test_torch_memory.py. Its last lin
 usage: torch_memory.py MODULE PATTERN ITERATIONS
 """
 
+import _thread
 import contextlib
 import ctypes
 import gc
 import json
 import signal
 import sys
+import threading
 import time
 import warnings
 
@@ -121,6 +123,8 @@ def segments():
         sizes[ctypes.addressof(handed)] = ctypes.sizeof(handed) + 3
     found = [{"device": 0, "address": address, "total_size": size, "blocks": [{"size": size, "requested_size": size - 3, "state": "active_allocated"}]}
              for address, size in sizes.items()]
+    # What a CUDA graph has used and uses again.
+    found.append({"device": 0, "address": 1 << 20, "total_size": 640, "segment_pool_id": (0, 1), "blocks": [{"size": 640, "state": "inactive"}]})
     return [*found, {"device": 0, "address": 4096, "total_size": SLACK, "blocks": [{"size": SLACK, "state": "inactive"}]}]
 
 
@@ -146,6 +150,17 @@ def snapshot():
     return segments()
 
 
+class Mode(torch.overrides.TorchFunctionMode):
+    """As torch.device() is one in a `with`."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        return function(*arguments, **(named or {}))
+
+
+def refuse(_):
+    raise RuntimeError("this allocator has no observers")
+
+
 def interrupt(*_):
     global interrupts
     interrupts += 1
@@ -159,7 +174,8 @@ torch.cuda.is_initialized = lambda: True
 torch.cuda.memory_stats = lambda device: {"allocated_bytes.all.peak": 1_000_000, "reserved_bytes.all.peak": 2_000_000}
 torch.cuda.mem_get_info = lambda device: (10_000_000, 30_000_000)
 torch._C._cuda_isCurrentStreamCapturing = lambda: False
-torch._C._cuda_attach_out_of_memory_observer = observers.append
+torch._C._cuda_attach_out_of_memory_observer = refuse if PATTERN == "refusing" else observers.append
+torch.__version__ = "2.4.0"
 signal.signal(signal.SIGALRM, interrupt)
 caught = 0
 
@@ -183,19 +199,45 @@ def fail(request):
     raise MemoryError(f"{request} bytes")
 
 
-for k in range(int(sys.argv[3])):
-    try:
-        iteration(k)
-    except TimeoutError:
-        caught += 1
+ended = threading.Event()
+broken = []
+
+
+def build():
+    """A tuple that is being made is in one hand alone, or can't grow."""
+    while not ended.is_set():
+        try:
+            tuple(number for number in range(2000))
+        except SystemError as error:
+            broken.append(str(error))
+
+
+builder = threading.Thread(target=build)
+if PATTERN == "threads":
+    builder.start()
+if PATTERN == "frozen_objects":
+    gc.freeze()
+sparse = torch.eye(3).to_sparse()
+with Mode() if PATTERN == "mode" else contextlib.nullcontext():
+    for k in range(int(sys.argv[3])):
+        try:
+            iteration(k)
+        except (TimeoutError, RuntimeError):
+            caught += 1
+ended.set()
 failures = 0
-if PATTERN == "out_of_memory":
+wanted = {"out_of_memory": 10, "many_failures": 40, "own_thread": 1}.get(PATTERN, 0)
+if wanted:
     until = time.monotonic() + 30
     while not observers and time.monotonic() < until:
         time.sleep(0.01)
-    for request in range(1, 11):
-        with contextlib.suppress(MemoryError):
-            fail(request * 1000)
+    for request in range(1, wanted + 1):
+        if PATTERN == "own_thread":
+            _thread.start_new_thread(observers[0], (0, request * 1000, 25_000_000, 100))
+            time.sleep(2)
+        else:
+            with contextlib.suppress(MemoryError):
+                fail(request * 1000)
         failures += 1
 
 
@@ -206,5 +248,5 @@ def size_of(tensors):
 print(json.dumps({
     "parameters": size_of(net.parameters()), "gradients": size_of(parameter.grad for parameter in net.parameters() if parameter.grad is not None),
     "optimizer state": size_of(value for state in optimizer.state.values() for value in state.values()), "buffers": size_of(net.buffers()),
-    "other tensors": size_of([batch]) + 77 * 4, "[no tensor]": 4997, "workspaces": 3000, "communication buffers": 2800, "cached": SLACK, "reserved": sum(part["total_size"] for part in segments()),
+    "other tensors": size_of([batch]) + 77 * 4, "[no tensor]": 4997, "workspaces": 3000, "communication buffers": 2800, "pools": 640, "broken": len(broken), "cached": SLACK, "reserved": sum(part["total_size"] for part in segments()),
     "interrupts": interrupts, "caught": caught, "failures": failures, "observers": len(observers), "garbage": len(gc.garbage)}))

@@ -52,7 +52,7 @@ _PURPOSE = dict.fromkeys(("Tensors", "Largest (B)", "Largest Tensor", "Peak Allo
 PURPOSES = [{"Device": "0", "Purpose": purpose, "Total": "no", "Memory (B)": size, **_PURPOSE,
              **({"Tensors": "3", "Largest (B)": size, "Largest Tensor": "Linear.weight (10, 10) torch.float32"} if index < 5 else {})}
             for index, (purpose, size) in enumerate((("parameters", "1000"), ("gradients", "1000"), ("optimizer state", "2000"), ("buffers", "10"),
-                                                     ("other tensors", "300"), ("workspaces", "60"), ("communication buffers", "40"), ("[no tensor]", "100"), ("[rounding]", "90"), ("[cached]", "400"),
+                                                     ("other tensors", "300"), ("workspaces", "60"), ("communication buffers", "40"), ("[no tensor]", "100"), ("[rounding]", "90"), ("[private pools]", "100"), ("[cached]", "300"),
                                                      ("[outside of the allocator]", "5000")))]
 PURPOSES.append({"Device": "0", "Purpose": "[all]", "Total": "yes", "Memory (B)": "10000", **_PURPOSE, "Peak Allocated (B)": "5000",
                  "Peak Reserved (B)": "7000", "Activations at Peak (B)": "890"})
@@ -224,8 +224,8 @@ PLANTED = [
     ("energy", "energy_sum", 0, {"Held by Heat (%)": "60.0"}, ()),
     ("memory-purpose", "memory_purpose", 0, {"Memory (B)": "1001"}, ()),
     ("memory-purpose", "memory_purpose", 0, {"Tensors": "0"}, ()),
-    ("memory-purpose", "memory_purpose", 11, {"Peak Allocated (B)": "7001"}, ()),
-    ("memory-purpose", "memory_purpose", 11, {"Activations at Peak (B)": "5001"}, ()),
+    ("memory-purpose", "memory_purpose", 12, {"Peak Allocated (B)": "7001"}, ()),
+    ("memory-purpose", "memory_purpose", 12, {"Activations at Peak (B)": "5001"}, ()),
     ("distinct", "memory_purpose", 1, {"Purpose": "parameters"}, ()),
     ("total-mark", "memory_purpose", 0, {"Total": "yes"}, ()),
     ("host-sum", "host_sum", 0, {"Processor Time (ns)": "310000000", "Share of a Core (%)": "31.0"}, ()),

@@ -35,7 +35,7 @@ TEST_CASE("What libraries are handed is noted while it is asked for, as it was s
   const auto buffers = std::make_unique<LibraryBuffers>();
   buffers->note(at(0x1000), 10, BufferUse::kWorkspace);
   CHECK(found_in(*buffers).empty());
-  buffers->open();
+  buffers->open(true);
   buffers->note(at(0x1000), 10, BufferUse::kWorkspace);
   buffers->note(at(0x1200), 7, BufferUse::kCommunication);
   buffers->note(at(0x1000), 12, BufferUse::kCommunication);
@@ -46,13 +46,15 @@ TEST_CASE("What libraries are handed is noted while it is asked for, as it was s
   buffers->close();
   buffers->note(at(0x1600), 10, BufferUse::kWorkspace);
   CHECK(found_in(*buffers).size() == 2);
-  buffers->open();
+  CHECK(buffers->incomplete() == 0);
+  buffers->open(false);
   CHECK(found_in(*buffers).empty());
+  CHECK(buffers->incomplete() == 2);
 }
 
 TEST_CASE("What does not fit is left out, from several threads", "[library_buffers]") {
   const auto buffers = std::make_unique<LibraryBuffers>();
-  buffers->open();
+  buffers->open(true);
   std::vector<std::thread> threads;
   for (std::uintptr_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
@@ -65,5 +67,6 @@ TEST_CASE("What does not fit is left out, from several threads", "[library_buffe
   const Found found = found_in(*buffers);
   CHECK(found.size() > LibraryBuffers::kRoom / 2);
   CHECK(found.size() <= LibraryBuffers::kRoom);
+  CHECK(buffers->incomplete() == 3);
   for (const auto& [address, said] : found) CHECK(said.first == address / 512);
 }

@@ -10,9 +10,9 @@ using namespace inject;
 
 TEST_CASE("What Python says of the memory is taken over", "[memory_reading]") {
   const auto memory = memory_purposes_of(
-      R"({"devices":[{"device":2,"peak_allocated":7,"peak_reserved":8,"in_use":9,"bytes":[1,2,3,4,5,6,7,8,9,10,11],)"
-      R"("tensors":[1,1,1,1,1,0,0,0,0,0,0],"largest":[[5,"A.b (1,) torch.int8"],[0,""],[0,""],[0,""],[6,"x"]]}],)"
-      R"("objects":12,"unplaced":[0,1,0,0,0,0,0,0,0,0,0],"holders":[{"bytes":1,"tensor":"y"}],"ns":44,"cpu_ns":33})");
+      R"({"devices":[{"device":2,"peak_allocated":7,"peak_reserved":8,"in_use":9,"bytes":[1,2,3,4,5,6,null,8,9,10,11,12],)"
+      R"("tensors":[1,1,1,1,1,0,0,0,0,0,0,0],"largest":[[5,"A.b (1,) torch.int8"],[0,""],[0,""],[0,""],[6,"x"]]}],)"
+      R"("objects":12,"unplaced":[0,1,0,0,0,0,0,0,0,0,0,0],"holders":[{"bytes":1,"tensor":"y"}],"ns":44,"cpu_ns":33})");
   REQUIRE(memory);
   REQUIRE(memory->devices.size() == 1);
   const DevicePurposes& device = memory->devices[0];
@@ -20,7 +20,9 @@ TEST_CASE("What Python says of the memory is taken over", "[memory_reading]") {
   CHECK(device.peak_allocated == 7);
   CHECK(device.peak_reserved == 8);
   CHECK(device.in_use == 9);
-  CHECK(device.bytes == std::array<std::uint64_t, 11>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  CHECK(device.bytes == std::array<std::uint64_t, 12>{1, 2, 3, 4, 5, 6, 0, 8, 9, 10, 11, 12});
+  for (std::size_t purpose = 0; purpose < kMemoryPurposes; ++purpose)
+    CHECK(device.unknown[purpose] == (purpose == 6));
   CHECK(device.tensors[4] == 1);
   CHECK(device.largest[0].bytes == 5);
   CHECK(device.largest[0].text == "A.b (1,) torch.int8");
@@ -44,7 +46,7 @@ TEST_CASE("Text that is cut anywhere, and lists that are too long, do no harm", 
   const auto memory = memory_purposes_of(whole);
   REQUIRE(memory);
   CHECK(memory->devices.at(0).device == 0);
-  CHECK(memory->devices.at(0).bytes[10] == 11);
+  CHECK(memory->devices.at(0).bytes[11] == 12);
   for (std::size_t length = 0; length < whole.size(); ++length)
     CHECK_FALSE(memory_purposes_of(std::string_view(whole).substr(0, length)));
 }

@@ -456,7 +456,7 @@ TEST_CASE("Memory by purpose: a purpose with a tensor that can't be placed is em
   device.in_use = 1000;
   device.peak_allocated = 700;
   device.peak_reserved = 800;
-  device.bytes = {100, 90, 200, 1, 30, 7, 6, 7, 9, 50, 500};
+  device.bytes = {100, 90, 200, 1, 30, 7, 6, 7, 9, 20, 30, 500};
   device.tensors = {4, 4, 8, 1, 2};
   device.largest[0] = {64, "Linear.weight (4, 4) torch.float32"};
   info.memory_purposes.emplace();
@@ -466,12 +466,14 @@ TEST_CASE("Memory by purpose: a purpose with a tensor that can't be placed is em
       "1,parameters,no,4,100,64,\"Linear.weight (4, 4) torch.float32\",,,\n"
       "1,gradients,no,4,90,0,,,,\n1,optimizer state,no,8,200,0,,,,\n1,buffers,no,1,1,0,,,,\n"
       "1,other tensors,no,2,30,0,,,,\n1,workspaces,no,,7,,,,,\n1,communication buffers,no,,6,,,,,\n"
-      "1,[no tensor],no,,7,,,,,\n1,[rounding],no,,9,,,,,\n"
-      "1,[cached],no,,50,,,,,\n1,[outside of the allocator],no,,500,,,,,\n1,[all],yes,,1000,,,700,800,296\n");
+      "1,[no tensor],no,,7,,,,,\n1,[rounding],no,,9,,,,,\n1,[private pools],no,,20,,,,,\n"
+      "1,[cached],no,,30,,,,,\n1,[outside of the allocator],no,,500,,,,,\n1,[all],yes,,1000,,,700,800,296\n");
   info.memory_purposes->unplaced[1] = 2;
-  info.memory_purposes->devices[0].in_use = info.memory_purposes->devices[0].bytes[10] = 0;
+  info.memory_purposes->devices[0].in_use = info.memory_purposes->devices[0].bytes[11] = 0;
+  info.memory_purposes->devices[0].unknown[6] = true;
   const std::string rows = rows_of("memory_purpose.csv", run, info);
   CHECK(rows.find("1,gradients,no,4,,0,,,,\n") != std::string::npos);
+  CHECK(rows.find("1,communication buffers,no,,,,,,,\n") != std::string::npos);
   CHECK(rows.find("1,[outside of the allocator],no,,,,,,,\n1,[all],yes,,,,,700,800,\n") != std::string::npos);
 }
 

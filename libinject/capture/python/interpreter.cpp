@@ -119,6 +119,14 @@ void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
   set_function(calls.new_text, symbols.find("PyUnicode_FromString"));
   set_function(calls.call, symbols.find("PyObject_CallFunction"));
   set_function(calls.utf8, symbols.find("PyUnicode_AsUTF8AndSize"));
+  set_function(calls.new_function, symbols.find("PyCFunction_NewEx"));
+  set_function(calls.new_list, symbols.find("PyList_New"));
+  set_function(calls.append, symbols.find("PyList_Append"));
+  set_function(calls.list_size, symbols.find("PyList_Size"));
+  set_function(calls.list_item, symbols.find("PyList_GetItem"));
+  set_function(calls.new_number, symbols.find("PyLong_FromSsize_t"));
+  set_function(calls.type_of, symbols.find("PyObject_Type"));
+  set_function(calls.is_subtype, symbols.find("PyType_IsSubtype"));
   set_function(calls.error_matches, symbols.find("PyErr_ExceptionMatches"));
   set_function(calls.clear_error, symbols.find("PyErr_Clear"));
   set_function(calls.release, symbols.find("Py_DecRef"));

@@ -10,6 +10,14 @@
 namespace inject {
 
 /// By which Python of ours is run (program_python.h). With the GIL, but for the first.
+/// A PyMethodDef.
+struct PythonFunction {
+  const char* name;
+  void* (*call)(void* self, void* argument);
+  int flags;
+  const char* text;
+};
+
 struct PythonCalls {
   int (*add_pending_call)(int (*call)(void*), void* argument) = nullptr;
   void* (*compile)(const char* text, const char* file, int start) = nullptr;
@@ -21,6 +29,14 @@ struct PythonCalls {
   void* (*new_text)(const char* text) = nullptr;
   void* (*call)(void* callable, const char* format, ...) = nullptr;
   const char* (*utf8)(void* text, std::ptrdiff_t* size) = nullptr;
+  void* (*new_function)(const PythonFunction* function, void* self, void* module) = nullptr;
+  void* (*new_list)(std::ptrdiff_t size) = nullptr;
+  int (*append)(void* list, void* item) = nullptr;
+  std::ptrdiff_t (*list_size)(void* list) = nullptr;
+  void* (*list_item)(void* list, std::ptrdiff_t index) = nullptr;  ///< borrowed
+  void* (*new_number)(std::ptrdiff_t value) = nullptr;
+  void* (*type_of)(void* object) = nullptr;
+  int (*is_subtype)(void* type, void* base) = nullptr;
   int (*error_matches)(void* type) = nullptr;
   void (*clear_error)() = nullptr;
   void (*release)(void* object) = nullptr;
@@ -32,9 +48,11 @@ struct PythonCalls {
   bool complete() const noexcept {
     return add_pending_call != nullptr && compile != nullptr && evaluate != nullptr && builtins != nullptr &&
            new_dict != nullptr && set_item != nullptr && get_item != nullptr && new_text != nullptr &&
-           call != nullptr && utf8 != nullptr && error_matches != nullptr && clear_error != nullptr &&
-           release != nullptr && memory_error != nullptr && import_error != nullptr &&
-           recursion_error != nullptr;
+           call != nullptr && utf8 != nullptr && new_function != nullptr && new_list != nullptr &&
+           append != nullptr && list_size != nullptr && list_item != nullptr && new_number != nullptr &&
+           type_of != nullptr && is_subtype != nullptr && error_matches != nullptr &&
+           clear_error != nullptr && release != nullptr && memory_error != nullptr &&
+           import_error != nullptr && recursion_error != nullptr;
   }
 };
 

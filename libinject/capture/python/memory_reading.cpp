@@ -36,6 +36,16 @@ LargestTensor largest_in(JsonReader& json) {
   return largest;
 }
 
+void read_bytes(JsonReader& json, DevicePurposes& device) {
+  std::size_t at = 0;
+  json.array([&] {
+    if (at >= kMemoryPurposes) return;
+    device.unknown[at] = json.peek() == 'n';  // null, which is skipped
+    if (!device.unknown[at]) device.bytes[at] = size_in(json);
+    ++at;
+  });
+}
+
 DevicePurposes device_in(JsonReader& json) {
   DevicePurposes device;
   json.object([&](std::string_view key) {
@@ -43,7 +53,7 @@ DevicePurposes device_in(JsonReader& json) {
     if (key == "in_use") device.in_use = size_in(json);
     if (key == "peak_allocated") device.peak_allocated = size_in(json);
     if (key == "peak_reserved") device.peak_reserved = size_in(json);
-    if (key == "bytes") read_sizes(json, device.bytes);
+    if (key == "bytes") read_bytes(json, device);
     if (key == "tensors") read_sizes(json, device.tensors);
     if (key == "largest") {
       std::size_t at = 0;

@@ -18,18 +18,27 @@ import time
 
 PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, TENSORS = range(5)
 PURPOSES = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "no tensor", "rounding",
-            "cached", "outside of the allocator")
-WORKSPACES, COMMUNICATION, NO_TENSOR, ROUNDING, CACHED, OUTSIDE = range(5, 11)
+            "private pools", "cached", "outside of the allocator")
+WORKSPACES, COMMUNICATION, NO_TENSOR, ROUNDING, POOLS, CACHED, OUTSIDE = range(5, 12)
 NO_MEMORY = ("FakeTensor", "FunctionalTensor")  # a compiler's
 MOST_SECONDS = 1.0
-AT_ONCE = 0x10000  # objects
 MOST_NESTED = 4  # of lists and dictionaries in an optimizer's state, and of tensors made of tensors
 MOST_HOLDERS = 20
 MOST_FRAMES = 64
 
 
+MOST_SHARE = 0.01  # of the time that failed allocations are read for, after the first
+FIRST_FAILURES = 16
+# Of the collector itself: while all objects are in a list no instruction may run (find_objects in program_python.cpp).
+get_objects = gc.get_objects
+
+
 class Unfinished(Exception):
     """It takes too long."""
+
+
+class Refused(Exception):
+    """What would be read is not all there is."""
 
 
 # Past what a metaclass may say instead.
@@ -56,15 +65,21 @@ class Blocks:
     def __init__(self, torch, handed):
         self.handed = handed
         self.reserved = {}  # bytes by device
+        self.has_requests = True  # the sizes that were asked for are known: from PyTorch 2.0 on
+        self.pools = {}  # likewise, not allocated, of pools of their own: what CUDA graphs use again as they are replayed
         found = []
-        for segment in torch.cuda.memory_snapshot():
+        for segment in segments_of(torch):
             device, at = segment["device"], segment["address"]
             self.reserved[device] = self.reserved.get(device, 0) + segment["total_size"]
+            is_private = any(segment.get("segment_pool_id", ()))
             for block in segment["blocks"]:
                 size = block["size"]
                 # "active_pending_free": another stream still uses it.
                 if block["state"] != "inactive":
+                    self.has_requests &= "requested_size" in block
                     found.append((at, size, min(block.get("requested_size", size), size), device))
+                elif is_private:
+                    self.pools[device] = self.pools.get(device, 0) + size
                 at += size
         found.sort()
         self.begins, self.sizes, self.requested, self.devices = zip(*found) if found else ((), (), (), ())
@@ -78,10 +93,12 @@ class Blocks:
         self.ranges.setdefault(block, []).append((begin, min(begin + size, self.begins[block] + self.sizes[block]), purpose))
         return self.devices[block]
 
-    def used(self):
+    def used(self, in_time):
         """By device, the bytes for each of PURPOSES up to CACHED. A byte counts once, for the first purpose that it has."""
         used = {device: [0] * len(PURPOSES) for device in self.reserved}
         for block, size in enumerate(self.sizes):
+            if not block & 0xFF:
+                in_time()
             amounts = used[self.devices[block]]
             ranges = self.ranges.get(block)
             covered = 0
@@ -95,19 +112,35 @@ class Blocks:
             purpose = TENSORS if ranges else self.handed.get((self.begins[block], self.requested[block]), NO_TENSOR)
             amounts[purpose] += left - rounding
         for device, amounts in used.items():
+            amounts[POOLS] = self.pools.get(device, 0)
             amounts[CACHED] = self.reserved[device] - sum(amounts)
         return used
 
 
+def segments_of(torch):
+    """The allocator's, without its history, which may be long."""
+    snapshot = torch.cuda.memory_snapshot
+    code = getattr(snapshot, "__code__", None)
+    if code is not None and "include_traces" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        return snapshot(include_traces=False)
+    is_recorded = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    if is_recorded is not None and is_recorded():
+        raise Refused("the history of allocations is being recorded")
+    return snapshot()
+
+
 def first_purposes(ranges):
     """(purpose, bytes) of overlapping ranges (begin, end, purpose): where several overlap, the lowest purpose has them."""
-    edges = sorted({edge for begin, end, _ in ranges for edge in (begin, end)})
-    lowest = [len(PURPOSES)] * (len(edges) - 1)
-    places = {edge: place for place, edge in enumerate(edges)}
-    for begin, end, purpose in ranges:
-        for place in range(places[begin], places[end]):
-            lowest[place] = min(lowest[place], purpose)
-    return [(purpose, edges[place + 1] - edges[place]) for place, purpose in enumerate(lowest) if purpose < len(PURPOSES)]
+    edges = sorted(edge for begin, end, purpose in ranges for edge in ((begin, purpose, 1), (end, purpose, -1)))
+    there, last, found = [0] * len(PURPOSES), 0, []
+    for at, purpose, change in edges:
+        if at > last:
+            first = next((place for place, count in enumerate(there) if count), None)
+            if first is not None:
+                found.append((first, at - last))
+            last = at
+        there[purpose] += change
+    return found
 
 
 class Tensors:
@@ -153,8 +186,8 @@ class Tensors:
                 return self.lazy_address(found), (1 + reach) * self.element_size(found)
             return self.address(found), (1 + reach) * self.element_size(found)
         except (RuntimeError, TypeError, ValueError) as error:
-            if error.__traceback__.tb_next is not None:
-                raise  # by a handler of a signal
+            if not is_ours(error):
+                raise
             return None
 
 
@@ -179,19 +212,12 @@ class Reading:
 
     def find(self):
         """The process's modules, optimizers and tensors."""
-        found_of = {self.torch.nn.Module: [], self.torch.optim.Optimizer: [], self.tensors.base: []}
-        objects = gc.get_objects()
-        self.objects = len(objects)
-        lists = {}  # by a type's id: types may have a hash of their own
-        for begin in range(0, self.objects, AT_ONCE):
-            self.in_time()
-            some = objects[begin : begin + AT_ONCE]
-            for number, kind in {id(type(found)): type(found) for found in some}.items():
-                if number not in lists:
-                    lists[number] = next((found_of[base] for base in found_of if is_kind(kind, base)), None)
-            for found in [found for found in some if lists[id(type(found))] is not None]:
-                lists[id(type(found))].append(found)
-        return found_of.values()
+        if type(get_objects) is not type(len):
+            raise Refused("gc.get_objects is not the interpreter's")
+        if gc.get_freeze_count():
+            raise Refused("objects are hidden by gc.freeze()")
+        *found, (self.objects,) = find_objects([self.torch.nn.Module, self.torch.optim.Optimizer, self.tensors.base])
+        return found
 
     def run(self):
         modules, optimizers, others = self.find()
@@ -268,8 +294,8 @@ class without_overrides:
     """No class of the program answers for its tensors meanwhile."""
 
     def __init__(self, torch):
-        guard = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
-        self.guard = guard()
+        # Nor a mode, from PyTorch 2.0 on.
+        self.guard = torch._C.DisableTorchFunction()
 
     def __enter__(self):
         self.guard.__enter__()
@@ -281,12 +307,15 @@ class without_overrides:
 def device_figures(torch, reading):
     devices = []
     capturing = torch._C._cuda_isCurrentStreamCapturing() if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else False
-    for device, amounts in sorted(reading.blocks.used().items()):
+    for device, amounts in sorted(reading.blocks.used(reading.in_time).items()):
         stats = torch.cuda.memory_stats(device)
+        if stats.get("reserved_bytes.all.current", reading.blocks.reserved[device]) != reading.blocks.reserved[device]:
+            raise Refused("the allocator has memory that its snapshot has not")
         figures = {"device": device, "peak_allocated": stats.get("allocated_bytes.all.peak", 0), "peak_reserved": stats.get("reserved_bytes.all.peak", 0)}
         # There is a context on the device, as it has memory. By all processes together.
         free, total = (0, 0) if capturing else torch.cuda.mem_get_info(device)
-        figures["in_use"] = total - free
+        # Not so where the allocator has memory of the host's as well.
+        figures["in_use"] = total - free if total - free >= sum(amounts) else 0
         amounts[OUTSIDE] = max(total - free - sum(amounts), 0)
         figures["bytes"] = amounts
         figures["tensors"] = reading.counts[device]
@@ -303,21 +332,22 @@ def torch_with_memory():
     return torch if cuda.is_initialized() else None
 
 
-def read_all(handed, seconds=MOST_SECONDS):
+def read_all(handed, unknown, seconds=MOST_SECONDS):
     """What libinject makes memory_purpose.csv of, as a dictionary; None without PyTorch. `handed`: purposes of what libraries were handed, by
-    address and bytes; None if that is not known."""
+    address and bytes; `unknown`: purposes of which that is not known."""
     begin, cpu = time.monotonic_ns(), time.thread_time_ns()
     torch = torch_with_memory()
     if torch is None:
         return None
     result = {}
     with without_overrides(torch):
-        reading = Reading(torch, handed or {}, seconds)
+        reading = Reading(torch, handed, seconds)
         try:
             reading.run()
             result["devices"] = device_figures(torch, reading)
-            for figures in result["devices"] if handed is None else ():
-                figures["bytes"][WORKSPACES] = figures["bytes"][COMMUNICATION] = None
+            for figures in result["devices"]:
+                for purpose in unknown if reading.blocks.has_requests else (WORKSPACES, COMMUNICATION):
+                    figures["bytes"][purpose] = None
         except Unfinished:
             result["unfinished"] = True
     result.update(objects=reading.objects, unplaced=reading.unplaced)
@@ -349,11 +379,13 @@ def is_ours(error):
     return is_kind(type(error), Exception)
 
 
-def read(handed):
-    """The same as JSON; "" where there is nothing to tell. `handed`: "address,bytes,use;" of each, where `use` counts from WORKSPACES."""
+def read(handed, unknown):
+    """The same as JSON; "" where there is nothing to tell. `handed`: "address,bytes,use;" of each, where `use` counts from WORKSPACES; `unknown`:
+    bits of uses."""
     try:
         numbers = [[int(number) for number in each.split(",")] for each in handed.split(";") if each]
-        result = read_all({(address, size): WORKSPACES + use for address, size, use in numbers})
+        result = read_all({(address, size): WORKSPACES + use for address, size, use in numbers},
+                          [purpose for purpose in (WORKSPACES, COMMUNICATION) if unknown >> (purpose - WORKSPACES) & 1])
         return text_of(result) if result else ""
     except BaseException as error:
         if not is_ours(error):
@@ -371,7 +403,7 @@ def stack(frame):
 
 
 def write(path, text):
-    part = path + ".part"
+    part = path + b".part"
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         os.write(file, text.encode())
@@ -380,26 +412,53 @@ def write(path, text):
     os.replace(part, path)
 
 
+def version_of(torch):
+    numbers = str(torch.__version__).split(".")[:2]
+    return tuple(int(number) for number in numbers) if all(number.isdecimal() for number in numbers) else (0, 0)
+
+
 def watch_for_errors(path, process):
     """From now on an allocation that fails for good leaves a file at `path`, the last one if there are several. "yes" once PyTorch has been
     told, "" while it can't be."""
     torch = torch_with_memory()
-    attach = torch and getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-    if not attach:
+    if not torch:
         return ""
-    failures = []
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    # Those before call observers with the allocator's lock, and have to wait for the interpreter's.
+    if not attach or version_of(torch) < (2, 1):
+        return "no"
+    failures = 0
+    read_again = 0.0
 
-    def on_failure(device, requested, allocated, free):
+    def read_failure(frame, device, requested, allowed, free):
+        told = {"version": 1, "failures": failures, "device": device, "requested": requested, "allowed": allowed, "free": free,
+                "time_unix_ns": time.time_ns(), "stack": stack(frame)}
+        write(path, text_of({**told, **(read_all({}, (WORKSPACES, COMMUNICATION)) or {})}) + "\n")
+
+    def on_failure(device, requested, allowed, free):
+        nonlocal failures, read_again
         if os.getpid() != process:
             return
+        failures += 1
+        begin = time.monotonic()
+        # Programs that look for the largest batch fail often.
+        if failures > FIRST_FAILURES and begin < read_again:
+            return
         try:
-            failures.append(requested)
-            told = {"version": 1, "failures": len(failures), "device": device, "requested": requested, "allowed": allocated, "free": free,
-                    "time_unix_ns": time.time_ns(), "stack": stack(sys._getframe(1))}
-            write(path, text_of({**told, **(read_all(None) or {})}) + "\n")
+            # Autograd's own threads have no frame.
+            frame = sys._getframe().f_back
+            unseen(lambda: read_failure(frame, device, requested, allowed, free))
         except BaseException as error:
             if not is_ours(error):
                 raise
+        end = time.monotonic()
+        read_again = end + (end - begin) / MOST_SHARE
 
-    attach(on_failure)
+    try:
+        attach(on_failure)
+    except BaseException as error:
+        # Allocators of another kind have no observers.
+        if not is_ours(error):
+            raise
+        return "no"
     return "yes"

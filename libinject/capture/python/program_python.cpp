@@ -54,6 +54,95 @@ constinit std::atomic<PathState> error_path_state{PathState::kNone};
 void* functions = nullptr;
 bool has_failed = false;
 
+constexpr int kOneArgument = 8;  // METH_O
+
+/// The types of a walk through objects, which are few.
+class KnownTypes {
+ public:
+  /// By bits: which of `kinds` it is derived from.
+  unsigned kinds_of(const PythonCalls& python, void* type, void* kinds) noexcept {
+    Known& known = known_[(reinterpret_cast<std::uintptr_t>(type) >> 4u) % known_.size()];
+    if (known.type == type) return known.kinds;
+    known = {type, 0};
+    for (std::ptrdiff_t kind = 0; kind < python.list_size(kinds); ++kind) {
+      if (python.is_subtype(type, python.list_item(kinds, kind)) != 0)
+        known.kinds |= 1u << static_cast<unsigned>(kind);
+    }
+    return known.kinds;
+  }
+
+ private:
+  struct Known {
+    void* type = nullptr;
+    unsigned kinds = 0;
+  };
+  std::array<Known, 512> known_{};
+};
+
+/// Appends the objects that the garbage collector knows of each type to its list. While there is a list of
+/// all objects, no instruction of Python's may run: another thread would find what it has alone in two hands,
+/// and end what it makes of it (a tuple of a generator's) with an error; and what it drops would die here.
+bool find_objects(const PythonCalls& python, void* kinds, void* lists, std::ptrdiff_t& count) noexcept {
+  void* get_objects = python.get_item(functions, "get_objects");
+  void* objects = get_objects == nullptr ? nullptr : python.call(get_objects, nullptr);
+  if (objects == nullptr) return false;
+  KnownTypes types;
+  bool done = true;
+  count = python.list_size(objects);
+  for (std::ptrdiff_t at = 0; done && at < count; ++at) {
+    void* object = python.list_item(objects, at);
+    void* type = python.type_of(object);
+    const unsigned found = types.kinds_of(python, type, kinds);
+    python.release(type);
+    for (std::ptrdiff_t kind = 0; done && found >> static_cast<unsigned>(kind) != 0; ++kind) {
+      if ((found >> static_cast<unsigned>(kind) & 1u) != 0)
+        done = python.append(python.list_item(lists, kind), object) == 0;
+    }
+  }
+  python.release(objects);
+  return done;
+}
+
+/// find_objects(kinds) of memory_reading.py, with a list of types: a list of lists, of which the last one has
+/// the number of objects.
+void* find_for_python(void* /*self*/, void* kinds) noexcept {
+  const PythonInterpreter* interpreter = found_python();
+  if (interpreter == nullptr) return nullptr;
+  const PythonCalls& python = interpreter->calls;
+  void* lists = python.new_list(0);
+  bool done = lists != nullptr;
+  const auto take = [&](void* to, void* item) {
+    done = done && item != nullptr && python.append(to, item) == 0;
+    if (item != nullptr) python.release(item);
+  };
+  for (std::ptrdiff_t kind = 0; done && kind <= python.list_size(kinds); ++kind)
+    take(lists, python.new_list(0));
+  std::ptrdiff_t count = 0;
+  done = done && find_objects(python, kinds, lists, count);
+  if (done) take(python.list_item(lists, python.list_size(kinds)), python.new_number(count));
+  if (!done && lists != nullptr) python.release(lists);
+  return done ? lists : nullptr;
+}
+
+/// unseen(function) of memory_reading.py: what it calls is not the program's.
+void* call_unseen(void* /*self*/, void* function) noexcept {
+  const PythonInterpreter* interpreter = found_python();
+  if (interpreter == nullptr) return nullptr;
+  const CallerState caller;
+  const UnseenThread unseen;
+  return interpreter->calls.call(function, nullptr);
+}
+
+constexpr PythonFunction kFindObjects{"find_objects", &find_for_python, kOneArgument, nullptr};
+constexpr PythonFunction kUnseen{"unseen", &call_unseen, kOneArgument, nullptr};
+
+bool add_function(const PythonCalls& python, void* globals, const PythonFunction& function) noexcept {
+  void* made = python.new_function(&function, nullptr, nullptr);
+  const bool done = made != nullptr && python.set_item(globals, function.name, made) == 0;
+  if (made != nullptr) python.release(made);
+  return done;
+}
+
 /// Null if they can't be loaded; `is_programs`: by an error of the program's, from a handler of a signal that
 /// ran in between.
 void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
@@ -66,7 +155,8 @@ void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
   void* done = nullptr;
   if (globals != nullptr && file != nullptr && code != nullptr &&
       python.set_item(globals, "__file__", file) == 0 && python.set_item(globals, "__name__", file) == 0 &&
-      python.set_item(globals, "__builtins__", python.builtins()) == 0)
+      python.set_item(globals, "__builtins__", python.builtins()) == 0 &&
+      add_function(python, globals, kFindObjects) && add_function(python, globals, kUnseen))
     done = python.evaluate(code, globals, globals);
   if (done != nullptr) {
     functions = globals;
@@ -115,8 +205,9 @@ bool read_memory(const PythonCalls& python, void* globals) noexcept {
   void* function = python.get_item(globals, "read");
   if (function == nullptr || memory_told.load(std::memory_order_relaxed)) return true;
   library_buffers.close();
-  const bool done = keep_text(python, python.call(function, "s", text_of(library_buffers)),
-                              memory_text.data(), memory_text.size());
+  const bool done =
+      keep_text(python, python.call(function, "sI", text_of(library_buffers), library_buffers.incomplete()),
+                memory_text.data(), memory_text.size());
   memory_told.store(done, std::memory_order_release);
   return done;
 }
@@ -126,7 +217,7 @@ bool watch_errors(const PythonCalls& python, void* globals) noexcept {
   if (function == nullptr || errors_watched.load(std::memory_order_relaxed)) return true;
   std::array<char, 8> told{};
   const bool done =
-      keep_text(python, python.call(function, "si", error_path.data(), static_cast<int>(getpid())),
+      keep_text(python, python.call(function, "yi", error_path.data(), static_cast<int>(getpid())),
                 told.data(), told.size());
   if (told[0] != '\0') errors_watched.store(true, std::memory_order_release);
   return done;
@@ -161,11 +252,11 @@ void ask(Task task) noexcept {
 
 }  // namespace
 
-void expect_memory_reading() noexcept {
+void expect_memory_reading(bool sees_collectives) noexcept {
   Reading none = Reading::kNone;
   if (found_python() == nullptr) return;
   owner.store(getpid(), std::memory_order_release);
-  if (reading.load(std::memory_order_acquire) == Reading::kNone) library_buffers.open();
+  if (reading.load(std::memory_order_acquire) == Reading::kNone) library_buffers.open(sees_collectives);
   reading.compare_exchange_strong(none, Reading::kExpected, std::memory_order_acq_rel);
 }
 

@@ -14,7 +14,8 @@
 namespace inject {
 
 /// Asks for a reading at the next optimizer's step, or when reading_is_due() says so. Once in a process.
-void expect_memory_reading() noexcept;
+/// `sees_collectives`: their calls are recorded until then.
+void expect_memory_reading(bool sees_collectives) noexcept;
 /// An optimizer's step begins, or the iterations end in which one was expected. Any thread of the process,
 /// where memory_is_expected(); takes a lock of the interpreter's for a moment.
 void reading_is_due(bool at_step) noexcept;
