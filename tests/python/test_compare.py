@@ -377,6 +377,14 @@ class Conditions(unittest.TestCase):
             self.assertEqual((condition.how, round(condition.limit, 9)), (how, limit), text)
         self.assertEqual(conditions.parse("kernel:a<4, b> > +5%").name, "a<4, b>")
 
+    def test_every_figure_has_its_unit(self):
+        for metric in METRIC_OF.values():
+            unit = {"1/s": "/s"}.get(metric.unit, metric.unit)
+            for text, how in ((f"{metric.name} > 7{unit}", "value"), (f"{metric.name} < +7%", "relative"),
+                              (f"{metric.name} < +7{'pp' if unit == '%' else unit}", "difference")):
+                condition = conditions.parse(text)
+                self.assertEqual((condition.how, condition.limit), (how, 0.07 if how == "relative" else 7), text)
+
     def test_bad_ones_name_what_is_accepted(self):
         for text, part in (("", "is not a condition: METRIC > +5%"), ("step_time 5%", "is not a condition"), ("speed > 5%", "there is no 'speed'"),
                            ("kernel: > 5%", "there is no 'kernel:'"), ("step_time > 5MB", "is not a unit of step_time, which has %, ns, us"),
