@@ -21,9 +21,7 @@ struct PurposeRow {
   std::uint64_t bytes() const { return purpose ? device->bytes[*purpose] : all_bytes(*device); }
   bool has_tensors() const { return purpose && *purpose < kTensorPurposes; }
   bool is_known() const {
-    if (!purpose) return device->in_use != 0;
-    return memory->unplaced[*purpose] == 0 &&
-           (*purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device->in_use != 0);
+    return purpose ? inject::is_known(*memory, *device, *purpose) : device->in_use != 0;
   }
 };
 
@@ -112,6 +110,11 @@ std::string_view purpose_name(std::size_t purpose) {
       "parameters", "gradients", "optimizer state",           "buffers", "other tensors", "[no tensor]",
       "[rounding]", "[cached]",  "[outside of the allocator]"};
   return kNames[purpose];
+}
+
+bool is_known(const MemoryPurposes& memory, const DevicePurposes& device, std::size_t purpose) {
+  return memory.unplaced[purpose] == 0 &&
+         (purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device.in_use != 0);
 }
 
 std::uint64_t all_bytes(const DevicePurposes& device) {
