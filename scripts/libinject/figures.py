@@ -17,6 +17,14 @@ def numbers(rows: list[Row], column: str) -> list[float]:
     return [float(value) for row in rows if isinstance(value := row.get(column), (int, float))]
 
 
+def mean(rows: list[Row], column: str, weight: str) -> float | None:
+    """Of the rows that have both."""
+    known = [row for row in rows if numbers([row], column) and numbers([row], weight)]
+    weights = numbers(known, weight)
+    total = math.fsum(weights)
+    return math.fsum(a * b for a, b in zip(numbers(known, column), weights)) / total if total > 0 else None
+
+
 def complete_iterations(result: Result) -> list[Row]:
     return [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)")
             if row["Device"] == "all" and row["Label"] == "iteration" and row["Complete"] == 1]
@@ -122,9 +130,7 @@ def joules_per(what: str, result: Result) -> float | None:
 
 def clock(result: Result, column: str = "SM Clock (MHz)") -> float | None:
     """Mean over the windows' readings; likewise of shares of these."""
-    rows = [row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window" and numbers([row], column)]
-    weight = math.fsum(numbers(rows, "Clock Readings"))
-    return math.fsum(a * b for a, b in zip(numbers(rows, column), numbers(rows, "Clock Readings"))) / weight if weight > 0 else None
+    return mean([row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window"], column, "Clock Readings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,12 +172,6 @@ class Processors:
 
 
 def processors(result: Result) -> Processors:
-    rows = [row for row in result.rows("host_sum", "Role", "Span (ns)")
-            if row["Role"] == "process" and numbers([row], "Span (ns)")]
-
-    def mean(column: str) -> float | None:
-        known = [row for row in rows if numbers([row], column)]
-        time = math.fsum(numbers(known, "Span (ns)"))
-        return math.fsum(a * b for a, b in zip(numbers(known, column), numbers(known, "Span (ns)"))) / time if time > 0 else None
-
-    return Processors(mean("Cores Used"), mean("Cores Wanted"), min(numbers(rows, "Cores by Affinity") + numbers(rows, "Cores by Quota"), default=None))
+    rows = [row for row in result.rows("host_sum", "Role", "Span (ns)") if row["Role"] == "process"]
+    return Processors(mean(rows, "Cores Used", "Span (ns)"), mean(rows, "Cores Wanted", "Span (ns)"),
+                      min(numbers(rows, "Cores by Affinity") + numbers(rows, "Cores by Quota"), default=None))

@@ -8,11 +8,11 @@ import unittest
 import folders
 import ranks
 import test_merge
+from libinject.compare import measures
 from libinject.result import Result
 from libinject.sweep import measured, page, points
 
 from libinject import figures
-from libinject.compare import measures
 
 MS = 1_000_000
 PURPOSES = {"parameters": 94_000, "gradients": 94_000, "optimizer state": 188_008, "buffers": 400, "other tensors": 12_000, "[no tensor]": 500_000,

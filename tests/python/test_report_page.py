@@ -8,7 +8,6 @@ import shutil
 
 import folders
 from browser import HOSTILE, PLOTS, PageCase, contrast, main
-
 from test_energy import ROW as ENERGY
 
 from libinject import console

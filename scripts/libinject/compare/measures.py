@@ -145,12 +145,12 @@ def number(row: Row, column: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _total(rows: Iterable[Row], column: str) -> float:
-    return math.fsum(number(row, column) for row in rows)
-
-
 def _series(rows: list[Row], column: str) -> tuple[float, ...]:
-    return tuple(float(row[column]) for row in rows if isinstance(row.get(column), (int, float)))
+    return tuple(figures.numbers(rows, column))
+
+
+def _total(rows: list[Row], column: str) -> float:
+    return math.fsum(_series(rows, column))
 
 
 def of_series(series: tuple[float, ...]) -> Measure:
@@ -327,10 +327,8 @@ class Run:
                 self.metrics[metric] = together(self.tables[kind].values())
         if self.tables["idle"]:
             self.metrics["idle_time"] = self._host_error(math.fsum(m.value for m in self.tables["idle"].values()))
-        gemms = [row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0]
-        time = _total(gemms, "GPU Time (ns)")
-        if time > 0:
-            rate = math.fsum(number(row, "TFLOP/s") * number(row, "GPU Time (ns)") for row in gemms) / time
+        rate = figures.mean([row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0], "TFLOP/s", "GPU Time (ns)")
+        if rate is not None:
             part = together(self.tables["gemm"].values())
             error = None if part.error is None or part.value <= 0 else rate * part.error / part.value
             self.metrics["gemm_rate"] = Measure(rate, error, part.freedom)

@@ -126,11 +126,8 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
     steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
     if len(steps) >= 2:
         values["step_time_q1_ns"], values["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
-    rows = [(number(row, "Total Time (ns)"), number(row, "Occupancy (%)"))
-            for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], (int, float))]
-    values["occupancy_pct"] = _mean(rows)
-    values["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
-                                              if isinstance(row.get("Occupancy (%)"), (int, float))])
+    values["occupancy_pct"] = figures.mean(result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)"), "Occupancy (%)", "Total Time (ns)")
+    values["achieved_occupancy_pct"] = figures.mean(run.windows, "Occupancy (%)", "Duration (ns)")
     total = math.fsum(m.value for m in run.tables["families"].values())
     if total > 0:
         found.families = {printable(name, 80): 100 * m.value / total for name, m in run.tables["families"].items()}
@@ -140,11 +137,6 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
 
 def _megabytes(size: float | None) -> float | None:
     return None if size is None else size / 1e6
-
-
-def _mean(weighted: list[tuple[float, float]]) -> float | None:
-    weight = math.fsum(w for w, _ in weighted)
-    return math.fsum(w * value for w, value in weighted) / weight if weight > 0 else None
 
 
 def _plain(text: str) -> str:
