@@ -174,12 +174,19 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   text.family(kTable[kMemoryUsed]);
   for (const auto& [device, bytes] : in_use) text.count(bytes, {{"device", device_text(device)}});
   std::map<std::uint32_t, std::uint64_t> most_in_use;
+  const auto read = [&most_in_use](std::uint32_t device, std::uint64_t bytes) {
+    std::uint64_t& most = most_in_use[device];
+    most = std::max(most, bytes);
+  };
+  for (const WindowInfo& window : run.windows) {
+    for (const WindowMemory& memory : window.memory) {
+      if (memory.at_start) read(memory.device, *memory.at_start);
+      if (memory.at_end) read(memory.device, *memory.at_end);
+    }
+  }
   for (const MemoryLine& line : run.memory_lines) {
     if (line.of != MemoryLine::Of::kInUse) continue;
-    for (const MemoryInterval& interval : line.intervals) {
-      std::uint64_t& most = most_in_use[line.device];
-      most = std::max(most, interval.highest);
-    }
+    for (const MemoryInterval& interval : line.intervals) read(line.device, interval.highest);
   }
   text.family(kTable[kMemoryUsedPeak]);
   for (const auto& [device, bytes] : most_in_use) text.count(bytes, {{"device", device_text(device)}});

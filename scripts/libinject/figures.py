@@ -158,8 +158,10 @@ def memory_purposes(result: Result) -> list[Purposes]:
 
 
 def memory_in_use(result: Result) -> float | None:
-    """MB: the highest reading of a GPU while windows were open, of all processes together."""
-    return max(numbers([row for row in result.rows("memory_timeline", "Of", "Highest (MB)") if row["Of"] == "in use"], "Highest (MB)"), default=None)
+    """MB: the highest reading of a GPU, of all processes together, at windows' edges and in between."""
+    between = [row for row in result.rows("memory_timeline", "Of", "Highest (MB)") if row["Of"] == "in use"]
+    edges = [size for edge in ("Start", "End") for size in numbers(result.rows("window_sum"), f"Memory at {edge} (MB)")]
+    return max([*numbers(between, "Highest (MB)"), *edges], default=None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -226,6 +226,10 @@ class Figures(Prometheus):
         for device, megabytes in used.items():
             self.assertAlmostEqual(metrics.all("libinject_gpu_memory_used_bytes", "device")[device] / 1e6, float(megabytes), delta=0.0005001)
         self.assertTrue(used)
+        readings = [(row["Device"], row[f"Memory at {edge} (MB)"]) for row in out.rows("window_sum.csv") for edge in ("Start", "End")]
+        readings += [(row["Device"], row["Highest (MB)"]) for row in out.rows("memory_timeline.csv") if row["Of"] == "in use"]
+        for device, most in metrics.all("libinject_gpu_memory_used_peak_bytes", "device").items():
+            self.assertAlmostEqual(most / 1e6, max(float(size) for of, size in readings if of == device and size), delta=0.0005001)
 
     def test_between_windows(self):
         """What is there while the program runs: whole, and of the window before."""

@@ -38,7 +38,7 @@ def host(window, used, wanted, span=1000 * MS, affinity=8, quota="", **more):
 
 class Case(folders.TemporaryFolder):
     def rank(self, name, number=None, **tables):
-        folder = ranks.write_rank(self.folder / name, number, [100 * MS] * 20, batch=32)
+        folder = ranks.write_rank(self.folder / name, number, [100 * MS] * 20, batch=32, peak=100.0)
         for table, rows in tables.items():
             header = list(dict.fromkeys(column for row in rows for column in row))
             ranks.write(folder / f"{table}.csv", header, rows)
@@ -202,14 +202,18 @@ class MemoryInUse(Case):
     def test_by_compare_and_sweep(self):
         def lines(most):
             return [{"Device": device, "Of": of, "Start (ns)": 10, "Duration (ns)": 5, "Window": 1, "Lowest (MB)": "1.000", "Highest (MB)": high}
-                    for device, of, high in ((0, "allocated", "900.000"), (0, "in use", "100.000"), (1, "in use", most))]
+                    for device, of, high in ((0, "allocated", "1900.000"), (0, "in use", "700.000"), (1, "in use", most))]
 
-        a, b = (self.rank(name, memory_timeline=lines(most)) for name, most in (("a", "200.000"), ("b", "400.000")))
+        a, b = (self.rank(name, memory_timeline=lines(most)) for name, most in (("a", "800.000"), ("b", "900.000")))
         metrics, _ = self.compare(a, b)
         # Read from time to time: how far a reading is below the peak is not known.
-        self.assertEqual((metrics["memory_in_use"]["before"], metrics["memory_in_use"]["after"], metrics["memory_in_use"]["verdict"]), (200, 400, "too few"))
-        self.assertEqual(self.point(b).figures["memory_in_use_mb"], 400)
-        self.assertIsNone(self.point(self.rank("c")).figures["memory_in_use_mb"])
+        self.assertEqual((metrics["memory_in_use"]["before"], metrics["memory_in_use"]["after"], metrics["memory_in_use"]["verdict"]), (800, 900, "too few"))
+        self.assertEqual(self.point(b).figures["memory_in_use_mb"], 900)
+        # At the windows' edges the GPU was read as well.
+        self.assertEqual(self.point(self.rank("c")).figures["memory_in_use_mb"], 600)
+        folder = self.rank("d")
+        (folder / "window_sum.csv").unlink()
+        self.assertIsNone(self.point(folder).figures["memory_in_use_mb"])
 
 
 if __name__ == "__main__":

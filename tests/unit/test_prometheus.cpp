@@ -255,9 +255,19 @@ TEST_CASE("The most that was in use of each GPU", "[prometheus]") {
   run.info.memory_lines = {{0, MemoryLine::Of::kInUse, {low, high, low}},
                            {0, MemoryLine::Of::kAllocated, {MemoryInterval{0, 0, 0, 1000, 0, 0, 0}}},
                            {1, MemoryLine::Of::kInUse, {low}}};
-  const auto samples = samples_of(run.text());
-  CHECK(value_of(samples, "libinject_gpu_memory_used_peak_bytes{device=\"0\"}") == 9);
-  CHECK(value_of(samples, "libinject_gpu_memory_used_peak_bytes{device=\"1\"}") == 5);
+  const std::string first = "libinject_gpu_memory_used_peak_bytes{device=\"0\"}";
+  const std::string second = "libinject_gpu_memory_used_peak_bytes{device=\"1\"}";
+  auto samples = samples_of(run.text());
+  CHECK(value_of(samples, first) == 9);
+  CHECK(value_of(samples, second) == 5);
+  // What was read at a window's edges counts: the most is never less than what is in use.
+  run.open(1);
+  run.close(1);
+  run.info.windows[0].memory = {{0, 11, 3}, {1, 1, 12}, {2, {}, 4}};
+  samples = samples_of(run.text());
+  CHECK(value_of(samples, first) == 11);
+  CHECK(value_of(samples, second) == 12);
+  CHECK(value_of(samples, "libinject_gpu_memory_used_peak_bytes{device=\"2\"}") == 4);
 }
 
 TEST_CASE("Processors are of the latest windows, and of no earlier ones", "[prometheus]") {
