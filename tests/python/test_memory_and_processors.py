@@ -15,9 +15,10 @@ from libinject.sweep import measured, page, points
 from libinject import figures
 
 MS = 1_000_000
-PURPOSES = {"parameters": 94_000, "gradients": 94_000, "optimizer state": 188_008, "buffers": 400, "other tensors": 12_000, "[no tensor]": 500_000,
+PURPOSES = {"parameters": 94_000, "gradients": 94_000, "optimizer state": 188_008, "buffers": 400, "other tensors": 12_000, "workspaces": 8_000, "communication buffers": 7_000, "[no tensor]": 500_000,
             "[rounding]": 9, "[cached]": 1_000_000, "[outside of the allocator]": 400_000_000}
-LASTING = sum(list(PURPOSES.values())[:4])
+STAYING = ("parameters", "gradients", "optimizer state", "buffers", "workspaces", "communication buffers")
+LASTING = sum(PURPOSES[purpose] for purpose in STAYING)
 UNKNOWN = {"gradients": ""}
 
 
@@ -25,7 +26,7 @@ def memory(activations, device=0, **purposes):
     """Rows of memory_purpose.csv."""
     sizes = {**PURPOSES, **{name.replace("_", " "): size for name, size in purposes.items()}}
     told = "" in sizes.values()
-    lasting = sum(size for size in list(sizes.values())[:4] if size != "")
+    lasting = sum(sizes[purpose] for purpose in STAYING if sizes[purpose] != "")
     rows = [{"Device": device, "Purpose": name, "Total": "no", "Tensors": 3, "Memory (B)": size} for name, size in sizes.items()]
     return [*rows, {"Device": device, "Purpose": "[all]", "Total": "yes", "Memory (B)": "", "Peak Allocated (B)": activations + lasting,
                     "Peak Reserved (B)": 2_000_000, "Activations at Peak (B)": "" if told else activations}]
@@ -70,7 +71,7 @@ class Purposes(Case):
                          {**dict.fromkeys(PURPOSES, "no difference"), "optimizer state": "gone", "other tensors": "changed"})
         self.assertEqual(rows["GPU 0 other tensors"]["difference"], 200)
         shown = folders.invoke("compare", a, b).stdout
-        self.assertRegex(shown, r"PyTorch's memory by purpose: 2 of 9 changed *\n")
+        self.assertRegex(shown, r"PyTorch's memory by purpose: 2 of 11 changed *\n")
         self.assertRegex(shown, r"-188.008kB +gone +.*GPU 0 optimizer state")
         self.assertRegex(shown, r"\+200B +\+1\.7%")
 
@@ -90,10 +91,10 @@ class Purposes(Case):
         self.assertNotIn("GPU 0 gradients", [row["name"] for row in comparison["tables"]["purposes"]["rows"]])
         found = self.point(a).figures
         self.assertEqual((found["gradients_mb"], found["activations_mb"], found["parameters_mb"]), (None, None, 0.094))
-        (job,) = test_merge.merged(self.rank("0", 0, memory_purpose=memory(1_000_000, **UNKNOWN)), self.rank("1", 1, memory_purpose=memory(1_000_000)))["jobs"]
+        (job,) = test_merge.merged(self.rank("0", 0, memory_purpose=memory(1_000_000, **UNKNOWN) + memory(9, device=1)), self.rank("1", 1, memory_purpose=memory(1_000_000)))["jobs"]
         rows = {row["purpose"]: row for row in job["memory_by_purpose"]}
         self.assertEqual((rows["gradients"]["ranks"], rows["gradients"]["most_rank"], rows["gradients"]["sum_b"]), (1, 1, None))
-        self.assertEqual(rows["parameters"]["sum_b"], 188_000)
+        self.assertEqual(rows["parameters"]["sum_b"], 3 * 94_000)
 
     def test_of_the_gpu_with_the_highest_peak(self):
         """Figures of one GPU: they add up."""
@@ -103,6 +104,11 @@ class Purposes(Case):
         found = self.point(a).figures
         self.assertEqual((found["activations_mb"], found["parameters_mb"]), (2, 0))
         self.assertAlmostEqual(sum(found[column] for column in measured.AT_PEAK.values()), found["torch_peak_mb"])
+        # Where libraries' memory is not told apart, it is with the activations.
+        b = self.rank("b", memory_purpose=[{**row, **({"Peak Allocated (B)": 500_000, "Activations at Peak (B)": 123_592} if row["Total"] == "yes" else {})}
+                                           for row in memory(0) if row["Purpose"] not in ("workspaces", "communication buffers")])
+        (plot,) = page._memory_plots({"": [self.point(b, {"N": "1"})]})
+        self.assertAlmostEqual(sum(series["values"][0] for series in plot.series), 0.5)
         metrics, comparison = self.compare(a, a)
         self.assertEqual(metrics["activations"]["after"], 2_000_000)
         self.assertIn("GPU 1 gradients", [row["name"] for row in comparison["tables"]["purposes"]["rows"]])

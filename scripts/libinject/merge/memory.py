@@ -11,7 +11,7 @@ from libinject.merge.store import Store
 
 PEAK, ACTIVATIONS = "peak of PyTorch's tensors", "activations at that peak"
 # Others come last: a folder may name anything.
-_ORDER = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]",
+_ORDER = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "[no tensor]", "[rounding]", "[cached]", "[outside of the allocator]",
           PEAK, ACTIVATIONS)
 # Peaks need not be at the same time, and what other processes use is in the figures of all ranks of a GPU.
 _NO_SUM = frozenset((PEAK, ACTIVATIONS, "[outside of the allocator]"))

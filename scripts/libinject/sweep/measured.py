@@ -21,11 +21,11 @@ FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_
            "units_per_s", "joules_per_unit",
            "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
            "peak_memory_mb", "failed_allocations", "memory_in_use_mb", "torch_peak_mb", "activations_mb", "parameters_mb", "gradients_mb",
-           "optimizer_state_mb", "buffers_mb", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct", "processors",
+           "optimizer_state_mb", "buffers_mb", "workspaces_mb", "communication_buffers_mb", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct", "processors",
            "processors_wanted", "processors_allowed")
 # What memory at the peak of PyTorch's allocator is for: these add up to it.
 AT_PEAK = {"parameters": "parameters_mb", "gradients": "gradients_mb", "optimizer state": "optimizer_state_mb", "buffers": "buffers_mb",
-           "activations": "activations_mb"}
+           "workspaces": "workspaces_mb", "communication buffers": "communication_buffers_mb", "activations": "activations_mb"}
 _MOST_NAMED = 3
 
 

@@ -29,7 +29,7 @@ _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "sampl
 _NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
           "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows",
           "memory_in_use_mb": "the highest reading while windows were open, of all processes on a GPU",
-          "activations_mb": "the peak of PyTorch's allocator less parameters, gradients, optimizer state and buffers",
+          "activations_mb": "the peak of PyTorch's allocator less what stays from one iteration to the next",
           "processors": "by the process and its children, in windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))
@@ -165,7 +165,8 @@ def _family_plots(lines: dict[str, list[Measured]], measured: Sequence[Measured]
 def _memory_plots(lines: dict[str, list[Measured]]) -> Iterable[Plot]:
     def sizes(item: Measured) -> dict[str, float]:
         found = {name: item.figures.get(column) for name, column in AT_PEAK.items()}
-        return {name: size for name, size in found.items() if size is not None} if None not in found.values() else {}
+        # These are known where all others are that there are.
+        return {name: size or 0.0 for name, size in found.items()} if found["activations"] is not None else {}
 
     return _stacks(lines, "memory", "PyTorch's memory at its peak", {"title": "MB", "unit": ""}, sizes)
 
@@ -179,4 +180,5 @@ def _stacks(lines: dict[str, list[Measured]], id_: str, title: str, axis: dict[s
         firsts = [next(iter(item.point.values.items())) for item, _ in shown]
         names = [f"{printable(name, 40)}={printable(value, 40)}" for name, value in firsts]
         yield Plot(id_, f"{title}{f', {others}' if others else ''}", "bars", axis, [
-            {"name": part, "names": names, "values": [round(found[part], 3) for _, found in shown]} for part in shown[0][1]], stacked=True)
+            {"name": part, "names": names, "values": [round(found[part], 3) for _, found in shown]}
+            for part in shown[0][1] if any(found[part] for _, found in shown)], stacked=True)
