@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "libinject/analysis/diagnosis.h"
+#include "libinject/analysis/input_cause.h"
+#include "libinject/output/purpose_names.h"
 #include "libinject/output/run_json.h"
 #include "libinject/report/device_specs.h"
 
@@ -140,6 +142,27 @@ void kernel_samples(PrometheusText& text, const Statistics& statistics) {
   }
 }
 
+void purpose_samples(PrometheusText& text, const RunInfo& run) {
+  const std::optional<MemoryPurposes>& memory = run.memory_purposes;
+  if (!memory) return;
+  text.family(kTable[kPurposes]);
+  for (const DevicePurposes& device : memory->devices) {
+    for (std::size_t purpose = 0; purpose < kMemoryPurposes; ++purpose) {
+      if (is_known(*memory, device, purpose))
+        text.count(device.bytes[purpose],
+                   {{"device", device_text(device.device)}, {"purpose", purpose_name(purpose)}});
+    }
+  }
+  text.family(kTable[kTorchPeak]);
+  for (const DevicePurposes& device : memory->devices)
+    text.count(device.peak_allocated, {{"device", device_text(device.device)}});
+  text.family(kTable[kActivations]);
+  for (const DevicePurposes& device : memory->devices) {
+    if (const auto rest = activations_at_peak(*memory, device))
+      text.count(*rest, {{"device", device_text(device.device)}});
+  }
+}
+
 void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, const RunInfo& run) {
   std::map<std::uint32_t, std::uint64_t> in_use;
   for (auto window = run.windows.rbegin(); window != run.windows.rend(); ++window) {
@@ -150,6 +173,23 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   }
   text.family(kTable[kMemoryUsed]);
   for (const auto& [device, bytes] : in_use) text.count(bytes, {{"device", device_text(device)}});
+  std::map<std::uint32_t, std::uint64_t> most_in_use;
+  const auto read = [&most_in_use](std::uint32_t device, std::uint64_t bytes) {
+    std::uint64_t& most = most_in_use[device];
+    most = std::max(most, bytes);
+  };
+  for (const WindowInfo& window : run.windows) {
+    for (const WindowMemory& memory : window.memory) {
+      if (memory.at_start) read(memory.device, *memory.at_start);
+      if (memory.at_end) read(memory.device, *memory.at_end);
+    }
+  }
+  for (const MemoryLine& line : run.memory_lines) {
+    if (line.of != MemoryLine::Of::kInUse) continue;
+    for (const MemoryInterval& interval : line.intervals) read(line.device, interval.highest);
+  }
+  text.family(kTable[kMemoryUsedPeak]);
+  for (const auto& [device, bytes] : most_in_use) text.count(bytes, {{"device", device_text(device)}});
   text.family(kTable[kMemoryTotal]);
   for (const DeviceInfo& device : run.devices) {
     if (used.count(device.id) != 0 || in_use.count(device.id) != 0)
@@ -163,6 +203,7 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   };
   each(kAllocated, &MemoryCounts::live);
   each(kAllocatedPeak, &MemoryCounts::peak);
+  purpose_samples(text, run);
   each(kAllocations, &MemoryCounts::allocations);
   each(kFailedAllocations, &MemoryCounts::failed);
 }
@@ -382,6 +423,22 @@ void PrometheusMetrics::copy_samples(PrometheusText& text, const Statistics& sta
   text.family(kTable[kMemsetBytes]).count(total.memset_bytes);
 }
 
+// The reader keeps a bounded number of windows: beyond that, none of the latest ones is there.
+void PrometheusMetrics::host_samples(PrometheusText& text, const RunInfo& run) const {
+  std::vector<HostWindow> latest;
+  for (const HostWindow& window : run.host_windows) {
+    if (window.window + latest_windows_.windows > windows_.windows && window.window <= windows_.windows)
+      latest.push_back(window);
+  }
+  const HostSum host = host_sum(latest);
+  text.family(kTable[kProcessors]);
+  if (host.time != 0 && host.times_known) text.number(host.used());
+  text.family(kTable[kProcessorsWanted]);
+  if (host.time != 0 && host.times_known && host.waits_known) text.number(host.wanted());
+  text.family(kTable[kProcessorsAllowed]);
+  if (const double allowed = host.allowed(); allowed > 0) text.number(allowed);
+}
+
 std::string PrometheusMetrics::text(const Report& report, PrometheusState state, std::uint64_t time,
                                     std::uint64_t failed) {
   const Statistics& statistics = *report.statistics;
@@ -408,6 +465,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
                 seconds(static_cast<double>(latest_windows_.time)));
   copy_samples(text, statistics);
   memory_samples(text, used, run);
+  host_samples(text, run);
   text.family(kTable[kLost]);
   for (const LostCount& lost : lost_counts(run)) text.count(lost.count, {{"kind", lost.kind}});
   overhead_samples(text, report);

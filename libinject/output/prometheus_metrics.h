@@ -63,6 +63,7 @@ class PrometheusMetrics {
   void step_samples(PrometheusText& text, const Report& report) const;
   void device_samples(PrometheusText& text, const Report& report) const;
   void copy_samples(PrometheusText& text, const Statistics& statistics) const;
+  void host_samples(PrometheusText& text, const RunInfo& run) const;
 
   // Sums over the run as of the latest call, and over the latest windows.
   WindowSums windows_;

@@ -12,6 +12,8 @@
 namespace inject {
 
 std::string_view purpose_name(std::size_t purpose);
+/// Whether it is known how much that is.
+bool is_known(const MemoryPurposes& memory, const DevicePurposes& device, std::size_t purpose);
 /// In use on the device, as far as it is known.
 std::uint64_t all_bytes(const DevicePurposes& device);
 /// The allocator's peak less what lasts from one iteration to the next; empty if that is not known.

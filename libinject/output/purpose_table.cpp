@@ -21,9 +21,7 @@ struct PurposeRow {
   std::uint64_t bytes() const { return purpose ? device->bytes[*purpose] : all_bytes(*device); }
   bool has_tensors() const { return purpose && *purpose < kTensorPurposes; }
   bool is_known() const {
-    if (!purpose) return device->in_use != 0;
-    return memory->unplaced[*purpose] == 0 && !device->unknown[*purpose] &&
-           (*purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device->in_use != 0);
+    return purpose ? inject::is_known(*memory, *device, *purpose) : device->in_use != 0;
   }
 };
 
@@ -53,8 +51,8 @@ Columns<PurposeRow> purpose_columns(const Report&) {
           "Memory (B)", kBytes,
           [](const PurposeRow& row) { return row.is_known() ? Cell(row.bytes()) : Cell(); },
           "Bytes in use at the reading; of `[all]`, by all processes on the GPU.",
-          "the memory of some of its tensors can't be told; `[outside of the allocator]` and `[all]` while a "
-          "CUDA graph was captured")
+          "the memory of some of its tensors can't be told; what is not looked for (memory_purpose.md); "
+          "`[outside of the allocator]` and `[all]` while a CUDA graph was captured")
       .add(
           "Largest (B)", kBytes,
           [](const PurposeRow& row) {
@@ -122,6 +120,11 @@ std::string_view purpose_name(std::size_t purpose) {
                                                                  "[cached]",
                                                                  "[outside of the allocator]"};
   return kNames[purpose];
+}
+
+bool is_known(const MemoryPurposes& memory, const DevicePurposes& device, std::size_t purpose) {
+  return memory.unplaced[purpose] == 0 && !device.unknown[purpose] &&
+         (purpose != static_cast<std::size_t>(MemoryPurpose::kOutside) || device.in_use != 0);
 }
 
 std::uint64_t all_bytes(const DevicePurposes& device) {

@@ -73,3 +73,11 @@ def duration(nanoseconds: float) -> str:
         if abs(nanoseconds) >= size:
             return f"{nanoseconds / size:.3f}{unit}"
     return f"{nanoseconds:.0f}ns"
+
+
+def size(number: float) -> str:
+    """Bytes, likewise: 1.234MB, of 10^6."""
+    for unit, each in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(number) >= each:
+            return f"{number / each:.3f}{unit}"
+    return f"{number:.0f}B"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Figures that several commands show, computed in one place: step time, samples and units of work per second, GPU utilization."""
+"""Figures that several commands show, computed in one place: step time, samples and units of work per second, GPU utilization, energy, memory,
+processors."""
 
 from __future__ import annotations
 
@@ -14,6 +15,14 @@ from libinject.result import Result, Row
 def numbers(rows: list[Row], column: str) -> list[float]:
     """Without empty cells."""
     return [float(value) for row in rows if isinstance(value := row.get(column), (int, float))]
+
+
+def mean(rows: list[Row], column: str, weight: str) -> float | None:
+    """Of the rows that have both."""
+    known = [row for row in rows if numbers([row], column) and numbers([row], weight)]
+    weights = numbers(known, weight)
+    total = math.fsum(weights)
+    return math.fsum(a * b for a, b in zip(numbers(known, column), weights)) / total if total > 0 else None
 
 
 def complete_iterations(result: Result) -> list[Row]:
@@ -121,6 +130,50 @@ def joules_per(what: str, result: Result) -> float | None:
 
 def clock(result: Result, column: str = "SM Clock (MHz)") -> float | None:
     """Mean over the windows' readings; likewise of shares of these."""
-    rows = [row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window" and numbers([row], column)]
-    weight = math.fsum(numbers(rows, "Clock Readings"))
-    return math.fsum(a * b for a, b in zip(numbers(rows, column), numbers(rows, "Clock Readings"))) / weight if weight > 0 else None
+    return mean([row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window"], column, "Clock Readings")
+
+
+@dataclasses.dataclass(frozen=True)
+class Purposes:
+    """What PyTorch's memory on a GPU is for, in bytes. What is not known is not there, or None."""
+
+    device: str
+    bytes: dict[str, float]
+    peak: float | None  # of what the allocator had allocated
+    activations: float | None  # of that peak, what does not last
+
+
+def memory_purposes(result: Result) -> list[Purposes]:
+    """Of each GPU, the one with the highest peak first."""
+    devices: dict[str, list[Row]] = {}
+    for row in result.rows("memory_purpose", "Device", "Purpose", "Total", "Memory (B)", "Peak Allocated (B)", "Activations at Peak (B)"):
+        devices.setdefault(str(row["Device"]), []).append(row)
+    found = []
+    for device, rows in devices.items():
+        total = [row for row in rows if row["Total"] == "yes"]
+        peak, activations = (next(iter(numbers(total, column)), None) for column in ("Peak Allocated (B)", "Activations at Peak (B)"))
+        found.append(Purposes(device, {str(row["Purpose"]): float(row["Memory (B)"]) for row in rows if row["Total"] != "yes" and numbers([row], "Memory (B)")},
+                              peak, activations))
+    return sorted(found, key=lambda each: -(each.peak or 0.0))
+
+
+def memory_in_use(result: Result) -> float | None:
+    """MB: the highest reading of a GPU, of all processes together, at windows' edges and in between."""
+    between = [row for row in result.rows("memory_timeline", "Of", "Highest (MB)") if row["Of"] == "in use"]
+    edges = [size for edge in ("Start", "End") for size in numbers(result.rows("window_sum"), f"Memory at {edge} (MB)")]
+    return max([*numbers(between, "Highest (MB)"), *edges], default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Processors:
+    """Of the process and its children. Means over the windows in which they are known; `allowed` is the least of all windows."""
+
+    used: float | None
+    wanted: float | None
+    allowed: float | None
+
+
+def processors(result: Result) -> Processors:
+    rows = [row for row in result.rows("host_sum", "Role", "Span (ns)") if row["Role"] == "process"]
+    return Processors(mean(rows, "Cores Used", "Span (ns)"), mean(rows, "Cores Wanted", "Span (ns)"),
+                      min(numbers(rows, "Cores by Affinity") + numbers(rows, "Cores by Quota"), default=None))

@@ -198,6 +198,9 @@ class Figures(Prometheus):
         (copies,) = out.rows("copy_sum.csv")
         self.check_close(metrics.all("libinject_copy_bytes_per_second", "direction"),
                          {"Host-to-Device": 4096 * int(copies["Count"]) * 1e9 / int(copies["Total Time (ns)"])})
+        # A window that is short for a reading has none.
+        host = [float(row["Cores Used"]) for row in out.rows("host_sum.csv") if (row["Window"], row["Role"]) == (last, "process") and row["Cores Used"]]
+        self.assertEqual([round(used, 3) for used in metrics.all("libinject_processors_used").values()], host)
         steps = [int(row["Duration (ns)"]) for row in out.rows("iteration_sum.csv")
                  if row["Device"] == "all" and row["Label"] == "iteration" and row["Complete"] == "1"]
         self.assertEqual(metrics.one("libinject_steps_total"), len(steps))
@@ -223,6 +226,11 @@ class Figures(Prometheus):
         for device, megabytes in used.items():
             self.assertAlmostEqual(metrics.all("libinject_gpu_memory_used_bytes", "device")[device] / 1e6, float(megabytes), delta=0.0005001)
         self.assertTrue(used)
+        readings = [(row["Device"], row[f"Memory at {edge} (MB)"]) for row in out.rows("window_sum.csv") for edge in ("Start", "End")]
+        readings += [(row["Device"], row["Highest (MB)"]) for row in out.rows("memory_timeline.csv") if row["Of"] == "in use"]
+        for device in used:
+            most = metrics.all("libinject_gpu_memory_used_peak_bytes", "device")[device]
+            self.assertAlmostEqual(most / 1e6, max(float(size) for of, size in readings if of == device and size), delta=0.0005001)
 
     def test_between_windows(self):
         """What is there while the program runs: whole, and of the window before."""
@@ -400,8 +408,10 @@ class Dashboard(WithDashboard):
                 self.assertLessEqual(shown, set().union(*(labels[name] for name in re.findall(r"libinject_\w+", target["expr"]))), target)
         # What an example in the guide asks for is there as well.
         guide = (source / "docs" / "prometheus.md").read_text(encoding="utf-8")
-        # The simulated device tells nothing of its energy (test_energy.py has one that does).
-        elsewhere = {"libinject_overhead_ratio", "libinject_gpu_energy_joules", "libinject_gpu_power_watts", "libinject_gpu_clocks_held_down_ratio"}
+        # The simulated device tells nothing of its energy (test_energy.py has one that does), and this is no PyTorch (test_torch_memory.py).
+        elsewhere = {"libinject_overhead_ratio", "libinject_gpu_energy_joules", "libinject_gpu_power_watts", "libinject_gpu_clocks_held_down_ratio",
+                     "libinject_memory_purpose_bytes", "libinject_torch_peak_bytes", "libinject_activations_at_peak_bytes",
+                     *(f"libinject_processors_{which}" for which in ("used", "wanted", "allowed"))}  # test_they_are_the_tables
         self.assertLessEqual(set(re.findall(r"libinject_\w+", guide)), set(metrics.types) | elsewhere)
 
     def test_panels(self):

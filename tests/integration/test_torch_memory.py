@@ -9,6 +9,7 @@ usage: test_torch_memory.py LIBRARY PROGRAMS SIMULATION
 
 import json
 import pathlib
+import re
 import unittest
 
 import simulated
@@ -33,13 +34,15 @@ class Memory(simulated.SimulatedTest):
         return {row["Purpose"]: int(row["Memory (B)"]) for row in rows}, rows
 
     def test_purposes_are_their_tensors_bytes(self):
-        out, truth = self.train("plain")
+        out, truth = self.train("plain", PROM="p.prom")
         found, rows = self.rows(out)
         for purpose in PURPOSES[:4]:
             self.assertEqual(found[purpose], truth[purpose], purpose)
         self.assertEqual((found["[cached]"], found["[private pools]"]), (truth["cached"], truth["pools"]))
         for purpose in PURPOSES[5:8]:
             self.assertEqual(found[purpose], truth[purpose], purpose)
+        told = dict(re.findall(r'libinject_memory_purpose_bytes{.*purpose="(.*?)"} (\d+)', (out.path.parent / "p.prom").read_text(encoding="utf-8")))
+        self.assertEqual({purpose: int(size) for purpose, size in told.items()}, {purpose: found[purpose] for purpose in PURPOSES[:-1]})
         # The batch and the tensor that answers for itself; what is between the views, less what is rounding; and tensors of the moment.
         self.assertGreaterEqual(found["other tensors"], truth["other tensors"])
         self.assertEqual(found["[all]"], 20_000_000)

@@ -29,9 +29,10 @@ _COLOURS = """
   return [...found].map((pair) => pair.split("|"))"""
 # Of each axis of numbers: its plot, its letter, its kind, the labels in sight, and how many lie over the one before.
 _LABELS = """
-  return %s.flatMap((plot) => ["x", "y"].flatMap((letter) => {
-    const axis = plot._fullLayout[letter + "axis"];
-    if (!axis.showticklabels || (axis.tickmode === "array" && axis.type !== "log") || (axis.type === "log" && plot.layout.meta.most[letter + "axis"] === 0)) return [];
+  return %s.flatMap((plot) => ["x", "y", "y2", "y3", "y4"].flatMap((letter) => {
+    const axis = plot._fullLayout[letter.replace(/^./, "$&axis")];
+    if (!axis) return [];
+    if (!axis.showticklabels || (axis.tickmode === "array" && axis.type !== "log") || (axis.type === "log" && plot.layout.meta.most[letter.replace(/^./, "$&axis")] === 0)) return [];
     const boxes = [...plot.querySelectorAll(`.${letter}tick text`)].filter((text) => text.textContent.trim())
       .map((text) => text.getBoundingClientRect()).sort((a, b) => letter === "x" ? a.left - b.left : a.top - b.top);
     const overlaps = boxes.filter((box, i) => i && (letter === "x" ? box.left < boxes[i - 1].right : box.top < boxes[i - 1].bottom)).length;

@@ -168,6 +168,20 @@ class Noise(unittest.TestCase):
             comparison, found = measured(*runs)
             self.assertEqual((comparison.basis, found.get("step_time"), [each.notes for each in runs]), (Basis.SECOND, step, [[], []]))
 
+    def test_memory_makes_no_kernel_a_change(self):
+        """It is known exactly: however much of it changes, kernels are judged as without it."""
+        def run(seed, size):
+            made = Simulated(seed, model(20))
+            rows = [{"Device": 0, "Purpose": f"purpose {at}", "Total": "no", "Memory (B)": size, "Peak Allocated (B)": None, "Activations at Peak (B)": None}
+                    for at in range(10)]
+            made._tables["memory_purpose"] = Table(made.path / "memory_purpose.csv", tuple(rows[0]), tuple(rows)) if size else None
+            return made
+
+        plain, changed = (compared([run(1, a)], [run(2, b)]) for a, b in ((0, 0), (1000, 2000)))
+        self.assertEqual([change.verdict for change in changed.tables["purposes"]], ["changed"] * 10)
+        self.assertEqual([(change.name, change.confidence) for change in changed.tables["kernels"]],
+                         [(change.name, change.confidence) for change in plain.tables["kernels"]])
+
     def test_few_iterations_tell_nothing(self):
         kernels = model(5)
         comparison = compared([Simulated(1, kernels, 2)], [Simulated(2, slower(kernels, "kernel1", 2), 2)])
@@ -376,6 +390,14 @@ class Conditions(unittest.TestCase):
             condition = conditions.parse(text)
             self.assertEqual((condition.how, round(condition.limit, 9)), (how, limit), text)
         self.assertEqual(conditions.parse("kernel:a<4, b> > +5%").name, "a<4, b>")
+
+    def test_every_figure_has_its_unit(self):
+        for metric in METRIC_OF.values():
+            unit = {"1/s": "/s"}.get(metric.unit, metric.unit)
+            for text, how in ((f"{metric.name} > 7{unit}", "value"), (f"{metric.name} < +7%", "relative"),
+                              (f"{metric.name} < +7{'pp' if unit == '%' else unit}", "difference")):
+                condition = conditions.parse(text)
+                self.assertEqual((condition.how, condition.limit), (how, 0.07 if how == "relative" else 7), text)
 
     def test_bad_ones_name_what_is_accepted(self):
         for text, part in (("", "is not a condition: METRIC > +5%"), ("step_time 5%", "is not a condition"), ("speed > 5%", "there is no 'speed'"),

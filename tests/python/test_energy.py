@@ -13,7 +13,7 @@ from libinject.result import Result
 from libinject.sweep import measured, points
 
 from libinject import figures
-from libinject.report import energy, model
+from libinject.report import energy, model, over_time
 
 MS = 1_000_000
 ROW = {"Window": 1, "Iteration": "", "Of": "window", "Device": 0, "Start (ns)": 20_000 * MS, "Duration (ns)": 2000 * MS, "Energy (J)": "900.000",
@@ -83,17 +83,34 @@ class Energy(folders.TemporaryFolder):
         parts[2] |= EMPTY
         result = self.result(ROW, *parts)
         section = energy.section(result)
-        power, clock = section.plots
-        iterations, windows = power.series
+        (power_axis, (iterations, windows)), (clock_axis, clock) = energy.over_time(result)
+        self.assertEqual((power_axis["title"], clock_axis["title"]), ("power (W)", "SM clock (MHz)"))
         self.assertEqual([y for y in iterations["y"]], [400.0, 400.0, 401.0, 401.0, None, 403.0, 403.0])
         self.assertEqual(iterations["x"][:3], [20_000 * MS, 20_500 * MS, 20_500 * MS])
         self.assertEqual(windows["y"], [450.0, 450.0])
-        self.assertEqual([series["name"] for series in clock.series], ["iterations, GPU 0", "windows, GPU 0"])
+        self.assertEqual([series["name"] for series in clock], ["SM clock in iterations, GPU 0", "SM clock in windows, GPU 0"])
         self.assertIn(f"GPU 0: {HELD}.", section.notes)
         self.assertEqual(len(section.tables[0].rows), 5)
         tiles = {tile["label"]: tile for tile in model.run_model(result)["tiles"]}
         self.assertEqual((tiles["Energy"]["value"], tiles["Energy"]["note"]), ("900.0 J", "± 30.0 J in windows, 450 W a GPU; 1.406 J a sample"))
         self.assertEqual((tiles["SM clock"]["value"], tiles["SM clock"]["note"]), ("1,500 MHz", "mean in windows; held down 25.0% of the time"))
+
+    def test_over_time(self):
+        """Steps, memory, power and clock, one below the other, over one axis of time, and each series in its own."""
+        result = self.result(ROW)
+        plot = over_time.plot(result)
+        self.assertEqual([axis["title"] for axis in plot.panels], ["step time", "memory (MB)", "power (W)", "SM clock (MHz)"])
+        self.assertEqual({series["name"]: series["panel"] for series in plot.series},
+                         {"step time in windows": 0, "in use, GPU 0": 1, "allocated at most, GPU 0": 1, "power in windows, GPU 0": 2, "SM clock in windows, GPU 0": 3})
+        steps, *_, power, _ = plot.series
+        self.assertEqual((steps["x"][0], steps["x"][1], steps["y"][0]), (20_000 * MS, 20_100 * MS, 100 * MS))
+        self.assertEqual((power["x"], power["y"]), ([20_000 * MS, 22_000 * MS], [450, 450]))
+        self.assertEqual([(band["from"], band["to"]) for band in plot.bands], [(20_000 * MS, 22_000 * MS)])
+        # Steps alone have a plot of their own.
+        (result.path / "energy_sum.csv").unlink()
+        (result.path / "memory_sum.csv").unlink()
+        folders.write_table(result.path, "window_sum", [{"Window": 1, "Device": "all", "Start (ns)": 1, "End (ns)": 2, "Memory at Start (MB)": "", "Memory at End (MB)": ""}])
+        self.assertIsNone(over_time.plot(Result(result.path)))
 
     def test_sweep(self):
         run = Run(self.result(ROW))

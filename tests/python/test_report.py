@@ -84,7 +84,7 @@ class OfTheExample(folders.TemporaryFolder):
         self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Energy and clocks", "Collectives"])
         for section in self.run_model["sections"]:
             self.assertRegex(section["says"], r"^[A-Z].{20,}\.$")
-        self.assertGreaterEqual(set(plots_of(self.run_model)), {"steps", "idle", "kernels", "families", "roofline", "gemm", "copies", "memory",
+        self.assertGreaterEqual(set(plots_of(self.run_model)), {"steps", "idle", "kernels", "families", "roofline", "gemm", "copies", "over-time",
                                                                  "metrics-0", "phases"})
         self.assertEqual(self.run_model["problems"], [])
 
@@ -499,7 +499,7 @@ class Parts(folders.TemporaryFolder):
 
         def drawn(rows):
             folders.write_table(folder, "memory_timeline", rows)
-            return {series["name"]: series for series in plots_of(model_of(folder))["memory"]["series"]}
+            return {series["name"]: series for series in plots_of(model_of(folder))["over-time"]["series"]}
 
         steps = [row("allocated", 100, 900, 5, 5), row("allocated", 1000, 100, 6, 70, "1"), row("allocated", 1100, 2000, 7, 7, "1")]
         readings = [row("in use", 1010, 90, 500, 500, "1"), row("in use", 1200, 0, 600, 600, "1"), row("in use", 2010, 5, 510, 520, "2")]

@@ -8,6 +8,7 @@ import shutil
 
 import folders
 from browser import HOSTILE, PLOTS, PageCase, contrast, main
+from test_energy import ROW as ENERGY
 
 from libinject import console
 
@@ -98,6 +99,8 @@ def narrow_scales(folder):
     windows = [{"Window": number, "Reason": "time", "Device": 0, "Start (ns)": start, "End (ns)": start + 100, "Duration (ns)": 100, "Device Time (ns)": 100, "Unattributed": 0, "Memory at Start (MB)": used,
                 "Memory at End (MB)": used + 1} for number, start, used in ((1, 0, 5), (2, 1000, 7))]
     folders.write_table(folder, "window_sum", windows)
+    folders.write_table(folder, "energy_sum", [{**ENERGY, "Window": number, "Start (ns)": 1000 * (number - 1), "Duration (ns)": 100, "Device": HOSTILE,
+                                                "Power (W)": f"{400 + number}.0", "SM Clock (MHz)": f"{1500 + number}.0"} for number in (1, 2)])
     folders.write_table(folder, "metric_samples", [{"Device": 0, "Start (ns)": at, "End (ns)": at + 1, "SM Active (%)": 5.0, "DRAM Read (%)": ""}
                                                    for start in (0, 1000) for at in range(start, start + 100)])
     return folder
@@ -177,8 +180,19 @@ class Page(PageCase):
         self.assertEqual([place for place, value in enumerate(y) if value is None], [100])
         self.assertIsNone(x[100])
         self.assertEqual((x[99], x[101], len(x)), (0.0995, 1.0005, 201), "in us")
-        (memory, *_) = drawn["run-0-memory"]
+        memory, power, clock = drawn["run-0-steps"]
         self.assertEqual(memory[1:], [[0, 0.1, None, 1, 1.1], [5, 6, None, 7, 8]])
+        self.assertEqual((power[1:], clock[2]), ([[0, 0.1, None, 1, 1.1], [401, 401, None, 402, 402]], [1501, 1501, None, 1502, 1502]))
+
+    def test_memory_power_and_clocks_are_over_one_axis(self):
+        """Each in a panel of its own, one below the other; zooming in is zooming in to all."""
+        self.opened("narrow")
+        plot = "document.querySelector('#run-0-steps [data-plot]')"
+        places = self.browser.run(f"const layout = {plot}._fullLayout; return ['yaxis', 'yaxis2', 'yaxis3'].map((name) => layout[name].domain)")
+        for (low, high), (_, below) in zip(places, places[1:], strict=False):
+            self.assertTrue(low > below and high > low, places)
+        self.assertEqual(self.browser.run(f"return {plot}.data.map((line) => [line.xaxis ?? 'x', line.yaxis])"), [["x", "y"], ["x", "y2"], ["x", "y3"]])
+        self.assertEqual(self.browser.run(f"return Object.keys({plot}._fullLayout).filter((name) => /^xaxis/.test(name))"), ["xaxis"])
 
     def table(self, id_):
         return self.element(f"#run-0-{id_}")

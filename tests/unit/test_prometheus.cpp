@@ -14,6 +14,7 @@
 #include "libinject/output/prometheus_file.h"
 #include "libinject/output/prometheus_metrics.h"
 #include "libinject/output/prometheus_text.h"
+#include "libinject/output/purpose_names.h"
 #include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
@@ -118,6 +119,33 @@ double value_of(const std::map<std::string, std::string>& samples, const std::st
   return std::stod(found->second);
 }
 
+MemoryPurposes purposes() {
+  DevicePurposes device;
+  device.device = 1;
+  device.in_use = 1000;
+  for (std::size_t purpose = 0; purpose < kMemoryPurposes; ++purpose) device.bytes[purpose] = purpose + 1;
+  device.peak_allocated = 100;
+  MemoryPurposes memory;
+  memory.devices.push_back(device);
+  return memory;
+}
+
+/// Of 100 ns, on eight processors.
+HostWindow host_window(std::uint32_t number, std::uint64_t time, std::uint64_t wait) {
+  HostWindow window;
+  window.window = number;
+  window.end = 100;
+  window.affinity = 8;
+  for (const HostRole role : {HostRole::kMain, HostRole::kProcess}) {
+    HostRoleUse use;
+    use.role = role;
+    use.use.of(HostAmount::kProcessorTime) = time;
+    use.use.of(HostAmount::kRunQueueWait) = wait;
+    window.roles.push_back(use);
+  }
+  return window;
+}
+
 }  // namespace
 
 TEST_CASE("Values of labels are escaped, and are UTF-8", "[prometheus]") {
@@ -199,6 +227,74 @@ TEST_CASE("The guide has every metric, with its type", "[prometheus]") {
   CHECK(told == known);
 }
 
+TEST_CASE("Memory by purpose, where it is known", "[prometheus]") {
+  Monitored run;
+  CHECK(samples_of(run.text()).count("libinject_torch_peak_bytes{device=\"1\"}") == 0);
+  run.info.memory_purposes = purposes();
+  const auto of = [](std::string_view purpose) {
+    return "libinject_memory_purpose_bytes{device=\"1\",purpose=\"" + std::string(purpose) + "\"}";
+  };
+  auto samples = samples_of(run.text());
+  CHECK(value_of(samples, of("parameters")) == 1);
+  CHECK(value_of(samples, of("[outside of the allocator]")) == kMemoryPurposes);
+  CHECK(value_of(samples, "libinject_torch_peak_bytes{device=\"1\"}") == 100);
+  const auto activations = activations_at_peak(purposes(), purposes().devices[0]);
+  CHECK(value_of(samples, "libinject_activations_at_peak_bytes{device=\"1\"}") == activations);
+  run.info.memory_purposes->unplaced[1] = 1;
+  run.info.memory_purposes->devices[0].in_use = 0;
+  samples = samples_of(run.text());
+  CHECK(value_of(samples, of("parameters")) == 1);
+  CHECK(samples.count(of("gradients")) == 0);
+  CHECK(samples.count(of("[outside of the allocator]")) == 0);
+  CHECK(samples.count("libinject_activations_at_peak_bytes{device=\"1\"}") == 0);
+}
+
+TEST_CASE("The most that was in use of each GPU", "[prometheus]") {
+  Monitored run;
+  MemoryInterval low, high;
+  low.highest = 5;
+  high.highest = 9;
+  run.info.memory_lines = {{0, MemoryLine::Of::kInUse, {low, high, low}},
+                           {0, MemoryLine::Of::kAllocated, {MemoryInterval{0, 0, 0, 1000, 0, 0, 0}}},
+                           {1, MemoryLine::Of::kInUse, {low}}};
+  const std::string first = "libinject_gpu_memory_used_peak_bytes{device=\"0\"}";
+  const std::string second = "libinject_gpu_memory_used_peak_bytes{device=\"1\"}";
+  auto samples = samples_of(run.text());
+  CHECK(value_of(samples, first) == 9);
+  CHECK(value_of(samples, second) == 5);
+  // What was read at a window's edges counts: the most is never less than what is in use.
+  run.open(1);
+  run.close(1);
+  run.info.windows[0].memory = {{0, 11, 3}, {1, 1, 12}, {2, {}, 4}};
+  samples = samples_of(run.text());
+  CHECK(value_of(samples, first) == 11);
+  CHECK(value_of(samples, second) == 12);
+  CHECK(value_of(samples, "libinject_gpu_memory_used_peak_bytes{device=\"2\"}") == 4);
+}
+
+TEST_CASE("Processors are of the latest windows, and of no earlier ones", "[prometheus]") {
+  Monitored run;
+  run.open(1);
+  run.close(1);
+  run.info.host_windows = {host_window(1, 50, 25)};
+  auto samples = samples_of(run.text());
+  CHECK(value_of(samples, "libinject_processors_used") == 0.5);
+  CHECK(value_of(samples, "libinject_processors_wanted") == 0.75);
+  CHECK(value_of(samples, "libinject_processors_allowed") == 8);
+  run.open(2);
+  run.close(2);
+  // The second has not been read.
+  CHECK(samples_of(run.text()).count("libinject_processors_used") == 0);
+  run.info.host_windows.push_back(host_window(2, 150, 25));
+  samples = samples_of(run.text());
+  CHECK(value_of(samples, "libinject_processors_used") == 1.5);
+  // How long threads waited is not known.
+  run.info.host_windows[1].roles[1].use.of(HostAmount::kRunQueueWait) = std::nullopt;
+  samples = samples_of(run.text());
+  CHECK(value_of(samples, "libinject_processors_used") == 1.5);
+  CHECK(samples.count("libinject_processors_wanted") == 0);
+}
+
 TEST_CASE("Before the first window has ended", "[prometheus]") {
   Monitored run;
   run.open(1);
@@ -229,6 +325,9 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
   run.close(1);
   run.info.windows[0].memory = {{0, 5, 7}};
   run.info.memory = {{0, {}, {}}};
+  run.info.memory_lines = {{0, MemoryLine::Of::kInUse, {MemoryInterval{}}}};
+  run.info.memory_purposes = purposes();
+  run.info.host_windows = {host_window(1, 50, 0)};
   // 500 W, read every 10 ns: the test's windows are short.
   DeviceReadings readings;
   for (std::uint64_t i = 0; i < 200'000; i += 10) {

@@ -130,12 +130,13 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
     for metric in METRICS:
         a, b = ([run.metrics[metric.name] for run in side if metric.name in run.metrics] for side in (before, after))
         # Tokens are not compared with samples: as far as can be told, what a unit is.
-        if metric.name == "unit_rate" and len({run.unit for run in (*before, *after)}) > 1:
+        if metric.name in ("unit_rate", "energy_per_unit") and len({run.unit for run in (*before, *after)}) > 1:
             continue
         if a and b:
             metrics.append((metric, _metric(metric.name, a, b, least)))
     rows = {kind.name: _table(kind.name, before, after) for kind in KINDS}
-    level = _level([test.p(change.difference) for of_kind in rows.values() for change, test in of_kind if test is not None])
+    # What is known exactly can't be called a change by chance.
+    level = _level([test.p(change.difference) for of_kind in rows.values() for change, test in of_kind if test is not None and test.error > 0])
     for of_kind in rows.values():
         for change, test in of_kind:
             _judge(change, test, level, least)

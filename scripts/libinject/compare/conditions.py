@@ -16,7 +16,7 @@ from libinject.result import printable
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 _TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-_SIZES = {"B": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
+_SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 # The last operator counts: kernel names may contain < and >.
 _FORM = re.compile(r"\s*(?P<what>.+?)\s*(?P<operator>[<>]=?)\s*(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[^\s\d]*)\s*")
 _KIND_OF = {kind.prefix: kind for kind in KINDS}
@@ -75,8 +75,8 @@ def parse(text: str) -> Condition:
     number = float(form["number"]) * (-1.0 if sign == "-" else 1.0)
     if unit == "%" and (sign or figure_unit != "%"):
         return Condition(text, kind, name, figure_unit, form["operator"], number / 100, "relative")
-    units = {"ns": _TIMES, "MB": _SIZES, "%": {"pp": 1.0} if sign else {"%": 1.0}, "1/s": {"": 1.0, "/s": 1.0}, "": {"": 1.0},
-             "TFLOP/s": {"TFLOP/s": 1.0}}[figure_unit]
+    units = {"ns": _TIMES, "B": _SIZES, "MB": {name: size / _SIZES["MB"] for name, size in _SIZES.items()},
+             "%": {"pp": 1.0} if sign else {"%": 1.0}, "1/s": {"": 1.0, "/s": 1.0}}.get(figure_unit, {figure_unit: 1.0})
     if unit not in units:
         names = ", ".join(["%", *(name or "no unit" for name in units if name != "%")])
         raise BadCondition(f"'{shown}': '{printable(unit, 20)}' is not a unit of {printable(what, 60)}, which has {names}")

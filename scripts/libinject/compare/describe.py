@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 
-from libinject import console
+from libinject import console, figures
 from libinject.compare import conditions
 from libinject.compare.changes import Change, Comparison
 from libinject.compare.measures import Basis, Metric, Run
@@ -53,6 +53,8 @@ def figure(value: float | None, unit: str) -> str:
         return "–"
     if unit == "ns":
         return console.duration(value)
+    if unit == "B":
+        return console.size(value)
     if unit == "MB":
         return f"{value / 1e3:.3f}GB" if abs(value) >= 1e3 else f"{value:.3f}MB"
     if unit == "%":
@@ -197,6 +199,7 @@ def differing(before: Result, after: Result) -> list[tuple[str, str, str]]:
         a, b = (result.run.get(field) if isinstance(result.run.get(field), dict) else {} for result in (before, after))
         for key in sorted({*a, *b} - set(left_out)):
             add(key, a.get(key), b.get(key))
+    add("processors allowed", *(_allowed(result) for result in (before, after)))
     add("command line", *(_command(result) for result in (before, after)))
     add("verdict", *(_verdict(result) for result in (before, after)))
     return found
@@ -211,8 +214,19 @@ def _command(result: Result) -> str | None:
     return shlex.join(str(part) for part in line) if isinstance(line, list) else None
 
 
+def _allowed(result: Result) -> str | None:
+    allowed = figures.processors(result).allowed
+    return None if allowed is None else f"{allowed:.10g}"
+
+
 def _verdict(result: Result) -> str | None:
-    verdicts = {str(part.get("verdict")) for part in result.run.get("diagnosis") or [] if isinstance(part, dict)}
+    """With what the input waits for, of an input-bound run."""
+    verdicts = set()
+    for part in result.run.get("diagnosis") or []:
+        if isinstance(part, dict):
+            evidence = part.get("evidence") if isinstance(part.get("evidence"), list) else []
+            cause = next((each["cause"] for each in evidence if isinstance(each, dict) and each.get("kind") == part.get("verdict") and each.get("cause")), "")
+            verdicts.add(f"{part.get('verdict')} ({cause})" if cause else str(part.get("verdict")))
     return ", ".join(sorted(verdicts)) or None
 
 

@@ -48,7 +48,7 @@ class Measure:
 class Metric:
     name: str
     title: str
-    unit: str  # ns, %, MB, TFLOP/s, 1/s or none
+    unit: str  # ns, %, MB, B, TFLOP/s, 1/s, J, W, MHz or none
     better: int = -1  # 1: more is better, -1: less is, 0: neither
 
 
@@ -73,11 +73,18 @@ METRICS = (
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
     Metric("peak_memory", "Peak allocated memory", "MB"),
+    # Only where PyTorch was asked.
+    Metric("torch_peak", "Peak of PyTorch's tensors", "B"),
+    Metric("activations", "Activations at that peak", "B"),
     # Only where NVML tells.
+    Metric("memory_in_use", "Peak memory in use", "MB"),
     Metric("energy", "Energy", "J"),
+    Metric("energy_per_sample", "Energy per sample", "J"),
+    Metric("energy_per_unit", "Energy per unit of work", "J"),
     Metric("power", "Power", "W", 0),
     Metric("sm_clock", "SM clock", "MHz", 0),
     Metric("processors", "Processors used", "", 0),
+    Metric("processors_wanted", "Processors wanted", "", 0),
     # Only with INJECT_METRICS.
     Metric("sm_active", "SM active", "%", 1),
     Metric("occupancy", "Achieved occupancy", "%", 1),
@@ -119,6 +126,7 @@ KINDS = (
     Kind("idle", "GPU idle by cause", prefix="idle"),
     Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap"),
     Kind("memory", "Peak of allocations", "MB", "memory"),
+    Kind("purposes", "PyTorch's memory by purpose", "B", "purpose"),
     Kind("processors", "Processor time by role", prefix="host"),
 )
 
@@ -137,12 +145,12 @@ def number(row: Row, column: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _total(rows: Iterable[Row], column: str) -> float:
-    return math.fsum(number(row, column) for row in rows)
-
-
 def _series(rows: list[Row], column: str) -> tuple[float, ...]:
-    return tuple(float(row[column]) for row in rows if isinstance(row.get(column), (int, float)))
+    return tuple(figures.numbers(rows, column))
+
+
+def _total(rows: list[Row], column: str) -> float:
+    return math.fsum(_series(rows, column))
 
 
 def of_series(series: tuple[float, ...]) -> Measure:
@@ -229,7 +237,7 @@ class Run:
                        "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
                        "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
                        "api": self._spread("cuda_api_sum", "Name", "Num Calls"), "copies": self._copies(), "idle": self._idle(),
-                       "gaps": self._gaps(), "memory": self._memory(), "processors": self._processors()}
+                       "gaps": self._gaps(), "memory": self._memory(), "purposes": self._purposes(), "processors": self._processors()}
         self._measure_tables()
 
     # What totals are divided by
@@ -319,20 +327,23 @@ class Run:
                 self.metrics[metric] = together(self.tables[kind].values())
         if self.tables["idle"]:
             self.metrics["idle_time"] = self._host_error(math.fsum(m.value for m in self.tables["idle"].values()))
-        gemms = [row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0]
-        time = _total(gemms, "GPU Time (ns)")
-        if time > 0:
-            rate = math.fsum(number(row, "TFLOP/s") * number(row, "GPU Time (ns)") for row in gemms) / time
+        rate = figures.mean([row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0], "TFLOP/s", "GPU Time (ns)")
+        if rate is not None:
             part = together(self.tables["gemm"].values())
             error = None if part.error is None or part.value <= 0 else rate * part.error / part.value
             self.metrics["gemm_rate"] = Measure(rate, error, part.freedom)
         peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
         if peaks:
             self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
-        hosts = self.result.rows("host_sum", "Role", "Cores Used", "Span (ns)")
-        used = [(number(row, "Cores Used"), number(row, "Span (ns)")) for row in hosts if row["Role"] == "process"]
-        if time := math.fsum(span for _, span in used):
-            self.metrics["processors"] = Measure(math.fsum(cores * span for cores, span in used) / time)
+        for of_most in figures.memory_purposes(self.result)[:1]:
+            for name, size in (("torch_peak", of_most.peak), ("activations", of_most.activations)):
+                if size is not None:
+                    self.metrics[name] = Measure(size, 0.0, 1)
+        host = figures.processors(self.result)
+        # Of readings: how far they may be off is not known.
+        for name, value in (("memory_in_use", figures.memory_in_use(self.result)), ("processors", host.used), ("processors_wanted", host.wanted)):
+            if value is not None:
+                self.metrics[name] = Measure(value)
         self._measure_energy()
 
     def _measure_energy(self) -> None:
@@ -347,6 +358,9 @@ class Run:
         # A part of the windows is no total.
         if energy.whole:
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
+        for name, of in (("energy_per_sample", "Sample"), ("energy_per_unit", "Unit")):
+            if (each := figures.joules_per(of, self.result)) is not None and energy.joules > 0:
+                self.metrics[name] = Measure(each, each * error / energy.joules, freedom)
 
     # Tables
 
@@ -532,6 +546,10 @@ class Run:
                 device = str(row["Device"])
                 found["host (pinned)" if device == "host" else f"GPU {device}"] = Measure(number(row, "Peak (MB)"), 0.0, 1)
         return found
+
+    def _purposes(self) -> dict[str, Measure]:
+        return {f"GPU {each.device} {purpose}": Measure(size, 0.0, 1)
+                for each in figures.memory_purposes(self.result) for purpose, size in each.bytes.items() if size > 0}
 
 
 def together(measures: Iterable[Measure]) -> Measure:

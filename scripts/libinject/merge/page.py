@@ -32,6 +32,7 @@ def _article(job: dict[str, Any], heat_map: dict[str, Any], stacks: Box) -> Arti
     facts = [(what[:1].upper() + what[1:], text) for what, text in shown.lines(job)]
     tables = {table.id: table for table in shown.tables(job, None, _MOST_ROWS)}
     sections = [Section("ranks", "Ranks", "Who is slow, and who waits.").add(_heat(heat_map), _step_plot(job), _share_plot(job), tables.get("ranks")),
+                Section("memory", "Memory", "What PyTorch's memory is for, on the rank that has least of it and on the one that has most.").add(tables.get("memory")),
                 Section("collectives", "Collectives", "What the ranks exchange, and how long they wait for each other while doing so.").add(
                     *(tables.get(name) for name in ("operations", "communicators"))),
                 Section("links", "Links", "The slowest links between and into the GPUs.").add(*(tables.get(name) for name in ("bus", "peers", "copies"))),

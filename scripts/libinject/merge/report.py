@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from libinject.merge import code, collectives, jobs, links, scaling, steps, usage
+from libinject.merge import code, collectives, jobs, links, memory, scaling, steps, usage
 from libinject.merge.store import Store
 from libinject.result import printable
 
@@ -30,6 +30,9 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         ranks[rank]["step"] = row
     for rank, row in (spent.pop("ranks") if spent else {}).items():
         ranks[rank]["collectives"] = row
+    purposes = memory.of_job(store, number)
+    for rank, row in purposes["ranks"].items():
+        ranks[rank]["memory_by_purpose_b"] = row
     launched = code.of_job(store, number, job)
     stragglers = times.pop("stragglers") + (spent.pop("stragglers") if spent else [])
     lost: collections.Counter[str] = collections.Counter()
@@ -42,7 +45,7 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
         "gpus": _gpus(ranks),
         "throughput": throughput, **times, "window_step_ns": times["step_ns"], "step_ns": throughput["step_ns"] if throughput else None,
-        "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number), "code": launched,
+        "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number), "memory_by_purpose": purposes["purposes"], "code": launched,
         "verdicts": dict(collections.Counter(row["verdict"] or "none" for row in ranks.values()).most_common()),
         "lost": dict(lost), "problems": job.problems,
         "by_rank": [{"rank": rank, **row} for rank, row in sorted(ranks.items())]}

@@ -66,6 +66,8 @@ TABLES = {
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
         {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
+    "memory_purpose": Kept(
+        {"Device": TEXT, "Purpose": TEXT, "Total": TEXT, "Memory (B)": WHOLE}, {"Peak Allocated (B)": WHOLE, "Activations at Peak (B)": WHOLE}, True),
     "energy_sum": Kept(
         {"Window": WHOLE, "Of": TEXT, "Device": TEXT, "Duration (ns)": WHOLE, "Energy (J)": REAL, "± Energy (J)": REAL, "Clock Readings": WHOLE},
         {"SM Clock (MHz)": REAL, "SM Clock Highest (MHz)": WHOLE, "Held Down (%)": REAL}, True),

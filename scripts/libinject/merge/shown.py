@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from libinject.console import duration
+from libinject.console import duration, size
 from libinject.merge.links import SLOW
 from libinject.merge.steps import FEWEST_ITERATIONS
 from libinject.page.parts import Table, as_column, plain_table
@@ -27,15 +28,6 @@ def _times(*names: str) -> list[dict[str, Any]]:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: int | None) -> str:
-    if number is None:
-        return ""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3f}{unit}"
-    return f"{number}B"
 
 
 def title(job: dict[str, Any]) -> str:
@@ -63,20 +55,16 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         several = f" on average over the ranks; from {least} to {most}" if len(used) > 1 else ""
         found.append(("utilization", f"GPU utilization {mean}%: share of the device time with a kernel running{several}"))
     found.append(("verdicts", ", ".join(f"{printable(name, 40)} ({_count(count, 'rank')})" for name, count in job["verdicts"].items())))
-    peaks = [(row["peak_memory_mb"], row["rank"]) for row in job["by_rank"] if row.get("peak_memory_mb") is not None]
-    if peaks:
-        least, most = (f"{peak:.1f}MB (rank {rank})" for peak, rank in (min(peaks), max(peaks)))
-        found.append(("memory", f"peak GPU memory allocated by a rank: from {least} to {most}"))
-    used = [(row["cores_used"], row["rank"]) for row in job["by_rank"] if row.get("cores_used") is not None]
-    if used:
-        least, most = (f"{cores:.2f} (rank {rank})" for cores, rank in (min(used), max(used)))
-        found.append(("processors", f"used by a rank and its children: from {least} to {most}"))
-    short = [row["rank"] for row in job["by_rank"] if row.get("cores_allowed") and row["cores_wanted"] is not None and row["cores_wanted"] > row["cores_allowed"]]
-    if short:
-        found.append(("", f"more wanted than allowed on {_count(len(short), 'rank')}, rank {short[0]} first"))
+    found += _from_to(job, "memory", "peak GPU memory allocated by a rank", "peak_memory_mb", lambda peak: f"{peak:.1f}MB")
     failed = [row["rank"] for row in job["by_rank"] if row.get("failed_allocations")]
     if failed:
         found.append(("", f"allocations failed on {_count(len(failed), 'rank')}, rank {failed[0]} first"))
+    found += _from_to(job, "processors", "used by a rank and its children", "cores_used", lambda cores: f"{cores:.2f}")
+    short = [row["rank"] for row in job["by_rank"] if row.get("cores_allowed") and row["cores_wanted"] is not None and row["cores_wanted"] > row["cores_allowed"]]
+    if short:
+        found.append(("", f"more wanted than allowed on {_count(len(short), 'rank')}, rank {short[0]} first"))
+    found += _from_to(job, "power", "of a rank's GPUs, on average", "power_w", lambda watts: f"{watts:.1f}W")
+    found += _from_to(job, "clocks", "held down", "clocks_held_down", lambda share: f"{percent(share)}% of the time")
     losing = [row for row in job["by_rank"] if row["lost"]]
     if losing:
         kinds = ", ".join(f"{count} {printable(kind, 40).replace('_', ' ')}" for kind, count in job["lost"].items())
@@ -89,6 +77,15 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     if len(said) > 3:
         found.append(("", f"… and {_count(len(said) - 3, 'rank')} more"))
     return found
+
+
+def _from_to(job: dict[str, Any], what: str, says: str, figure: str, text: Callable[[float], str]) -> list[tuple[str, str]]:
+    """The ranks with the least and the most of a figure."""
+    known = [(row[figure], row["rank"]) for row in job["by_rank"] if row.get(figure) is not None]
+    if not known:
+        return []
+    least, most = (f"{text(value)} (rank {rank})" for value, rank in (min(known), max(known)))
+    return [(what, f"{says}: from {least} to {most}")]
 
 
 def _iterations(job: dict[str, Any]) -> str:
@@ -184,7 +181,7 @@ def _operation(row: dict[str, Any]) -> str:
 
 
 def _size(row: dict[str, Any]) -> list | None:
-    return None if row["bytes"] is None else [row["bytes"], _bytes(row["bytes"])]
+    return None if row["bytes"] is None else [row["bytes"], size(row["bytes"])]
 
 
 def operation_table(job: dict[str, Any], most: int) -> Table:
@@ -203,6 +200,17 @@ def communicator_table(job: dict[str, Any], most: int) -> Table:
     columns = [as_column("Communicator", "text"), as_column("Size"), as_column("Ranks", "text"), as_column("Kernels"),
                *_times("Time", "Wait at least", "Wait at most")]
     return plain_table("communicators", "Communicators by time", "", columns, rows, note="ranks as the job numbers them, those whose folders are here")
+
+
+def memory_table(job: dict[str, Any]) -> Table:
+    def cell(bytes: float | None) -> list | None:
+        return None if bytes is None else [bytes, size(bytes)]
+
+    found = [row for row in job["memory_by_purpose"] if row["most_b"]]
+    rows = [[printable(row["purpose"], 40), cell(row["least_b"]), row["least_rank"], cell(row["median_b"]), cell(row["most_b"]), row["most_rank"],
+             cell(row["sum_b"]), None if row["ranks"] == job["ranks"] else row["ranks"]] for row in found]
+    columns = [as_column("Purpose", "text"), *map(as_column, ("Least", "of rank", "Median", "Most", "by rank", "Sum", "Ranks"))]
+    return plain_table("memory", "PyTorch's memory by purpose, of a rank", "", columns, rows, first=32)
 
 
 def bus_table(job: dict[str, Any], most: int) -> Table:
@@ -286,6 +294,6 @@ def cell_text(cell: Any, column: dict[str, Any]) -> str:
 
 
 def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Table]:
-    found = [rank_table(job, ranks), operation_table(job, most), communicator_table(job, most), bus_table(job, most),
+    found = [rank_table(job, ranks), memory_table(job), operation_table(job, most), communicator_table(job, most), bus_table(job, most),
              peer_table(job, most), copy_table(job, most), *(code_table(job, what, most) for what in _CODE)]
     return [table for table in found if table.rows]

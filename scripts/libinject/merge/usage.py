@@ -44,8 +44,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
             FROM energy_sum JOIN member USING (run) WHERE job = ? AND Of = 'window' GROUP BY rank""", [number]):
         found[row.pop("rank")] |= row
     for row in store.rows("""
-            SELECT rank, sum("Cores Used" * "Span (ns)") / nullif(sum("Span (ns)"), 0) AS used,
-                   sum("Cores Wanted" * "Span (ns)") / nullif(sum("Span (ns)"), 0) AS wanted,
+            SELECT rank, sum("Cores Used" * "Span (ns)") / nullif(sum("Span (ns)") FILTER ("Cores Used" IS NOT NULL), 0) AS used,
+                   sum("Cores Wanted" * "Span (ns)") / nullif(sum("Span (ns)") FILTER ("Cores Wanted" IS NOT NULL), 0) AS wanted,
                    min(least(coalesce("Cores by Affinity", "Cores by Quota"), coalesce("Cores by Quota", "Cores by Affinity"))) AS allowed
             FROM host_sum JOIN member USING (run) WHERE job = ? AND Role = 'process' GROUP BY rank""", [number]):
         found[row["rank"]] |= {"cores_used": row["used"], "cores_wanted": row["wanted"], "cores_allowed": row["allowed"]}

@@ -30,6 +30,7 @@ class Source(NamedTuple):
 
 SOURCES = {
     "steps": Source("steps", "section", "steps", "How long each iteration in windows took.", "no iterations were found in windows"),
+    "over_time": Source("steps", "section", "over-time", "Steps, memory, power and clocks over one axis of time.", "neither memory nor power is known"),
     "iterations": Source("steps", "section", "iterations-", "Where each iteration's time went on the device.", "no times of complete iterations on a device are known"),
     "windows": Source("steps", "section", "windows", "Where each window's time went on the device.", "fewer than two windows ran anything"),
     "idle": Source("idle", "section", "idle", "Why neither kernels nor copies ran.", "no idle time is known"),
@@ -47,7 +48,6 @@ SOURCES = {
     "roofline": Source("library", "roofline", "roofline", "Library calls of known shape under the roofline.", "no such calls"),
     "gemms": Source("library", "gemm", "gemm", "The rate of matrix products over their size.", "no matrix products of known shape"),
     "copies": Source("transfers", "copies", "copies", "Throughput of copies against the link.", "no copies"),
-    "memory": Source("transfers", "memory", "memory", "Memory in use over time.", "memory in use is not known"),
     "metrics": Source("metrics", "section", "metrics-", "Hardware metrics over time.", "no samples: INJECT_METRICS_TIMELINE=1"),
     "phases": Source("phases", "phases", "phases", "Kernel time by phase of the training step.", "no phases are known"),
     "collectives": Source("transfers", "collectives", "collectives", "Bus bandwidth of collectives over their size.",
@@ -91,7 +91,7 @@ def _height(plot: Plot) -> int:
     """In pixels, about as plots.js has it, with the title: beyond that the frame scrolls."""
     title, legend = 90 if plot.note else 66, 20 * (len(plot.series) // 4)
     if plot.kind != "bars":
-        return title + 380 + legend
+        return title + 380 + legend + 130 * max(0, len(plot.panels) - 1)
     bars = len([series for series in plot.series if not series.get("mark")])
     groups = 1 if plot.stacked else bars
     return title + max(136, 86 + len(plot.series[0]["names"]) * max(26, 16 * groups + 10) + (30 + legend if len(plot.series) > 1 else 0))

@@ -195,6 +195,7 @@ class Run(Frames[Frame]):
             raise
 
     plot_steps = _plot("steps")
+    plot_over_time = _plot("over_time")
     plot_iterations = _plot("iterations")
     plot_windows = _plot("windows")
     plot_idle = _plot("idle")
@@ -209,7 +210,6 @@ class Run(Frames[Frame]):
     plot_roofline = _plot("roofline")
     plot_gemms = _plot("gemms")
     plot_copies = _plot("copies")
-    plot_memory = _plot("memory")
     plot_metrics = _plot("metrics")
     plot_phases = _plot("phases")
     plot_collectives = _plot("collectives")

@@ -48,7 +48,7 @@ class Table:
 class Plot:
     """kind: `points` (x, y), `bars` (names, values), `columns` (values, colour, pattern: stacked, one for each of the x axis' ticks) or `heat`
     (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
-    a series is {name, …, notes}."""
+    a series is {name, …, notes}, with `panel`, the place of its axis, where there are several."""
 
     id: str
     title: str
@@ -60,6 +60,7 @@ class Plot:
     stacked: bool = False
     note: str = ""
     unit: str = ""  # of heat
+    panels: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of points: axes in place of y, one below the other, over one of x
 
 
 @dataclasses.dataclass

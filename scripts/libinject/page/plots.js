@@ -141,7 +141,7 @@ function namesAbove({ series: [{ names, after }] }, width) {
 function heightOf(plot, width) {
   const { more } = legendOf(plot, width);
   const narrow = width < NARROW;
-  if (plot.kind === "points") return (narrow ? 340 : 380) + more;
+  if (plot.kind === "points") return (narrow ? 340 : 380) + more + 130 * (panelsOf(plot).length - 1);
   if (plot.kind === "columns") return (narrow ? 320 : 360) + more;
   if (plot.kind === "heat") return Math.min(900, 110 + 18 * Math.max(6, plot.series[0].y.length));
   const groups = plot.stacked ? 1 : plot.series.filter((series) => !series.mark).length;
@@ -202,7 +202,7 @@ function roofTrace(series, theme, x, y, width) {
 }
 
 // Beside the slope, or over the end of a flat roof.
-function roofLabel(series, theme, plot, scaleX, scaleY) {
+function roofLabel(series, theme, axisX, scaleX, panel) {
   const flat = series.y[0] === series.y[1];
   const place = (axis, scale, value) => (axis.log ? Math.log10(value / scale.size) : value / scale.size);
   // Not quite at the end of a flat one: what is beside the axis is not drawn.
@@ -211,34 +211,46 @@ function roofLabel(series, theme, plot, scaleX, scaleY) {
     return from + (flat ? 0.995 : 0.5) * (to - from);
   };
   return { text: plain(series.name), showarrow: false, xanchor: "right", yanchor: "bottom", yshift: 2, xshift: flat ? 0 : -6, font: { color: theme.muted, size: 12 },
-    x: along(plot.x, scaleX, series.x), y: along(plot.y, scaleY, series.y) };
+    x: along(axisX, scaleX, series.x), y: along(panel.axis, panel.scale, series.y), yref: panel.name };
 }
+
+// Axes one below the other, over one of x.
+const panelsOf = (plot) => (plot.panels?.length ? plot.panels : [plot.y]);
 
 function pointFigure(plot, theme, width) {
   const scaleX = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.x));
-  const scaleY = scaleOf(plot.y.unit, plot.series.flatMap((series) => series.y));
+  const panels = panelsOf(plot).map((axis, at) => {
+    const values = plot.series.filter((series) => (series.panel ?? 0) === at).flatMap((series) => series.y);
+    return { axis, values, scale: scaleOf(axis.unit, values), name: at ? `y${at + 1}` : "y" };
+  });
   const largest = Math.max(1, ...plot.series.map((series) => (series.sizes || []).reduce((most, size) => Math.max(most, size ?? 0), 0)));
   const legend = legendOf(plot, width);
   const data = plot.series.map((series, at) => {
     const x = scaled(series.x, scaleX);
-    const y = scaled(series.y, scaleY);
-    if (series.roof) return roofTrace(series, theme, x, y, width);
+    const panel = panels[series.panel ?? 0];
+    const y = scaled(series.y, panel.scale);
+    if (series.roof) return { ...roofTrace(series, theme, x, y, width), yaxis: panel.name };
     const own = series.of ?? at;
     const colour = theme.cycle[own % theme.cycle.length];
     const many = series.x.length > 1500 || series.plain;
-    const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
+    const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], panel.axis.unit)} ${panel.axis.unit ? "" : panel.axis.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
-    return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: legend.name(series.name), x, y, hovertext: hover, hoverinfo: "text",
+    return { type: "scatter", yaxis: panel.name, mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: legend.name(series.name), x, y, hovertext: hover, hoverinfo: "text",
       line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || own >= theme.cycle.length ? "dot" : "solid" },
-      showlegend: series.cross ? false : undefined, error_y: errorsOf(series, scaleY, colour), cliponaxis: !series.cross,
+      showlegend: series.cross ? false : undefined, error_y: errorsOf(series, panel.scale, colour), cliponaxis: !series.cross,
       marker: { color: colour, symbol: series.cross ? "x" : SYMBOLS[own % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
         line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
   const labelled = data.filter((trace, at) => trace.showlegend !== false || plot.series[at].cross).length;
   const layout = { ...baseLayout(plot, theme, width), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
-    meta: { units: { xaxis: plot.x.unit, yaxis: plot.y.unit }, most: { xaxis: mostTicks(width), yaxis: 8 } },
-    xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x), mostTicks(width)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
+    meta: { units: { xaxis: plot.x.unit, yaxis: panels[0].axis.unit }, most: { xaxis: mostTicks(width), yaxis: 8 } },
+    xaxis: { ...axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x), mostTicks(width)), anchor: panels.at(-1).name } };
+  panels.forEach(({ axis, scale, values, name }, at) => {
+    // The first one on top, a tenth of its height from the next.
+    const top = 1 - at / panels.length;
+    layout[name.replace("y", "yaxis")] = { ...axisOf(axis, scale, theme, values, panels.length > 1 ? 3 : 0), domain: [Math.max(0, top - (at < panels.length - 1 ? 0.9 : 1) / panels.length), top] };
+  });
   if (plot.x.ticks) {
     const room = width < 400 ? 6 : width < NARROW ? 10 : 14;
     const step = Math.max(1, Math.ceil(plot.x.ticks.length / room));
@@ -254,7 +266,7 @@ function pointFigure(plot, theme, width) {
   }
   layout.shapes = plot.bands.map((band, at) => ({ type: "rect", layer: "below", yref: "paper", y0: 0, y1: 1, x0: band.from / scaleX.size, x1: band.to / scaleX.size,
     fillcolor: theme.band, opacity: at % 2 ? 0.55 : 1, line: { width: 0 } }));
-  const annotations = width < NARROW ? [] : plot.series.filter((series) => series.roof).map((series) => roofLabel(series, theme, plot, scaleX, scaleY));
+  const annotations = width < NARROW ? [] : plot.series.filter((series) => series.roof).map((series) => roofLabel(series, theme, plot.x, scaleX, panels[series.panel ?? 0]));
   if (plot.bands.length <= (width < NARROW ? 3 : 8)) {
     annotations.push(...plot.bands.map((band) => ({ x: band.from / scaleX.size, xanchor: "left", y: 1, yref: "paper", yanchor: "top", showarrow: false, text: plain(band.label),
       font: { color: theme.muted, size: 12 } })));

@@ -10,7 +10,7 @@ from libinject import figures
 from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import text_of
-from libinject.report import breakdown
+from libinject.report import breakdown, over_time
 from libinject.report.overview import TOO_SHORT, step_times
 from libinject.result import Cell, Result, Row
 
@@ -88,7 +88,7 @@ def _plot(result: Result) -> Plot | None:
 def section(result: Result) -> Section:
     part = Section("steps", "Steps and windows", "How long each training iteration took, and the profiled windows of the run: shaded, "
                                                  "with their number and what opened them.")
-    part.add(_plot(result), *breakdown.iterations(result), breakdown.windows(result))
+    part.add(_plot(result), over_time.plot(result), *breakdown.iterations(result), breakdown.windows(result))
     if figures.unprofiled_steps(result) and (steps := step_times(result)):
         part.notes.append(f"{int(steps['count'])} iterations without the profiler: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")

@@ -92,15 +92,17 @@ def _edges(result: Result) -> dict[str, _Points]:
     return {device: points for device, points in devices.items() if any(value is not None for _, value, _ in points)}
 
 
-def memory(result: Result) -> Section:
-    part = Section("memory", "Memory", "Memory in use on each GPU (by all processes) while windows were open, and what the program had "
-                                       "allocated through the CUDA runtime.")
+def _peaks(result: Result) -> dict[str, Row]:
+    return {text_of(row["Device"]): row for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
+            if row["API"] == "[all]" and numbers([row], "Peak (MB)") and row["Device"] != "host"}
+
+
+def over_time(result: Result) -> list[dict[str, Any]]:
+    """Memory in use and allocated on each GPU."""
     in_use = {device: _readings(rows) for device, rows in _timeline(result, "in use").items()} or _edges(result)
     allocated = _timeline(result, "allocated")
-    peaks = {text_of(row["Device"]): row for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
-             if row["API"] == "[all]" and numbers([row], "Peak (MB)") and row["Device"] != "host"}
+    peaks = _peaks(result)
     series: list[dict[str, Any]] = []
-    bands = windows_over_time(result)
 
     def line(name: str, points: _Points, **style: Any) -> None:
         if points:
@@ -114,21 +116,23 @@ def memory(result: Result) -> Section:
             line(f"allocated, GPU {device}", most, plain=True)
             line(f"allocated at least, GPU {device}", least, plain=True, dash=True)
         elif device in peaks:
-            spans = [time for time, _, _ in in_use[device] if time is not None] + [edge for band in bands for edge in (band["from"], band["to"])]
+            spans = [time for time, _, _ in in_use[device] if time is not None] + [edge for band in windows_over_time(result) for edge in (band["from"], band["to"])]
             series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]["Peak (MB)"]] * 2, "roof": True, "dash": True,
                            "x": [find(spans) for find in (min, max)]})
-        if numbers([peaks.get(device, {"Peak at (ns)": None})], "Peak at (ns)"):
-            part.notes.append(clean(f"GPU {device}: {peaks[device]['Peak (MB)']:,.3f} MB allocated at most, "
-                                    f"{duration(peaks[device]['Peak at (ns)'])} after CUDA's initialisation."))
-    if series:
-        part.add(Plot("memory", "Memory over time", "points", {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
-                      {"title": "MB", "zero": True}, bands=bands))
-        sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
-        part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items()
-                       if size and (device in in_use or device in allocated)][:_MOST_DEVICES]
-    part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")))
-    return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")),
-                    table(result, "memory_timeline", "Memory over time, row by row", ("Start (ns)", "Duration (ns)", "Window", "Iteration", "Of", "Lowest (MB)", "Highest (MB)", "Device")))
+    return series
+
+
+def memory(result: Result) -> Section:
+    part = Section("memory", "Memory", "What the program had allocated through the CUDA runtime on each GPU, by function and over time, what was in use by all "
+                                       "processes, and what PyTorch uses it for.")
+    part.notes += [clean(f"GPU {device}: {row['Peak (MB)']:,.3f} MB allocated at most, {duration(row['Peak at (ns)'])} after CUDA's initialisation.")
+                   for device, row in _peaks(result).items() if numbers([row], "Peak at (ns)")][:_MOST_DEVICES]
+    part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")), table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")),
+             table(result, "memory_timeline", "Memory over time, row by row", ("Start (ns)", "Duration (ns)", "Window", "Iteration", "Of", "Lowest (MB)", "Highest (MB)", "Device")))
+    if not part.empty:
+        part.notes += [f"GPU {text_of(device.get('id'))} has {size / 1e6:,.0f} MB." for device in objects(result.run["devices"])
+                       if (size := whole(device.get("memory_bytes")))][:_MOST_DEVICES]
+    return part
 
 
 def windows_over_time(result: Result, most: int = 200) -> list[dict[str, Any]]:

@@ -20,7 +20,12 @@ from libinject.sweep.points import Point, Status, Sweep
 FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s",
            "units_per_s", "joules_per_unit",
            "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
-           "peak_memory_mb", "failed_allocations", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct")
+           "peak_memory_mb", "failed_allocations", "memory_in_use_mb", "torch_peak_mb", "activations_mb", "parameters_mb", "gradients_mb",
+           "optimizer_state_mb", "buffers_mb", "workspaces_mb", "communication_buffers_mb", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct", "processors",
+           "processors_wanted", "processors_allowed")
+# What memory at the peak of PyTorch's allocator is for: these add up to it.
+AT_PEAK = {"parameters": "parameters_mb", "gradients": "gradients_mb", "optimizer state": "optimizer_state_mb", "buffers": "buffers_mb",
+           "workspaces": "workspaces_mb", "communication buffers": "communication_buffers_mb", "activations": "activations_mb"}
 _MOST_NAMED = 3
 
 
@@ -112,14 +117,17 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
         values["power_w"] = run.metrics["power"].value
     values["joules_per_sample"], values["joules_per_unit"] = (figures.joules_per(of, result) for of in ("Sample", "Unit"))
     values["sm_clock_mhz"], values["clocks_held_down_pct"] = figures.clock(result), figures.clock(result, "Held Down (%)")
+    values["memory_in_use_mb"] = figures.memory_in_use(result)
+    host = figures.processors(result)
+    values["processors"], values["processors_wanted"], values["processors_allowed"] = host.used, host.wanted, host.allowed
+    for memory in figures.memory_purposes(result)[:1]:
+        sizes = {**memory.bytes, "activations": memory.activations}
+        values |= {column: _megabytes(sizes.get(purpose)) for purpose, column in AT_PEAK.items()} | {"torch_peak_mb": _megabytes(memory.peak)}
     steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
     if len(steps) >= 2:
         values["step_time_q1_ns"], values["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
-    rows = [(number(row, "Total Time (ns)"), number(row, "Occupancy (%)"))
-            for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], (int, float))]
-    values["occupancy_pct"] = _mean(rows)
-    values["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
-                                              if isinstance(row.get("Occupancy (%)"), (int, float))])
+    values["occupancy_pct"] = figures.mean(result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)"), "Occupancy (%)", "Total Time (ns)")
+    values["achieved_occupancy_pct"] = figures.mean(run.windows, "Occupancy (%)", "Duration (ns)")
     total = math.fsum(m.value for m in run.tables["families"].values())
     if total > 0:
         found.families = {printable(name, 80): 100 * m.value / total for name, m in run.tables["families"].items()}
@@ -127,9 +135,8 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
                                             if isinstance(part, dict)))
 
 
-def _mean(weighted: list[tuple[float, float]]) -> float | None:
-    weight = math.fsum(w for w, _ in weighted)
-    return math.fsum(w * value for w, value in weighted) / weight if weight > 0 else None
+def _megabytes(size: float | None) -> float | None:
+    return None if size is None else size / 1e6
 
 
 def _plain(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from libinject.compare import describe
 from libinject.page.parts import Article, Plot, Section, Table, as_column, plain_table
 from libinject.page.render import articles_page
 from libinject.result import printable
-from libinject.sweep.measured import Measured
+from libinject.sweep.measured import AT_PEAK, Measured
 from libinject.sweep.points import Status, Sweep
 
 _MOST_FAMILIES = 9
@@ -23,9 +23,14 @@ _MOST_FAMILIES = 9
 _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("Units of work per second", "", "units_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"),
-          ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("Energy per unit of work (J)", "", "joules_per_unit"), ("SM clock (MHz)", "", "sm_clock_mhz"))
+          ("Peak memory in use (MB)", "", "memory_in_use_mb"), ("Activations at the peak (MB)", "", "activations_mb"),
+          ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("Energy per unit of work (J)", "", "joules_per_unit"), ("SM clock (MHz)", "", "sm_clock_mhz"),
+          ("Processors used", "", "processors"))
 _NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
-          "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows"}
+          "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows",
+          "memory_in_use_mb": "the highest reading while windows were open, of all processes on a GPU",
+          "activations_mb": "the peak of PyTorch's allocator less what stays from one iteration to the next",
+          "processors": "by the process and its children, in windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))
 
@@ -41,7 +46,8 @@ def page(sweep: Sweep, measured: Sequence[Measured]) -> str:
                                                      "broken where a run has no figure, and a cross says how the run ended.", side_by_side=True)
     figures.add(*(_line_plot(sweep, lines, *line) for line in _LINES))
     families = Section("families", "Kernel families", "Share of the kernels' time.").add(*_family_plots(lines, measured))
-    article = Article(f"Sweep over {', '.join(names)}", facts, [part for part in (figures, families, points) if not part.empty],
+    memory = Section("memory", "PyTorch's memory by purpose", "Of the GPU whose allocator had the highest peak.").add(*_memory_plots(lines))
+    article = Article(f"Sweep over {', '.join(names)}", facts, [part for part in (figures, memory, families, points) if not part.empty],
                       alerts=[problem for item in measured for problem in item.problems])
     return articles_page(article.name, "sweep", [article])
 
@@ -148,14 +154,31 @@ def _family_plots(lines: dict[str, list[Measured]], measured: Sequence[Measured]
         total.update(item.families)
     ordered = sorted(total, key=lambda name: (-total[name], name))
     largest, rest = ordered[:_MOST_FAMILIES], ordered[_MOST_FAMILIES:]
+
+    def shares(item: Measured) -> dict[str, float]:
+        others = {f"{len(rest)} other families": sum(item.families.get(name, 0.0) for name in rest)} if rest else {}
+        return {**{name: item.families.get(name, 0.0) for name in largest}, **others} if item.families else {}
+
+    return _stacks(lines, "families", "By family", {"title": "% of the kernels' time", "unit": "", "range": [0, 100]}, shares)
+
+
+def _memory_plots(lines: dict[str, list[Measured]]) -> Iterable[Plot]:
+    def sizes(item: Measured) -> dict[str, float]:
+        found = {name: item.figures.get(column) for name, column in AT_PEAK.items()}
+        # These are known where all others are that there are.
+        return {name: size or 0.0 for name, size in found.items()} if found["activations"] is not None else {}
+
+    return _stacks(lines, "memory", "PyTorch's memory at its peak", {"title": "MB", "unit": ""}, sizes)
+
+
+def _stacks(lines: dict[str, list[Measured]], id_: str, title: str, axis: dict[str, Any], parts: Callable[[Measured], dict[str, float]]) -> Iterable[Plot]:
+    """For each line a plot with a bar for each of its points, made of its `parts`, whose names are the same for all; none for a point without any."""
     for others, items in lines.items():
-        shown = [item for item in items if item.families]
+        shown = [(item, found) for item in items if (found := parts(item))]
         if not shown:
             continue
-        names = [printable(next(iter(item.point.values.items()))[0], 40) + "=" + printable(next(iter(item.point.values.values())), 40) for item in shown]
-        series = [{"name": name, "names": names, "values": [round(item.families.get(name, 0.0), 3) for item in shown]} for name in largest]
-        if rest:
-            series.append({"name": f"{len(rest)} other families", "names": names,
-                           "values": [round(sum(item.families.get(name, 0.0) for name in rest), 3) for item in shown]})
-        yield Plot("families", f"By family{f', {others}' if others else ''}", "bars", {"title": "% of the kernels' time", "unit": "", "range": [0, 100]}, series,
-                   stacked=True)
+        firsts = [next(iter(item.point.values.items())) for item, _ in shown]
+        names = [f"{printable(name, 40)}={printable(value, 40)}" for name, value in firsts]
+        yield Plot(id_, f"{title}{f', {others}' if others else ''}", "bars", axis, [
+            {"name": part, "names": names, "values": [round(found[part], 3) for _, found in shown]}
+            for part in shown[0][1] if any(found[part] for _, found in shown)], stacked=True)
