@@ -3,6 +3,7 @@
 #include "libinject/analysis/flops.h"
 
 #include <initializer_list>
+#include <iterator>
 
 namespace inject {
 
@@ -89,9 +90,14 @@ std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
   return bytes_of(shape.direction == 2 ? product({2, elements}) : elements, shape.type);
 }
 
-std::uint64_t rnn_flops(const RnnShape& shape) noexcept {
-  // Matrices per cell for its input, and as many for its state.
-  const std::uint64_t gates = shape.cell == 3 ? 4 : shape.cell == 4 ? 3 : 1;
+std::uint64_t rnn_gates(std::uint8_t cell) noexcept {
+  constexpr std::uint64_t kGates[] = {0, 1, 1, 4, 3};  // by RnnShape::cell
+  return cell < std::size(kGates) ? kGates[cell] : 0;
+}
+
+std::optional<std::uint64_t> rnn_flops(const RnnShape& shape) noexcept {
+  const std::uint64_t gates = rnn_gates(shape.cell);
+  if (gates == 0 || shape.batch > RnnShape::kMaxSequences) return std::nullopt;
   const std::uint64_t directions = shape.bidirectional != 0 ? 2 : 1;
   const std::uint64_t hidden = shape.hidden_size;
   const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : hidden;
