@@ -13,8 +13,8 @@ namespace inject {
 
 namespace {
 
-/// Whether a kernel of this name may have products in it, or parts of them: all but those whose names say that
-/// they have none. What adds up a product's partial sums belongs to the product.
+/// Whether a kernel of this name may have products in it, or parts of them: all but those whose names say
+/// that they have none. What adds up a product's partial sums belongs to the product.
 bool may_multiply(std::string_view name) {
   if (product_role_of(name) != ProductRole::kHelps || family_of(name, Category::kRnn) == Family::kGemm)
     return true;
