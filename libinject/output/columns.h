@@ -148,7 +148,8 @@ class Columns {
   }
   /// Leaves the cells of a column empty in rows for which `when` is true; `empty` replaces what is said of
   /// empty cells.
-  void leave_out(std::string_view header, std::function<bool(const Row&)> when, std::string_view empty) {
+  void leave_out(std::string_view header, const std::function<bool(const Row&)>& when,
+                 std::string_view empty) {
     for (Column<Row>& column : columns_) {
       if (column.header != header) continue;
       column.empty = empty;

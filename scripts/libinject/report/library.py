@@ -113,7 +113,7 @@ def roofline(result: Result) -> Section:
     for name, title, shape in (
             ("conv_sum", "Convolutions", ("Direction", "N", "C", "D", "H", "W", "K", "T", "R", "S", "Stride", "Type X")),
             ("attention_sum", "Attention", ("API", "Direction", "B", "H", "S Query", "S Key", "D", "Type")),
-            ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type")),
+            ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type", "Algorithm")),
             ("norm_sum", "Normalizations", ("API", "Direction", "Mode", "Size", "Type"))):
         part.add(table(result, name, title, on=(*shape, *_RATES)))
     return part
