@@ -3,6 +3,7 @@
 #include "libinject/analysis/flops.h"
 
 #include <initializer_list>
+#include <iterator>
 
 namespace inject {
 
@@ -89,19 +90,45 @@ std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
   return bytes_of(shape.direction == 2 ? product({2, elements}) : elements, shape.type);
 }
 
-std::uint64_t rnn_flops(const RnnShape& shape) noexcept {
-  // Matrices per cell for its input, and as many for its state.
-  const std::uint64_t gates = shape.cell == 3 ? 4 : shape.cell == 4 ? 3 : 1;
+std::uint64_t rnn_gates(std::uint8_t cell) noexcept {
+  constexpr std::uint64_t kGates[] = {0, 1, 1, 4, 3};  // by RnnShape::cell
+  return cell < std::size(kGates) ? kGates[cell] : 0;
+}
+
+namespace {
+
+/// Elements of all weights; each is multiplied once a step of a sequence. Empty if the cell is not known.
+std::optional<std::uint64_t> rnn_weights(const RnnShape& shape) noexcept {
+  const std::uint64_t gates = rnn_gates(shape.cell);
+  if (gates == 0) return std::nullopt;
+  if (shape.layers == 0) return 0;
   const std::uint64_t directions = shape.bidirectional != 0 ? 2 : 1;
   const std::uint64_t hidden = shape.hidden_size;
   const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : hidden;
-  if (shape.layers == 0) return 0;
   const std::uint64_t inputs =  // of all layers
       sum({shape.input_size, product({shape.layers - 1, directions, output})});
   const std::uint64_t depth = sum({inputs, product({shape.layers, output})});
   const std::uint64_t projections =
       shape.projection_size != 0 ? product({shape.layers, hidden, shape.projection_size}) : 0;
-  return product({2, shape.steps, directions, sum({product({gates, hidden, depth}), projections})});
+  return product({directions, sum({product({gates, hidden, depth}), projections})});
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> rnn_flops(const RnnShape& shape) noexcept {
+  const std::optional<std::uint64_t> weights = rnn_weights(shape);
+  if (!weights || shape.batch > RnnShape::kMaxSequences) return std::nullopt;
+  return product({2, shape.steps, *weights});
+}
+
+std::uint64_t rnn_bytes(const RnnShape& shape) noexcept {
+  const std::optional<std::uint64_t> weights = rnn_weights(shape);
+  if (!weights || *weights == 0 || shape.batch > RnnShape::kMaxSequences) return 0;
+  const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : shape.hidden_size;
+  // An input that no weights multiply is as wide as the state.
+  const std::uint64_t input = shape.input_size != 0 ? shape.input_size : shape.hidden_size;
+  const std::uint64_t width = input + (shape.bidirectional != 0 ? 2 : 1) * output;
+  return bytes_of(sum({*weights, product({shape.steps, width})}), shape.type);
 }
 
 }  // namespace inject

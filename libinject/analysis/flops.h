@@ -30,8 +30,14 @@ std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexce
 /// Queries, keys, values and output, once each; backward, also their gradients.
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
 
+/// Matrices per cell for its input, and as many for its state. 0 for cells that are not known.
+std::uint64_t rnn_gates(std::uint8_t cell) noexcept;
 /// Products of gates with input and state over all steps, layers and directions, and of projections; the same
-/// for either gradient.
-std::uint64_t rnn_flops(const RnnShape& shape) noexcept;
+/// for either gradient. Empty if the cell or the number of steps is not known.
+std::optional<std::uint64_t> rnn_flops(const RnnShape& shape) noexcept;
+/// Weights without biases, input of the first layer, output of the last one, once each; backward their
+/// gradients instead, or beside them. What layers pass on to each other, and what is kept for the backward
+/// pass, does not count. 0 if it is not known.
+std::uint64_t rnn_bytes(const RnnShape& shape) noexcept;
 
 }  // namespace inject

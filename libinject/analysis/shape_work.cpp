@@ -139,7 +139,7 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
-      return work(rnn_flops(rnn), 0, rnn.type, rnn.compute);
+      return work(rnn_flops(rnn), rnn_bytes(rnn), rnn.type, rnn.compute);
     }
     case ShapeKind::kOperator: {
       const auto op = shape.as<OperatorShape>();

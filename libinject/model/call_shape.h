@@ -141,6 +141,9 @@ struct NormalizationShape {
 
 struct RnnShape {
   static constexpr ShapeKind kKind = ShapeKind::kRnn;
+  /// Of larger batches not all lengths are read: `length` is the most that they can have, `steps` is 0.
+  static constexpr std::uint32_t kMaxSequences = 2048;
+
   ShapeKind kind = kKind;
   std::uint8_t direction = 0;  ///< 1 forward, 2 data gradient, 3 weight gradient
   std::uint8_t cell = 0;       ///< 1 ReLU, 2 tanh, 3 LSTM, 4 GRU

@@ -55,6 +55,13 @@ CallTableRow row_of(const CallReport& report) {
 
 }  // namespace
 
+CallTableRow derived_row(const DerivedProducts& products) {
+  CallTableRow row = row_of(products.report);
+  row.derived = products.kind;
+  if (products.kind == DerivedProducts::Kind::kProduct) row.cores.reset();
+  return row;
+}
+
 CallTableRow kernel_row(std::string_view name, const Totals& kernels) {
   CallTableRow row;
   row.name = name;

@@ -27,10 +27,14 @@ struct CallTableRow {
   std::optional<TensorCores> cores;
   std::string kernel_names;
   std::uint64_t total = 0;  ///< GPU time of all rows
+  /// Of products inside calls that have rows of their own elsewhere.
+  std::optional<DerivedProducts::Kind> derived;
 };
 
 /// A row of kernels alone.
 CallTableRow kernel_row(std::string_view name, const Totals& kernels);
+/// A row of products inside other calls.
+CallTableRow derived_row(const DerivedProducts& products);
 /// Calls of one kind, then kernels without a shape.
 std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const UnshapedWork& unshaped = {});
 /// Sets the total of each row. To be called once all rows are there.
@@ -41,7 +45,7 @@ inline constexpr std::string_view kNoShape = "rows in brackets: no one shape is 
 /// For Columns::of(): the shape of a row's calls.
 template <typename Shape>
 std::optional<Shape> shape_of(const CallTableRow& row) {
-  if (row.call == nullptr) return std::nullopt;
+  if (row.call == nullptr || row.call->call->shape.kind() != Shape::kKind) return std::nullopt;
   return row.call->call->shape.as<Shape>();
 }
 /// A cell function for a data type of the shape.

@@ -146,6 +146,22 @@ class Columns {
   PartColumns<Row, Part> of(Part part, std::string_view empty = {}) {
     return {*this, std::move(part), empty};
   }
+  /// Leaves the cells of a column empty in rows for which `when` is true; `empty` replaces what is said of
+  /// empty cells.
+  void leave_out(std::string_view header, const std::function<bool(const Row&)>& when,
+                 std::string_view empty) {
+    for (Column<Row>& column : columns_) {
+      if (column.header != header) continue;
+      column.empty = empty;
+      column.append = [when, append = std::move(column.append)](CsvRow& row, const Row& value) {
+        if (when(value)) {
+          row.empty();
+        } else {
+          append(row, value);
+        }
+      };
+    }
+  }
   void append_row(std::string& text, const Row& value) const {
     CsvRow row(text);
     for (const Column<Row>& column : columns_) column.append(row, value);

@@ -173,9 +173,15 @@ Columns<CallTableRow> rnn_columns(const Report&) {
   shape.add("Hidden Size", kCount, &RnnShape::hidden_size, "Elements of the state.");
   shape.add("Projection Size", kCount, &RnnShape::projection_size,
             "Elements that the state is projected to.");
-  shape.add("T", kCount, &RnnShape::length, "Steps of the longest sequence.");
+  const auto counted = [&shape](std::string header, auto member, std::string_view meaning) {
+    shape.add(
+        std::move(header), kCount,
+        [member](const RnnShape& rnn) { return cell_if(rnn.batch <= RnnShape::kMaxSequences, rnn.*member); },
+        meaning, "rows in brackets: no one shape is known; batches of more than 2,048 sequences");
+  };
+  counted("T", &RnnShape::length, "Steps of the longest sequence.");
   shape.add("B", kCount, &RnnShape::batch, "Sequences of the batch.");
-  shape.add("Steps", kCount, &RnnShape::steps, "Steps of all sequences together.");
+  counted("Steps", &RnnShape::steps, "Steps of all sequences together.");
   shape.add("Type", kText, data_type(&RnnShape::type), "Elements.");
   shape.add("Compute Type", kText, compute_type<RnnShape>, kComputeType);
   shape.add(

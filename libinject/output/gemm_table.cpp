@@ -2,6 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // gemm_sum.csv (docs/gemm.md).
+#include <algorithm>
+#include <iterator>
+
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
 #include "libinject/output/call_columns.h"
@@ -37,23 +40,59 @@ std::string epilogue_name(std::uint32_t epilogue) {
   return std::to_string(epilogue);
 }
 
+bool is_derived(const CallTableRow& row) {
+  return row.derived.has_value();
+}
+bool is_derived_product(const CallTableRow& row) {
+  return row.derived == DerivedProducts::Kind::kProduct;
+}
+
+std::string_view derived_name(const CallTableRow& row) {
+  if (!row.derived) return {};
+  return is_derived_product(row) ? "product" : "call";
+}
+
+/// The kernels' time is that of a call's products together.
+void leave_out_of_derived_rows(Columns<CallTableRow>& columns) {
+  columns.leave_out("Host Time (ns)", &is_derived,
+                    "`[no shape]`, `[no call]`: no calls are known; derived rows: see rnn_sum.csv");
+  for (const std::string_view header : {"GPU Time (%)", "GPU Time (ns)", "GPU Avg (ns)", "Kernels"})
+    columns.leave_out(header, &is_derived_product,
+                      "derived rows of one size: which kernels are theirs is not known");
+  for (const std::string_view header : {"GPU Min (ns)", "GPU Max (ns)"})
+    columns.leave_out(header, &is_derived, "derived rows");
+}
+
 Columns<CallTableRow> gemm_columns(const Report&) {
   Columns<CallTableRow> columns;
   add_function(columns);
+  columns.add(
+      "Derived", kText, &derived_name,
+      "Of products inside calls of rnn_sum.csv, whose sizes follow from those calls' (gemm.md): `call`, "
+      "the products of such calls together; `product`, those of one size among them.",
+      "the products that the call itself is of");
   const auto shape = columns.of(shape_of<GemmShape>, kNoShape);
-  const auto size = [&shape](std::string header, auto member, std::string_view meaning) {
-    shape.add(
+  const auto size = [&columns](std::string header, auto member, std::string_view meaning,
+                               std::string_view empty) {
+    columns.add(
         std::move(header), kCount,
-        [member](const GemmShape& gemm) {
-          const bool sized = gemm.groups <= 1 || gemm.m != 0 || gemm.n != 0 || gemm.k != 0;
-          return cell_if(sized, gemm.*member);
+        [member](const CallTableRow& row) {
+          const auto gemm = shape_of<GemmShape>(row);
+          if (!gemm) return Cell();
+          const bool sized = is_derived(row)
+                                 ? (*gemm).*member != 0
+                                 : gemm->groups <= 1 || gemm->m != 0 || gemm->n != 0 || gemm->k != 0;
+          return cell_if(sized, (*gemm).*member);
         },
-        meaning, "rows in brackets; groups of products of different sizes");
+        meaning, empty);
   };
-  size("M", &GemmShape::m,
-       "Rows of op(A) and of the result, column-major as the library has them (gemm.md).");
-  size("N", &GemmShape::n, "Columns of op(B) and of the result.");
-  size("K", &GemmShape::k, "Columns of op(A), rows of op(B).");
+  constexpr std::string_view kNoSize = "rows in brackets; products of different sizes";
+  constexpr std::string_view kNoStride =
+      "rows in brackets; groups of products of different sizes; derived rows";
+  size("M", &GemmShape::m, "Rows of op(A) and of the result, column-major as the library has them (gemm.md).",
+       kNoSize);
+  size("N", &GemmShape::n, "Columns of op(B) and of the result.", kNoSize);
+  size("K", &GemmShape::k, "Columns of op(A), rows of op(B).", kNoSize);
   shape.add(
       "Op A", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_a); }, "`N`, `T` or `C`.");
   shape.add(
@@ -62,29 +101,30 @@ Columns<CallTableRow> gemm_columns(const Report&) {
   shape.add("Type B", kText, data_type(&GemmShape::b), "Elements of B.");
   shape.add("Type C", kText, data_type(&GemmShape::d), "Elements of the result.");
   shape.add("Compute Type", kText, compute_type<GemmShape>, kComputeType);
-  shape.add("Batch", kCount, &GemmShape::batch, "Products of one call.");
+  shape.add("Batch", kCount, &GemmShape::batch, "Products of one call; of a derived row, one by one.");
   shape.add(
       "Groups", kCount, [](const GemmShape& gemm) { return cell_if(gemm.groups != 0, gemm.groups); },
       "Groups of a grouped product.", "not a grouped product");
   shape.add(
       "Epilogue", kText, [](const GemmShape& gemm) { return epilogue_name(gemm.epilogue); },
       "What cuBLASLt does to the result.", "nothing");
-  size("Lda", &GemmShape::lda, "Leading dimension of A.");
-  size("Ldb", &GemmShape::ldb, "Leading dimension of B.");
-  size("Ldc", &GemmShape::ldc, "Leading dimension of the result.");
+  size("Lda", &GemmShape::lda, "Leading dimension of A.", kNoStride);
+  size("Ldb", &GemmShape::ldb, "Leading dimension of B.", kNoStride);
+  size("Ldc", &GemmShape::ldc, "Leading dimension of the result.", kNoStride);
   add_call_columns(columns);
   add_rate_columns(columns);
   columns
       .add(
           "Eligible", kText,
           [](const CallTableRow& row) {
-            if (row.call == nullptr) return Cell();
+            if (row.call == nullptr || is_derived(row)) return Cell();
             const TensorEligibility& eligibility = row.call->eligibility;
             std::string text(eligible_name(eligibility.eligible));
             if (!eligibility.reason.empty()) text += ": " + eligibility.reason;
             return Cell(std::move(text));
           },
-          "Whether tensor cores of the device could do it, by type, shape and alignment (gemm.md).", kNoShape)
+          "Whether tensor cores of the device could do it, by type, shape and alignment (gemm.md).",
+          "rows in brackets: no one shape is known; derived rows")
       .add(
           "Hint", kText,
           [](const CallTableRow& row) {
@@ -92,12 +132,30 @@ Columns<CallTableRow> gemm_columns(const Report&) {
           },
           "What could be better (gemm.md).", "nothing");
   add_kernel_names(columns);
+  leave_out_of_derived_rows(columns);
   return columns;
 }
 std::vector<CallTableRow> gemm_rows(const Report& report) {
-  return with_total(call_rows(report, ShapeKind::kGemm, report.statistics->unshaped_work([](Family family) {
-    return family == Family::kGemm;
-  })));
+  const std::vector<CallTableRow> rows =
+      call_rows(report, ShapeKind::kGemm,
+                report.statistics->unshaped_work([](Family family) { return family == Family::kGemm; }));
+  // By descending time, as the calls are; products stay behind their call.
+  std::vector<CallTableRow> all;
+  auto next = report.derived_products.begin();
+  const auto add_derived = [&](const CallTableRow* before) {
+    while (next != report.derived_products.end() &&
+           (before == nullptr || before->call == nullptr || next->row.entry.gpu.sum >= before->gpu.sum)) {
+      do {
+        all.push_back(derived_row(*next));
+      } while (++next != report.derived_products.end() && next->kind == DerivedProducts::Kind::kProduct);
+    }
+  };
+  for (const CallTableRow& row : rows) {
+    add_derived(&row);
+    all.push_back(row);
+  }
+  add_derived(nullptr);
+  return with_total(std::move(all));
 }
 
 }  // namespace

@@ -87,10 +87,13 @@ void add_hints(std::vector<CallReport>& calls, const Statistics& statistics, con
 
 }  // namespace
 
+CallReport call_report(const CallShapeRow& call, const RunInfo& run) {
+  return report_of(call, specs_of(run, call.entry.device));
+}
+
 std::vector<CallReport> call_reports(const Statistics& statistics, const RunInfo& run) {
   std::vector<CallReport> reports;
-  for (const CallShapeRow& call : statistics.call_shapes())
-    reports.push_back(report_of(call, specs_of(run, call.entry.device)));
+  for (const CallShapeRow& call : statistics.call_shapes()) reports.push_back(call_report(call, run));
   add_hints(reports, statistics, run);
   return reports;
 }

@@ -32,6 +32,9 @@ struct CallReport {
   std::vector<Hint> hints;
 };
 
+/// Without what only matrix products have.
+CallReport call_report(const CallShapeRow& call, const RunInfo& run);
+
 /// As Statistics::call_shapes(), in that order.
 std::vector<CallReport> call_reports(const Statistics& statistics, const RunInfo& run);
 

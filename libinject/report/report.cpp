@@ -300,6 +300,7 @@ std::uint64_t count_impossible_rates(const Report& report) {
   std::uint64_t count = 0;
   const auto add = [&count](bool impossible) { count += impossible ? 1 : 0; };
   for (const CallReport& call : report.calls) add(call.peak_share.impossible);
+  for (const DerivedProducts& products : report.derived_products) add(products.report.peak_share.impossible);
   for (const MeasuredKernel& kernel : report.measured_kernels) add(kernel.place && kernel.place->impossible);
   for (const WindowReport& window : report.windows)
     add(window.host && window.host->flops.peak_share.impossible);
@@ -326,6 +327,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   report.statistics = &statistics;
   report.run = &run;
   report.calls = call_reports(statistics, run);
+  report.derived_products = derived_products(report.calls, run);
   for (const DetailRow& detail : statistics.kernel_details())
     report.kernels.push_back({&detail, kernel_use(detail, run.devices)});
   report.measured_kernels = measured_kernels(statistics, run);

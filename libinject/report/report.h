@@ -16,6 +16,7 @@
 #include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
 #include "libinject/report/code_report.h"
+#include "libinject/report/derived_products.h"
 #include "libinject/report/device_diagnosis.h"
 #include "libinject/report/energy_report.h"
 #include "libinject/report/flop_rate.h"
@@ -122,7 +123,8 @@ struct Report {
   const RunInfo* run = nullptr;
   std::map<std::uint32_t, KernelLimits> limits;  ///< by device
   std::vector<DeviceDiagnosis> diagnoses;
-  std::vector<CallReport> calls;      ///< as Statistics::call_shapes()
+  std::vector<CallReport> calls;  ///< as Statistics::call_shapes()
+  std::deque<DerivedProducts> derived_products;
   std::vector<KernelReport> kernels;  ///< as Statistics::kernel_details()
   std::vector<MeasuredKernel> measured_kernels;
   std::vector<WindowReport> windows;  ///< by window: all devices together, then each of them

@@ -42,6 +42,10 @@ def one_model(options, report, name):
     for table, rows in tables.items():  # what has no shape
         tables[table] = [row for row in rows if not next(iter(row.values())).startswith("[")]
     families = {row["Family"]: int(row["Total Time (ns)"]) for row in folder.rows("family_sum.csv")}
+    products = time_of(row for row in folder.rows("gemm_sum.csv") if row["GPU Time (ns)"])
+    report.check(f"{name}: GPU time of products that has a row", products >= families.get("GEMM", 0),
+                 f"{products / 1e6:.2f} of {families.get('GEMM', 0) / 1e6:.2f} ms")
+    tables["gemm"] = [row for row in tables["gemm"] if not row["Derived"]]  # others are in rnn_sum's time
     wanted = sum(time for family, time in families.items()
                  if family in ("GEMM", "attention", "RNN cell") or family.startswith("convolution"))
     by_name = [row for row in tables["attention"] if row["Source"] == "kernel name"]

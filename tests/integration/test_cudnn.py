@@ -173,6 +173,52 @@ class Functions(CudnnTest):
                        InputSize="256", HiddenSize="512", ProjectionSize="0", T="20", B="4", Steps="47", Type="fp16",
                        Algorithm="persistent static", Calls="1", FLOPs=str(NETWORK))
 
+    def products(self, network, calls=1):
+        """The table's rows for one network: its calls', and those of its products by their sizes: how many, and their FLOPs."""
+        done = self.script(f"{BEGIN} start loop:{calls} [ rnn:{network} ] stop sync")
+        (row,) = done.out.rows("rnn_sum.csv")
+        (together, *parts) = done.out.rows("gemm_sum.csv")
+        for part, kind in ((together, "call"), *((part, "product") for part in parts)):
+            self.check_row(part, API=row["API"], Derived=kind, TypeA="fp16", ComputeType=row["Compute Type"],
+                           Calls=str(calls), HostTimens="", Lda="", Epilogue="")
+        self.check_row(together, GPUTimens=row["GPU Time (ns)"], FLOPs=row["FLOPs"], Kernels=row["Kernels"])
+        self.assertEqual(sum(int(part["FLOPs"]) for part in parts), int(row["FLOPs"]))
+        return {tuple(part[column] for column in ("Op A", "Op B", "M", "N", "K")): int(part["Batch"]) for part in parts}, row
+
+    def test_products_of_a_network(self):
+        """Two layers in both directions: the second one's input is both directions' output."""
+        found, row = self.products("forward:even", calls=3)
+        self.assertEqual(found, {("T", "N", "2048", "80", "256"): 2, ("T", "N", "2048", "80", "1024"): 2, ("T", "N", "2048", "4", "512"): 2 * 2 * 20})
+        self.check_row(row, T="20", Steps="80")
+        found, _ = self.products("data:even")
+        self.assertEqual(found, {("N", "N", "256", "80", "2048"): 2, ("N", "N", "1024", "80", "2048"): 2, ("N", "N", "512", "4", "2048"): 2 * 2 * 20})
+        found, _ = self.products("weights:even")
+        self.assertEqual(found, {("N", "T", "256", "2048", "80"): 2, ("N", "T", "1024", "2048", "80"): 2, ("N", "T", "512", "2048", "80"): 2 * 2})
+
+    def test_products_of_sequences_that_end_at_different_steps(self):
+        found, row = self.products("forward")
+        self.assertEqual(found, {("T", "N", "2048", "47", "256"): 2, ("T", "N", "2048", "47", "1024"): 2, ("T", "N", "2048", "", "512"): 2 * 2 * 20})
+        self.check_row(row, T="20")  # without the padding in memory
+        found, _ = self.products("weights")
+        self.assertEqual(found, {("N", "T", "256", "2048", "47"): 2, ("N", "T", "1024", "2048", "47"): 2, ("N", "T", "512", "2048", "47"): 2 * 2})
+
+    def test_products_with_a_projection(self):
+        found, _ = self.products("forward:projected")
+        # The second layer's input is as wide as the state of both directions, 2 · 128.
+        self.assertEqual(found, {("T", "N", "2048", "47", "256"): 2 + 2, ("T", "N", "2048", "", "128"): 2 * 2 * 20, ("T", "N", "128", "", "512"): 2 * 2 * 20})
+
+    def test_products_without_those_of_the_input(self):
+        found, row = self.products("data:skip")
+        self.check_row(row, InputSize="0")
+        self.assertEqual(found, {("N", "N", "1024", "47", "2048"): 2, ("N", "N", "512", "", "2048"): 2 * 2 * 20})
+
+    def test_a_network_whose_steps_are_not_known(self):
+        done = self.script(f"{BEGIN} start rnn:forward:many stop sync")
+        (row,), (found,) = done.out.rows("rnn_sum.csv"), done.out.rows("gemm_sum.csv")
+        self.check_row(row, T="", Steps="", B="3000", FLOPs="", TFLOPs="", Calls="1", Kernels="1")
+        self.check_row(found, API="cudnnRNNForward", Derived="call", M="", N="", K="", OpA="", TypeA="", Batch="", FLOPs="", TFLOPs="",
+                       GPUTimens=row["GPU Time (ns)"], Kernels="1")
+
     def test_a_normalization(self):
         row = self.row("norm_sum.csv", f"{BEGIN} start norm:backward stop sync")
         self.check_row(row, API="cudnnBatchNormalizationBackwardEx", Direction="backward", Mode="batch", Size="32x64x56x56",

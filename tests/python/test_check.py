@@ -474,6 +474,37 @@ class Planted(CheckTest):
                 edit(folder, table, 0, FLOPs=str(2 * row["FLOPs"]))
                 self.found(folder, "flops")
 
+    def test_products_inside_recurrent_layers(self):
+        folder = folders.write_run(self.folder / "products", files=["gemm_sum.csv", "rnn_sum.csv", "family_sum.csv"])
+        calls = {"API": "cudnnRNNForward", "Calls": 3, "Captured Calls": 1, "Replayed Calls": 2}
+        folders.write_table(folder, "rnn_sum", [{**calls, "FLOPs": 1280, "GPU Time (ns)": 90}, {**calls, "API": "cudnnRNNForward", "FLOPs": "", "GPU Time (ns)": 10}])
+        one = {"Derived": "product", "M": 8, "N": 4, "K": 2, "Batch": 4, "FLOPs": 512, "GPU Time (ns)": ""}
+        folders.write_table(folder, "gemm_sum", [
+            {**calls, **one, "Derived": "call", "M": 8, "N": "", "K": "", "Batch": 10, "FLOPs": 1280, "GPU Time (ns)": 70}, {**calls, **one},
+            {**calls, **one, "N": "", "Batch": 6, "FLOPs": 768},
+            {**calls, **one, "Derived": "call", "M": "", "N": "", "K": "", "Batch": "", "FLOPs": "", "GPU Time (ns)": 10},
+            {**calls, **one, "API": "cublasGemmEx", "Derived": "", "Batch": 1, "FLOPs": 128, "GPU Time (ns)": 20}])
+        folders.write_table(folder, "family_sum", [{"Family": "GEMM", "Total Time (ns)": 100}, {"Family": "RNN cell", "Total Time (ns)": 20}])
+        self.assertEqual(list(map(str, findings(folder))), [])
+        for rule, table, row, cells, others in (
+                ("derived-products", "gemm_sum", 1, {"FLOPs": "640", "K": "", "N": ""}, ()),
+                ("derived-products", "gemm_sum", 0, {"FLOPs": "640"}, ()),
+                ("derived-products", "gemm_sum", 2, {"Batch": "7"}, ()),
+                ("derived-products", "gemm_sum", 1, {"Calls": "4"}, ()),
+                ("derived-products", "gemm_sum", 4, {"Derived": "product"}, ()),
+                ("derived-products", "gemm_sum", 3, {"Batch": "1"}, ()),
+                ("derived-products", "rnn_sum", 0, {"FLOPs": "1282"}, ()),
+                ("derived-products", "rnn_sum", 0, {"GPU Time (ns)": "69"}, ()),
+                ("word", "gemm_sum", 4, {"Derived": "products"}, ()),
+                ("flops", "gemm_sum", 1, {"K": "3"}, ()),
+                ("product-time", "gemm_sum", 4, {"GPU Time (ns)": "19"}, ())):
+            with self.subTest(rule=rule, table=table, cells=cells):
+                copy = self.folder / "copy"
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(folder, copy)
+                edit(copy, table, row, **cells)
+                self.found(copy, rule, others)
+
     def test_two_peaks_of_one_arithmetic(self):
         folder = folders.write_run(self.folder / "peaks", devices=[{"id": 0}], files=["gemm_sum.csv"])
         rows = [{"TFLOP/s": "689.004", "Peak": "bf16 tensor", "Peak (%)": "69.7"}, {"TFLOP/s": "713.715", "Peak": "bf16 tensor", "Peak (%)": "72.2"}]
@@ -497,7 +528,8 @@ class Planted(CheckTest):
         self.assertEqual(findings(folder), [])
 
     def test_each_rule_has_something_planted(self):
-        elsewhere = {"readable", "size", "run-schema", "distinct", "state", "files", "write-errors", "stale-files", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
+        elsewhere = {"readable", "size", "run-schema", "distinct", "state", "files", "write-errors", "stale-files", "lost-sum", "outlier", "diagnosis-sum", "one-peak",
+                     "derived-products", "product-time"}
         self.assertEqual({rule for rule, *_ in PLANTED} | elsewhere, set(RULES))
 
     def test_the_documentation_lists_the_rules(self):

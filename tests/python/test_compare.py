@@ -315,6 +315,20 @@ class Shapes(unittest.TestCase):
         outcome = conditions.check(conditions.parse("gemm:*128x64x64* < -70%"), comparison, False, 0.01)
         self.assertEqual((outcome.result, outcome.change.before, outcome.change.after), ("failed", 5000, 1000))
 
+    def test_products_inside_other_calls_are_not_the_programs(self):
+        run = self.run_of(1, ("cublasSgemm_v2", 64, "fp32", "fp32", 2000), ("cudnnRNNForward", 64, "fp32", "fp32", 9000))
+        table = run._tables["gemm_sum"]
+        marks = {"cublasSgemm_v2": "", "cudnnRNNForward": "call"}
+        for derived in (False, True):
+            rows = tuple({**row, "Derived": marks[row["API"]] if derived else ""} for row in table.rows)
+            run._tables["gemm_sum"] = Table(table.path, ("API", "Derived", *table.columns[1:]), rows)
+            measured = Run(run)
+            measured.measure(Basis.ITERATION, False)
+            self.assertEqual(round(measured.metrics["gemm_time"].value), 2000 if derived else 11000)
+            self.assertEqual(len(measured.tables["gemm"]), 1 if derived else 2)
+            # As in a run of before there was such a column.
+            self.assertIn("cublasSgemm_v2 64x64x64 NT fp32 fp32", measured.tables["gemm"])
+
     def test_a_run_that_is_held_against_several(self):
         a = self.run_of(1, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000))
         runs = [Run(result) for result in (a, self.run_of(2, ("cublasSgemm_v2", 64, "fp32", "fp32", 8000)), self.run_of(3, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000)))]

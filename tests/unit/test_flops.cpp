@@ -247,3 +247,36 @@ TEST_CASE("RNN: gates times input and state, at every step") {
   projected.layers = 0;
   CHECK(rnn_flops(projected) == 0);
 }
+
+TEST_CASE("RNN: weights, input and output are moved once") {
+  RnnShape shape;
+  shape.direction = 1;
+  shape.cell = 3;
+  shape.layers = 2;
+  shape.bidirectional = 1;
+  shape.input_size = 256;
+  shape.hidden_size = 512;
+  shape.steps = 3200;
+  shape.type = DataType::kF16;
+  const std::uint64_t weights = 2ull * 4 * 512 * ((256 + 512) + (1024 + 512));
+  for (const std::uint8_t direction : {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{3}}) {
+    shape.direction = direction;
+    CHECK(rnn_bytes(shape) == 2 * (weights + 3200 * (256 + 2 * 512)));
+    CHECK(work_of(shape).bytes == rnn_bytes(shape));
+  }
+  // The input of 512 is read, though nothing multiplies it.
+  shape.input_size = 0;
+  CHECK(rnn_bytes(shape) == 2 * (weights - 2ull * 4 * 512 * 256 + 3200 * (512 + 2 * 512)));
+  shape.projection_size = 128;
+  CHECK(rnn_bytes(shape) ==
+        2 * (2ull * (4 * 512 * (128 + (256 + 128)) + 2 * 512 * 128) + 3200 * (512 + 2 * 128)));
+  shape.batch = RnnShape::kMaxSequences + 1;
+  CHECK(rnn_bytes(shape) == 0);
+  shape.batch = 1;
+  shape.cell = 0;
+  CHECK(rnn_bytes(shape) == 0);
+  shape.cell = 3;
+  shape.layers = shape.hidden_size = 0xFFFF'FFFF;
+  CHECK_FALSE(work_of(shape).flops_known);
+  CHECK(work_of(shape).bytes == 0);
+}

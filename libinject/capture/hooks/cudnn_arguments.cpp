@@ -247,8 +247,7 @@ void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRN
   int length = 0;
   int batch = 0;
   int width = 0;
-  // Of larger batches the further sequences count as long as the longest.
-  constexpr int kMaxLengths = 2048;
+  constexpr int kMaxLengths = RnnShape::kMaxSequences;
   std::array<int, kMaxLengths> lengths;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
   double fill = 0;                       // of the data's type
   if (get_data(x, &data_type, &layout, &length, &batch, &width, kMaxLengths, lengths.data(), &fill) !=
@@ -271,9 +270,15 @@ void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRN
   shape.projection_size = projection_size == hidden_size ? 0 : clamped<std::uint32_t>(projection_size);
   shape.length = clamped<std::uint32_t>(length);
   shape.batch = clamped<std::uint32_t>(batch);
-  const int known = std::min(batch, kMaxLengths);
-  for (int i = 0; i < known; ++i) shape.steps += clamped<std::uint32_t>(lengths[static_cast<std::size_t>(i)]);
-  shape.steps += static_cast<std::uint64_t>(batch - known) * shape.length;
+  if (batch <= kMaxLengths) {
+    // The descriptor's own may have padding besides.
+    shape.length = 0;
+    for (int i = 0; i < batch; ++i) {
+      const auto steps = clamped<std::uint32_t>(lengths[static_cast<std::size_t>(i)]);
+      shape.length = std::max(shape.length, steps);
+      shape.steps += steps;
+    }
+  }
   frame.shape(shape);
 }
 

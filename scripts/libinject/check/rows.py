@@ -46,6 +46,11 @@ def executed(table: Table, index: int) -> int:
     return calls - captured + replayed
 
 
+def is_derived(table: Table, index: int) -> bool:
+    """Products inside other calls, which have rows of their own (docs/gemm.md)."""
+    return table.has("Derived") and table.cells("Derived")[index] != ""
+
+
 @rule("order", ERROR, "Least, median, mean and greatest are in that order.")
 def order(folder: Folder) -> Iterator[Place]:
     forms = {name: form for name, (_, _, form) in _SUMS.items()} | dict.fromkeys(SHAPES, "GPU {} (ns)") | {"library_sum": "Host {} (ns)"}

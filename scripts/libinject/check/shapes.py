@@ -156,6 +156,7 @@ _WORDS = {
     "Tensor Cores": {"yes", "no", "unknown", ""},
     "Source": {"library call", "kernel name"},
     "Grouped": {"yes", "no", "group", ""},
+    "Derived": {"call", "product", ""},
 }
 _WORDS_OF = {"attention_sum": {"Source"}, "nccl_sum": {"Grouped"}}
 

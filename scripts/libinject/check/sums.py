@@ -8,7 +8,7 @@ import collections
 from collections.abc import Iterator
 
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named
-from libinject.check.rows import SHAPES, executed
+from libinject.check.rows import SHAPES, executed, is_derived
 from libinject.check.rules import ERROR, rule
 
 # The columns of work that windows, iterations and phases have alike.
@@ -301,6 +301,8 @@ def _flops_of_shapes(folder: Folder) -> int | None:
         if table is None:
             return None
         for index, flops in enumerate(table.numbers("FLOPs")):
+            if is_derived(table, index):
+                continue
             if flops is not None:
                 total += int(flops) * executed(table, index)
             elif (table.numbers("Calls")[index] or 0) > 0:
@@ -336,3 +338,69 @@ def shape_kernels(folder: Folder) -> Iterator[Place]:
             for column, total in (("Kernels", "Instances"), ("GPU Time (ns)", "Total Time (ns)")):
                 if table.sum(column) > kernels.sum(total):
                     yield _differs(table, column, table.sum(column), kernels.sum(total), kernels.path.name)
+
+
+def _products_by_call(table: Table) -> Iterator[tuple[int, list[int]]]:
+    """Rows of calls with products inside, and those of the products, which follow."""
+    call, parts = None, []
+    for index, kind in enumerate([*table.cells("Derived"), ""]):
+        if kind == "product" and call is not None:
+            parts.append(index)
+            continue
+        if call is not None:
+            yield call, parts
+        call, parts = (index, []) if kind == "call" else (None, [])
+
+
+@rule("derived-products", ERROR, "The products inside the calls of rnn_sum.csv have the FLOPs of these calls, function by function, and no more than their time.",
+      compares=True)
+def derived_products(folder: Folder) -> Iterator[Place]:
+    table = folder.table("gemm_sum", "API", "Derived", "Batch", "Calls", "FLOPs", "GPU Time (ns)")
+    source = folder.table("rnn_sum", "API", "Calls", "FLOPs", "GPU Time (ns)")
+    if table is None or source is None:
+        return
+    batch, flops, calls = table.numbers("Batch"), table.numbers("FLOPs"), table.cells("Derived")
+    whole = dict(_products_by_call(table))
+    known = [index for index in range(len(table)) if calls[index] == "product"]
+    if stray := set(known).difference(*whole.values()):
+        yield table.place(min(stray), "Derived", "a product behind no call")
+    for index, parts in whole.items():
+        for column, cells in (("Batch", batch), ("FLOPs", flops)):
+            found = sum(cells[part] or 0 for part in parts)
+            if parts and found != cells[index]:
+                yield table.place(index, column, f"{cells[index]}, {found} in its {len(parts)} products")
+        if not parts and batch[index] is not None:
+            yield table.place(index, "Batch", f"{batch[index]}, and no products")
+    # More products than can be counted are not listed.
+    listed = all(parts or not flops[index] for index, parts in whole.items())
+    for kind in ("call", "product") if listed else ("call",):
+        found, expected = ({name: 0 for name in {*table.cells("API"), *source.cells("API")}} for _ in range(2))
+        for index, name in enumerate(table.cells("API")):
+            if calls[index] == kind:
+                found[name] += int(flops[index] or 0) * executed(table, index)
+        for index, name in enumerate(source.cells("API")):
+            expected[name] += int(source.numbers("FLOPs")[index] or 0) * executed(source, index)
+        for name in expected:
+            if found[name] != expected[name]:
+                yield _differs(table, "FLOPs", found[name], expected[name], f"{source.path.name}: {named(name)}, rows of '{kind}'")
+    times = {}
+    for kept, rows in ((table, whole), (source, range(len(source)))):
+        for index in rows:
+            name = kept.cells("API")[index]
+            times.setdefault(name, [0, 0])[kept is source] += kept.numbers("GPU Time (ns)")[index] or 0
+    for name, (mine, all_of_it) in times.items():
+        if mine > all_of_it:
+            yield _differs(table, "GPU Time (ns)", mine, all_of_it, f"{source.path.name}: {named(name)}")
+
+
+@rule("product-time", ERROR, "Kernels of the family GEMM take no longer than the rows of gemm_sum.csv.", compares=True)
+def product_time(folder: Folder) -> Iterator[Place]:
+    table, families = folder.table("gemm_sum", "Derived", "GPU Time (ns)"), folder.table("family_sum", "Family", "Total Time (ns)")
+    if table is None or families is None or folder.lost():
+        return
+    # A row of what found no room has calls of several kinds.
+    if any(is_others(cell) for name in SHAPES[:5] if (kind := folder.table(name, "API")) is not None for cell in kind.cells("API")):
+        return
+    expected = sum(time or 0 for family, time in zip(families.cells("Family"), families.numbers("Total Time (ns)")) if family == "GEMM")
+    if (found := table.sum("GPU Time (ns)")) < expected:
+        yield _differs(table, "GPU Time (ns)", found, expected, f"{families.path.name} (GEMM)")

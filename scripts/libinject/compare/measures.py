@@ -327,7 +327,7 @@ class Run:
                 self.metrics[metric] = together(self.tables[kind].values())
         if self.tables["idle"]:
             self.metrics["idle_time"] = self._host_error(math.fsum(m.value for m in self.tables["idle"].values()))
-        rate = figures.mean([row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0], "TFLOP/s", "GPU Time (ns)")
+        rate = figures.mean([row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0 and not row.get("Derived")], "TFLOP/s", "GPU Time (ns)")
         if rate is not None:
             part = together(self.tables["gemm"].values())
             error = None if part.error is None or part.value <= 0 else rate * part.error / part.value
@@ -421,8 +421,10 @@ class Run:
         if source is None or "Calls" not in source.columns:
             return {}
         keys = [column for column in source.columns[: source.columns.index("Calls")]
-                if column not in ("Lda", "Ldb", "Ldc", "Engine", "Algorithm", "Fused", "Source")]
+                if column not in ("Lda", "Ldb", "Ldc", "Engine", "Algorithm", "Fused", "Source", "Derived")]
         for row in self.result.rows(table, "GPU Time (ns)", "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)"):
+            if row.get("Derived"):  # parts of other tables' calls
+                continue
             name = _shape_name(row, keys)
             groups.setdefault(name, []).append(row)
             self.shapes[name] = Shape.of(row, keys)

@@ -41,8 +41,8 @@ _NEEDED = ("Calls", "GPU Time (ns)", "FLOPs", "TFLOP/s", "Peak", "Peak (%)", "FL
 
 
 def _rows(result: Result, name: str) -> list[Row]:
-    """Of calls with a rate."""
-    return [row for row in result.rows(name, *_NEEDED) if numbers([row], "TFLOP/s") and row["TFLOP/s"] > 0]
+    """Of calls with a rate, each once."""
+    return [row for row in result.rows(name, *_NEEDED) if numbers([row], "TFLOP/s") and row["TFLOP/s"] > 0 and not row.get("Derived")]
 
 
 def peaks(rows: list[Row]) -> dict[str, tuple[float, float]]:
@@ -113,7 +113,7 @@ def roofline(result: Result) -> Section:
     for name, title, shape in (
             ("conv_sum", "Convolutions", ("Direction", "N", "C", "D", "H", "W", "K", "T", "R", "S", "Stride", "Type X")),
             ("attention_sum", "Attention", ("API", "Direction", "B", "H", "S Query", "S Key", "D", "Type")),
-            ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type")),
+            ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type", "Algorithm")),
             ("norm_sum", "Normalizations", ("API", "Direction", "Mode", "Size", "Type"))):
         part.add(table(result, name, title, on=(*shape, *_RATES)))
     return part
@@ -134,4 +134,4 @@ def gemm(result: Result) -> Section:
     if series:
         part.add(Plot("gemm", "Rate over size", "points", {"title": "operations of a call (2·M·N·K·batch)", "unit": "si", "log": True}, series,
                       {"title": "TFLOP/s", "log": True}, note="The size of a point shows the GPU time of its calls."))
-    return part.add(table(result, "gemm_sum", "Matrix products", on=("API", "M", "N", "K", "Op A", "Op B", "Type A", *_RATES, "Hint")))
+    return part.add(table(result, "gemm_sum", "Matrix products", on=("API", "Derived", "M", "N", "K", "Op A", "Op B", "Type A", "Batch", *_RATES, "Hint")))

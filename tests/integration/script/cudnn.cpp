@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -290,21 +291,29 @@ void normalize(const Arguments& a) {
   report("cudnnDestroyTensorDescriptor", cudnnDestroyTensorDescriptor(x));
 }
 
-// Two layers in both directions, of 256 to 512, over four sequences of 20, 15, 9 and 3 steps.
+// Two layers in both directions, of 256 to 512, over four sequences of 20, 15, 9 and 3 steps, in memory
+// for 25. even: of 20 steps each; projected: the state has 128 elements; skip: without input products, of
+// 512; many: 3000 sequences of 20 steps.
 void recur(const Arguments& a) {
+  const std::string variant = a.text(2);
+  const bool skip = variant == "skip";
+  const std::int32_t width = skip ? 512 : 256;
   cudnnRNNDescriptor_t rnn = nullptr;
   report("cudnnCreateRNNDescriptor", cudnnCreateRNNDescriptor(&rnn));
   report("cudnnSetRNNDescriptor_v8",
          cudnnSetRNNDescriptor_v8(rnn, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS,
-                                  CUDNN_BIDIRECTIONAL, CUDNN_LINEAR_INPUT, CUDNN_DATA_HALF, CUDNN_DATA_FLOAT,
-                                  CUDNN_TENSOR_OP_MATH, 256, 512, 512, 2, nullptr, 0));
+                                  CUDNN_BIDIRECTIONAL, skip ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT,
+                                  CUDNN_DATA_HALF, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH, width, 512,
+                                  variant == "projected" ? 128 : 512, 2, nullptr, 0));
   cudnnRNNDataDescriptor_t x = nullptr;
   report("cudnnCreateRNNDataDescriptor", cudnnCreateRNNDataDescriptor(&x));
-  const int lengths[4] = {20, 15, 9, 3};
+  std::vector<int> lengths{20, 15, 9, 3};
+  if (variant == "even") lengths.assign(4, 20);
+  if (variant == "many") lengths.assign(3000, 20);
   float fill = 0;
   report("cudnnSetRNNDataDescriptor",
-         cudnnSetRNNDataDescriptor(x, CUDNN_DATA_HALF, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 20, 4, 256,
-                                   lengths, &fill));
+         cudnnSetRNNDataDescriptor(x, CUDNN_DATA_HALF, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 25,
+                                   static_cast<int>(lengths.size()), width, lengths.data(), &fill));
   const std::string direction = a.text(1);
   if (direction == "forward") {
     report("cudnnRNNForward",

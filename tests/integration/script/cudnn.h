@@ -10,8 +10,9 @@
 //   use:DIRECTION[:BATCH]                  one that is executed once, and destroyed
 //   bad_plan:NAME                          a plan that can't be finalized
 //   execute:NAME  drop:NAME                it is executed, destroyed
-//   rnn:DIRECTION  norm:DIRECTION          DIRECTION: forward, data, weights; training, backward, inference
-//   last_text                              prints what cudnnGetLastErrorString says
+//   rnn:DIRECTION[:VARIANT]                DIRECTION: forward, data, weights; VARIANT: even, projected, skip,
+//   many norm:DIRECTION                         DIRECTION: training, backward, inference last_text prints
+//   what cudnnGetLastErrorString says
 #pragma once
 
 #include "tests/integration/script/script.h"
