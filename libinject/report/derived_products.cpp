@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "libinject/analysis/rnn_products.h"
@@ -23,24 +24,24 @@ bool may_multiply(std::string_view name) {
                      [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-std::uint64_t product_time(const CallShapeRow& call) {
-  std::uint64_t time = 0;
-  for (const auto& [name, share] : call.kernels) time += may_multiply(name) ? share.time : 0;
-  return time;
-}
+/// May take long to find out, and many rows have the same kernels.
+using ProductKernels = std::unordered_map<std::string_view, bool>;
 
 /// The same calls, with the kernels that may have products.
-CallShapeRow products_of(const CallShapeRow& call) {
+CallShapeRow products_of(const CallShapeRow& call, ProductKernels& known) {
   CallShapeRow row;
   row.function = call.function;
   row.work = call.work;
   row.work.bytes = 0;
   row.entry = call.entry;
-  row.entry.gpu.sum = product_time(call);
+  row.entry.gpu.sum = 0;
   row.entry.kernels = 0;
   for (const auto& [name, share] : call.kernels) {
-    if (!may_multiply(name)) continue;
+    const auto [place, is_new] = known.try_emplace(name);
+    if (is_new) place->second = may_multiply(name);
+    if (!place->second) continue;
     row.kernels.emplace_back(name, share);
+    row.entry.gpu.sum += share.time;
     row.entry.kernels += share.count;
   }
   return row;
@@ -88,9 +89,10 @@ struct NetworkCalls {
 
 std::deque<DerivedProducts> derived_products(std::span<const CallReport> calls, const RunInfo& run) {
   using Kind = DerivedProducts::Kind;
+  ProductKernels known;
   std::vector<NetworkCalls> networks;
   for (const CallReport& report : calls)
-    if (is_network(*report.call)) networks.push_back({products_of(*report.call), report.call->shape});
+    if (is_network(*report.call)) networks.push_back({products_of(*report.call, known), report.call->shape});
   std::stable_sort(networks.begin(), networks.end(), [](const NetworkCalls& a, const NetworkCalls& b) {
     if (a.row.entry.other != b.row.entry.other) return b.row.entry.other;
     return a.row.entry.gpu.sum > b.row.entry.gpu.sum;
