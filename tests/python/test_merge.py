@@ -104,7 +104,7 @@ class Steps(Case):
         # Against the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
-        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "step_ns": 250,
+        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "units_from": None, "step_ns": 250,
                                              "unprofiled": False})
         self.assertEqual((job["step_ns"], job["window_step_ns"]), (250, 250))
         self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
