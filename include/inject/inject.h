@@ -29,8 +29,8 @@ __attribute__((weak)) int inject_is_open(void);
 /* Says that the GPU work which follows, on whatever thread, is of so many units: samples, tokens, seconds of
  * audio. Numbers add up; each is of the training iteration that the next launch, copy or synchronization
  * belongs to, so say it before the work that it is of. From any thread; takes less than 0.1 us. 0 on success;
- * -1 if INJECT_BATCH says what an iteration's units are, or `units` is negative or not finite, which leaves
- * the iteration without a number. */
+ * -1 if INJECT_BATCH says what an iteration's units are (not known before the first CUDA or NVTX call: 0), or
+ * `units` is neither 0 nor between 1e-12 and 1e12, which leaves the iteration without a number. */
 __attribute__((weak)) int inject_units(double units);
 
 #ifdef __cplusplus

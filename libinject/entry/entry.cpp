@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -138,8 +137,8 @@ INJECT_ENTRY int inject_units(double units) {
   if (only_inherited) return -1;
   const inject::Core* core = inject::Core::get_if_any();
   if (core != nullptr && core->configuration.options.unit_source() != inject::UnitSource::kCalled) return -1;
-  inject::emit_units(units);
-  return std::isfinite(units) && units >= 0 ? 0 : -1;
+  inject::emit_units(units, inject::UnitSource::kCalled);
+  return inject::is_units(units) ? 0 : -1;
 }
 
 namespace inject {

@@ -9,6 +9,7 @@
 #include "libinject/base/demangle.h"
 #include "libinject/base/format.h"
 #include "libinject/base/text.h"
+#include "libinject/record/iteration_watch.h"
 
 namespace inject {
 
@@ -104,6 +105,7 @@ void IterationSearch::restart() {
   waiting_.clear();
   gaps_.clear();
   units_.clear();
+  discarded_ = latest_signs_;
   after_gap_ = 0;
   last_spans_.clear();
   offset_.reset();
@@ -137,13 +139,20 @@ std::optional<IterationSpan> IterationSearch::trailing_span() const {
 }
 
 void IterationSearch::add_units(IterationSpan& span) const {
-  span.units = units_.between(span.first_event, span.end_event);
+  // What was said last before a restart is of the first event after it.
+  const bool discarded = span.first_event == 0 && discarded_.units > discarded_.over;
+  // No number has come since that tells where those are that found no room.
+  const bool dropped =
+      iteration_watch.dropped_units.load() != dropped_units_ && span.end_event > units_.latest();
+  if (!discarded && !dropped) span.units = units_.between(span.first_event, span.end_event);
 }
 
 void IterationSearch::take_units(const SignRecord& record) {
   const std::uint64_t position = detector_.events();
-  if ((record.name & kUnitsUnheard) != 0) units_.miss(after_gap_, after_gap_);
-  if ((record.name & kUnitsDropped) != 0) units_.miss(units_.latest(), position);
+  if (record.name != 0) units_.miss(after_gap_, after_gap_);
+  const auto dropped_until = static_cast<std::uint32_t>(record.stream);
+  if (dropped_until != dropped_units_) units_.miss(units_.latest(), position);
+  dropped_units_ = static_cast<std::uint32_t>(record.shape);
   units_.say(position, std::bit_cast<double>(record.function));
 }
 

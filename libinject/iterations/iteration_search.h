@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -106,11 +107,12 @@ class IterationSearch {
 
   /// From the drain: signs of one thread in order.
   void take(std::uint32_t thread, const SignRecord& record) {
-    if (record.sequence >= from_) {
-      waiting_.push_back({record, 0, thread});
-    } else if (record.sign == SignKind::kUnits) {
-      units_.miss(0, 0);  // they may be of the first event that is not ignored
+    latest_signs_.note(thread, record);
+    if (record.sequence < from_) {
+      discarded_.note(thread, record);
+      return;
     }
+    waiting_.push_back({record, 0, thread});
   }
   /// Everything that was taken and is older than that pass. `hold`: there is no time for it
   /// now; done all the same where too much has been taken.
@@ -152,6 +154,22 @@ class IterationSearch {
     Nanoseconds time;
     std::uint32_t thread;
   };
+  /// Of some signs, by SignRecord::sequence: the latest number of units, and the latest event that is known
+  /// to be over, as its thread has come to another one. A call under way may be seen by the next source as
+  /// well.
+  struct Latest {
+    std::uint64_t units = 0;
+    std::uint64_t over = 0;
+    std::uint64_t event = 0;
+    std::uint32_t thread = 0;
+    void note(std::uint32_t of, const SignRecord& record) {
+      if (record.sign == SignKind::kUnits) units = std::max(units, record.sequence);
+      if (!is_event(record.sign)) return;
+      if (of == thread) over = std::max(over, event);
+      event = record.sequence;
+      thread = of;
+    }
+  };
   Nanoseconds own_time(const SignRecord& record) const;
   void assign_times(std::size_t count, Nanoseconds pass_began);
   void feed_detector(const Waiting& waiting);
@@ -172,7 +190,10 @@ class IterationSearch {
   IterationDetector detector_;
   std::optional<bool> steps_expected_;  // `few`
   SaidUnits units_;
-  std::uint64_t after_gap_ = 0;  // position of the first event after the latest gap
+  std::uint64_t after_gap_ = 0;      // position of the first event after the latest gap
+  std::uint32_t dropped_units_ = 0;  // of IterationWatch::dropped_units, those that lie before a number here
+  Latest latest_signs_;
+  Latest discarded_;  // by restart() and ignore_before()
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;

@@ -3,12 +3,13 @@
 #include "libinject/iterations/said_units.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "libinject/record/launch_sign.h"
 
 namespace inject {
 
 void SaidUnits::say(std::uint64_t position, double units) {
-  if (!std::isfinite(units) || units < 0) {
+  if (!is_units(units)) {
     miss(position, position);
     return;
   }
@@ -39,7 +40,7 @@ std::optional<double> SaidUnits::between(std::uint64_t first, std::uint64_t end)
   if (said == said_.end() || said->position >= end) return std::nullopt;
   double sum = 0;
   for (; said != said_.end() && said->position < end; ++said) sum += said->units;
-  return std::isfinite(sum) ? std::optional(sum) : std::nullopt;
+  return sum;
 }
 
 void SaidUnits::clear() {

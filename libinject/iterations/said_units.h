@@ -19,7 +19,8 @@ class SaidUnits {
   static constexpr std::size_t kMaxHeld = 65'536;
   static constexpr std::size_t kMaxMissing = 64;
 
-  /// `position`: of the next event. In ascending order. A number that is negative or not finite is not known.
+  /// `position`: of the next event. In ascending order. What is no number of units (is_units())
+  /// is not known.
   void say(std::uint64_t position, double units);
   /// Others have been said of these events that are not known, and perhaps of all in between.
   void miss(std::uint64_t first, std::uint64_t last);

@@ -167,7 +167,7 @@ void run_fields(Way& way, RunInfo& run) {
          run.iteration_signs_lost, run.graph_nodes_lost, run.batch, run.unit_source);
   way.list(run.memory, [](Way& w, MemoryRow& row) { memory_fields(w, row); });
   way.list(run.memory_lines, [](Way& w, MemoryLine& line) { line_fields(w, line); });
-  fields(way, run.memory_until, run.allocations_not_held, run.unknown_frees);
+  fields(way, run.memory_lines_lost, run.memory_until, run.allocations_not_held, run.unknown_frees);
   way.list(run.host_windows, [](Way& w, HostWindow& window) { host_fields(w, window); });
   HostReadings& h = run.host_readings;
   fields(way, h.readings, h.windows_not_read, h.threads_beyond, h.children_beyond, h.processor_time);

@@ -260,6 +260,7 @@ struct RunInfo {
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation
   std::vector<MemoryLine> memory_lines;              ///< … over time
   Nanoseconds memory_until = 0;                      ///< when the allocations were looked at
+  std::uint64_t memory_lines_lost = 0;               ///< devices, and the host, that have none of them
   std::uint64_t allocations_not_held = 0;            ///< too many at once: live and peak bytes lack them
   std::uint64_t unknown_frees = 0;                   ///< frees of what no hook has seen allocated
   std::vector<HostWindow> host_windows;              ///< those that were read, ascending

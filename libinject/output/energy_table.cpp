@@ -6,6 +6,7 @@
 
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
+#include "libinject/output/window_columns.h"
 
 namespace inject {
 
@@ -112,7 +113,8 @@ Columns<EnergyRow> energy_columns(const Report& report) {
               "This GPU's energy by INJECT_BATCH; of a window, of its complete iterations.",
               "no INJECT_BATCH; no complete iteration; as Energy; other things between the iterations");
   columns.add(
-      "Energy per Unit (J)", kJoulesBySample, &Row::joules_by_unit,
+      "Energy per Unit (J)", kJoulesBySample,
+      [](const Row& row) { return exact_cell(row.joules_by_unit, kJoulesBySample); },
       "This GPU's energy by the units of work of the process (units.md); of a window, of its complete "
       "iterations.",
       "the units of an iteration are not known, or 0; otherwise as Energy per Sample");

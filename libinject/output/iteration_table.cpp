@@ -69,9 +69,15 @@ Columns<IterationReport> iteration_columns(const Report& report) {
             return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
           },
           kUnitSourceMeaning)
-      .add("Units/s", kUnitRate, &WorkUnits::per_second, "Units by Duration.")
-      .add("Units/s of GPU Busy", kUnitRate, &WorkUnits::per_busy_second,
-           "Units by GPU Busy: what there would be if the GPUs always had work.", kNoUnits);
+      .add(
+          "Units/s", kUnitRate, [](const WorkUnits& of) { return exact_cell(of.per_second(), kUnitRate); },
+          "Units by Duration.")
+      .add(
+          "Units/s of GPU Busy", kUnitRate,
+          [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },
+          "Units by GPU Busy, of several GPUs by that of the busiest: what there would be if that one always "
+          "had work.",
+          kNoUnits);
   columns.add(
       "Launches", kCount, [](const Row& row) { return cell_if(!row.device, row.row->launches); },
       "Host calls that gave a device work.", kAllDevices);
@@ -112,7 +118,7 @@ Columns<UnprofiledStep> step_columns(const Report& report) {
           "INJECT_BATCH by Duration.", "no INJECT_BATCH");
   const auto of_step = [run](const Row& row) {
     WorkUnits units;
-    units.add(units_of(*run, row), row.duration, 0);
+    units.add(units_of(*run, row), row.duration);
     return units;
   };
   columns.of(of_step, "none was said, or not all is known")
@@ -124,7 +130,9 @@ Columns<UnprofiledStep> step_columns(const Report& report) {
             return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
           },
           kUnitSourceMeaning)
-      .add("Units/s", kUnitRate, &WorkUnits::per_second, "Units by Duration.");
+      .add(
+          "Units/s", kUnitRate, [](const WorkUnits& of) { return exact_cell(of.per_second(), kUnitRate); },
+          "Units by Duration.");
   return columns;
 }
 

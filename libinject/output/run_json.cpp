@@ -359,6 +359,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
                                {"device_time_records", run.device_time_records_lost},
                                {"graph_nodes", run.graph_nodes_lost},
                                {"live_allocations", run.allocations_not_held},
+                               {"memory_lines", run.memory_lines_lost},
                                {"metric_samples", run.metrics.lost},
                                {"metric_records", run.metric_records_lost},
                                {"metric_rows", run.metrics.rows_left_out}});

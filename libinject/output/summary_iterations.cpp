@@ -2,10 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary_parts.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
 #include "libinject/base/csv.h"
+#include "libinject/output/window_columns.h"
 #include "libinject/report/display_text.h"
 
 namespace inject {
@@ -27,7 +29,8 @@ std::string units_text(const Report& report, const WorkUnits& units) {
   const std::optional<double> rate = units.per_second();
   if (!rate || report.run->unit_source == UnitSource::kStated) return {};
   std::string text = "; ";
-  append_decimal(text, *rate, 1);
+  // Of what is small, three digits.
+  append_decimal(text, *rate, *rate > 0 ? std::max(1, decimals_for(*rate, 3)) : 1);
   return text + " units/s";
 }
 

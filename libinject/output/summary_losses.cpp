@@ -53,7 +53,7 @@ void write_losses(TextPage& page, const Report& report) {
   };
   const std::string metrics_lost =
       str_format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 24> losses{{
+  const std::array<Loss, 25> losses{{
       {run.stale_files.size(), "file", "of an earlier moment: it could not be written anew"},
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
@@ -79,6 +79,7 @@ void write_losses(TextPage& page, const Report& report) {
        "left out of the metrics: too late, too many for a sample, or impossible"},
       {run.graph_nodes_lost, "node", "of CUDA graphs beyond the limit: their kernels have no library call"},
       {run.allocations_not_held, "allocation", "beyond the limit: not in live and peak bytes"},
+      {run.memory_lines_lost, "device", "without its allocations over time"},
       {run.metrics.lost, "sample", metrics_lost},
       {run.metrics.rows_left_out, "row", "left out of metric_samples.csv"},
   }};

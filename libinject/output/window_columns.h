@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "libinject/base/csv.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/report/report.h"
 
@@ -34,11 +36,32 @@ inline constexpr std::string_view kUnitSourceMeaning =
     "Who said so: `called`: the program, by inject_units(); `payload`: an NVTX range or mark; `stated`: "
     "INJECT_BATCH.";
 
+/// So many decimals that a positive number has `digits` significant ones. Without libm, which is not linked.
+inline int decimals_for(double value, int digits) {
+  constexpr int kMax = 40;
+  double least = 1;
+  for (; digits > 1; --digits) least *= 10;
+  int decimals = 0;
+  for (; value < least && decimals < kMax; value *= 10) ++decimals;
+  return decimals;
+}
+
+/// With the unit's decimals, or more, of what is less than 1, where these have fewer than six digits of it:
+/// what is known and is not 0 is not shown as 0.
+inline Cell exact_cell(const std::optional<double>& value, const Unit& unit) {
+  if (!value || !(*value > 0 && *value < 1)) return value;
+  const int decimals = decimals_for(*value, 6);
+  if (decimals <= unit.decimals) return value;
+  std::string text;
+  append_decimal(text, *value, decimals);
+  return text;
+}
+
 /// Whole where they are: most are samples or tokens.
 inline Cell units_cell(const std::optional<double>& units) {
   constexpr double kExact = 9'007'199'254'740'992;  // up to here every whole number is a double
   if (units && *units < kExact && *units == std::floor(*units)) return static_cast<std::uint64_t>(*units);
-  return units;
+  return exact_cell(units, units::kUnits);
 }
 
 /// Adds the time in fetches from data loaders; `fetches` gives it, or null.

@@ -256,12 +256,13 @@ Columns<WindowReport> window_columns(const Report& report) {
           "Units in Window", kUnits, [](const Host& of) { return units_cell(of.units.total()); },
           "Sum over these.", kNoUnits)
       .add(
-          "Units/s in Window", kUnitRate, [](const Host& of) { return of.units.per_second(); },
+          "Units/s in Window", kUnitRate,
+          [](const Host& of) { return exact_cell(of.units.per_second(), kUnitRate); },
           "Units in Window by the sum of these iterations' durations.", kNoUnits)
       .add(
           "Units/s of GPU Busy in Window", kUnitRate,
-          [](const Host& of) { return of.units.per_busy_second(); }, "Likewise by the sum of their GPU Busy.",
-          kNoUnits);
+          [](const Host& of) { return exact_cell(of.units.per_busy_second(), kUnitRate); },
+          "Likewise by the sum of their GPU Busy, of several GPUs by that of the busiest.", kNoUnits);
   const StepReport* const steps = &report.steps;
   const auto step_time = [&](const char* name, double MedianInterval::*value, std::string_view meaning) {
     columns.add(
@@ -285,7 +286,9 @@ Columns<WindowReport> window_columns(const Report& report) {
       "INJECT_BATCH by Step Time.", "no INJECT_BATCH, or as Step Time");
   columns.add(
       "Units/s", kUnitRate,
-      [steps](const WindowReport& row) { return row.host ? steps->units.per_second() : std::nullopt; },
+      [steps](const WindowReport& row) {
+        return exact_cell(row.host ? steps->units.per_second() : std::nullopt, kUnitRate);
+      },
       "All units by all the time of the iterations in step_times.csv whose units are known.",
       "rows of one device; fewer than 7 such iterations");
   columns.add(

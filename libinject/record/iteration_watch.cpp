@@ -29,8 +29,8 @@ constinit std::array<std::atomic<std::uint64_t>, kMaxFunctions> named{};
 constexpr std::uint32_t kMaxUntimed = 15;
 alignas(64) constinit std::atomic<std::uint64_t> next_sequence{1};
 
-// For the next kUnits to tell: UnitsMissing.
-constinit std::atomic<std::uint32_t> units_missing{0};
+// For the next kUnits to tell.
+constinit std::array<std::atomic<bool>, kUnitSources> units_unheard{};
 
 std::uint64_t take_sequence() noexcept {
   return next_sequence.fetch_add(1, std::memory_order_relaxed);
@@ -202,21 +202,26 @@ void emit_name(std::uint64_t function, const char* name) noexcept {
   push_text(*thread, SignKind::kName, function, core->mangled.intern(name));
 }
 
-void emit_units(double units) noexcept {
+void emit_units(double units, UnitSource by) noexcept {
   if (ThreadRegistry::this_thread_is_ignored()) return;
+  std::atomic<bool>& unheard = units_unheard[static_cast<std::size_t>(by)];
   if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) {
-    units_missing.fetch_or(kUnitsUnheard, std::memory_order_relaxed);
+    unheard.store(true, std::memory_order_relaxed);
     return;
   }
   ThreadState* thread = ThreadRegistry::current();
   SignRecord record;
   record.sign = SignKind::kUnits;
-  record.name = units_missing.exchange(0, std::memory_order_relaxed);
-  record.sequence = take_sequence();
+  record.name = unheard.exchange(false, std::memory_order_relaxed) ? 1 : 0;
+  // In this order, for all threads.
+  record.shape = iteration_watch.dropped_units.load();
+  record.sequence = next_sequence.fetch_add(1);
+  record.stream = iteration_watch.dropped_units.load();
   record.ticks = ticks();
   record.function = std::bit_cast<std::uint64_t>(units);
-  if (thread == nullptr || !ThreadRegistry::push(*thread, record))
-    units_missing.fetch_or(record.name | kUnitsDropped, std::memory_order_relaxed);
+  if (thread != nullptr && ThreadRegistry::push(*thread, record)) return;
+  if (record.name != 0) unheard.store(true, std::memory_order_relaxed);
+  iteration_watch.dropped_units.fetch_add(1);
 }
 
 void emit_mark(std::uint32_t name) noexcept {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "libinject/model/events.h"
 #include "libinject/model/records.h"
 #include "libinject/record/launch_sign.h"
 
@@ -43,6 +44,8 @@ struct IterationWatch {
   std::atomic<bool> steps_told{false};
   /// … but for a while that has not been seen: the program had cleared the callback.
   std::atomic<bool> steps_missed{false};
+  /// kUnits for which there was no room. They lie between their neighbours, as these tell.
+  std::atomic<std::uint32_t> dropped_units{0};
   /// Some thread has stepped one (ThreadState::has_stepped).
   std::atomic<bool> stepped{false};
 
@@ -99,8 +102,9 @@ void function_stays_new(std::uint64_t function) noexcept;
 void forget_functions() noexcept;
 void emit_name(std::uint64_t function, const char* name) noexcept;
 /// The work that follows, on whatever thread, is of so many units; several such numbers add up. What is no
-/// number from 0 on makes that of its iteration unknown.
-void emit_units(double units) noexcept;
+/// number of units (is_units()) makes that of its iteration unknown. A run has one source; of another one,
+/// numbers may come before that is known, and then count for nothing.
+void emit_units(double units, UnitSource by) noexcept;
 /// An NVTX range was pushed; for the recording. `name` is an id in Core::names.
 void emit_mark(std::uint32_t name) noexcept;
 

@@ -33,6 +33,12 @@ constexpr bool is_work(SignKind kind) {
   return kind == SignKind::kKernel || kind == SignKind::kGraph || kind == SignKind::kCall;
 }
 
+/// Whether the sign is of something that the program does; the others tell of what follows.
+constexpr bool is_event(SignKind kind) {
+  return kind != SignKind::kMark && kind != SignKind::kName && kind != SignKind::kBoundary &&
+         kind != SignKind::kUnits;
+}
+
 /// Whether the sign gives a GPU something to do that an iteration may begin with: results that are fetched
 /// belong to what came before.
 constexpr bool may_begin(SignKind kind) {
@@ -88,11 +94,11 @@ constexpr std::uint64_t optimizer_mark(std::uint32_t optimizer) {
   return hash_mix((std::uint64_t{optimizer} << 32 | 1) * kHashSeed);
 }
 
-/// What a kUnits tells of others before it that are missing. Bits.
-enum UnitsMissing : std::uint32_t {
-  kUnitsUnheard = 1u << 0,  ///< said while no signs were emitted, and so before the first one after that
-  kUnitsDropped = 1u << 1,  ///< since the last kUnits, there was no room for one
-};
+/// What a number of units of work may be. Whatever is worked out from these is finite, and not too small to
+/// be shown.
+constexpr bool is_units(double units) {
+  return units == 0 || (units >= 1e-12 && units <= 1e12);
+}
 
 /// A LaunchSign on its way through its thread's queue.
 struct alignas(64) SignRecord {
@@ -101,12 +107,12 @@ struct alignas(64) SignRecord {
   bool in_step = false;
   bool captured = false;
   /// kName and kMark: id of the text; kStep: LaunchSign::optimizer; kBoundary: the watch's count, low 32
-  /// bits; kUnits: UnitsMissing.
+  /// bits; kUnits: 1 if others were said while no signs were emitted, and so before the first one after that.
   std::uint32_t name = 0;
   std::uint64_t ticks = 0;     ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
   std::uint64_t function = 0;  ///< kUnits: the number, as the bits of a double
-  std::uint64_t shape = 0;     ///< kBoundary: its time
-  std::uint64_t stream = 0;
+  std::uint64_t shape = 0;     ///< kBoundary: its time; kUnits: IterationWatch::dropped_units just before it
+  std::uint64_t stream = 0;    ///< kUnits: … and just after it
   Nanoseconds begin = 0;  ///< when the hooked call around it began, where there is one; else `ticks` tells
   std::uint64_t sequence = 0;  ///< its place among the signs of all threads; a boundary has its sign's
 };

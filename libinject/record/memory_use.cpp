@@ -238,6 +238,11 @@ void MemoryUse::take_spilled(Place& place) noexcept {
   const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);
   const std::uint64_t lowest = ~spilled.lowest.exchange(0, std::memory_order_relaxed);
   const Nanoseconds highest_at = spilled.highest_at.exchange(0, std::memory_order_relaxed);
+  // The place's first changes may be among them.
+  if (!place.series.level() && highest != 0) {
+    add({highest_at, highest, static_cast<std::uint32_t>(&place - places_.data()),
+         open_window(current_window.load(std::memory_order_relaxed))});
+  }
   place.series.widen(lowest, highest, highest_at);
 }
 
@@ -338,7 +343,10 @@ MemoryCopy MemoryUse::copy() {
   copy.rows = rows();
   copy.time = now();
   for (MemoryRow& row : copy.rows) {
-    if (turn && !row.api) copy_line(row.device, row.counts, copy);
+    if (row.api) continue;
+    const std::size_t before = copy.lines.size();
+    if (turn) copy_line(row.device, row.counts, copy);
+    copy.lines_missing += copy.lines.size() == before && row.counts.peak != 0;
   }
   return copy;
 }

@@ -121,6 +121,7 @@ class MemoryChanges {
 struct MemoryCopy {
   std::vector<MemoryRow> rows;
   std::vector<MemoryLine> lines;
+  std::uint64_t lines_missing = 0;  ///< of places where something was allocated
   Nanoseconds time = 0;
 };
 
@@ -156,7 +157,8 @@ class MemoryUse {
   void reset(bool success) noexcept;
 
   /// Rows of devices in ascending order and of the host, all together first, then by bytes allocated; and
-  /// their lines, which are missing if a thread does not return from its turn. Not for hooks.
+  /// their lines, which are missing if a thread does not return from its turn, or there is no memory for
+  /// them. Not for hooks.
   MemoryCopy copy();
   /// Has the turn, if it could be had within a tenth of a second. Not for hooks.
   class Turn {

@@ -103,7 +103,7 @@ class DeviceRows {
     if (run_.batch != 0) row.joules_by_sample = amount->joules / static_cast<double>(count * run_.batch);
     WorkUnits units;
     for (auto iteration = first; iteration != after; ++iteration)
-      units.add(units_of(run_, *iteration), iteration->end - iteration->begin, 0);
+      units.add(units_of(run_, *iteration), iteration->end - iteration->begin);
     if (units.iterations == count && units.units > 0) row.joules_by_unit = amount->joules / units.units;
   }
 

@@ -79,10 +79,8 @@ class WindowReports {
       : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {
     for (const IterationRow& row : report.iteration_rows) {
       if (row.label != IterationLabel::kIteration) continue;
-      std::uint64_t busy = 0;
-      for (const IterationDeviceRow& device : row.devices) busy += device.busy;
       for (WorkUnits* units : {&units_[row.window], &report.steps.units_inside})
-        units->add(units_of(run, row), row.end - row.begin, busy);
+        units->add(units_of(run, row), row.end - row.begin, row.devices);
     }
   }
 
@@ -239,7 +237,7 @@ void add_iteration(Report& report, const IterationRow& row) {
     all.kernel_busy += device.kernel_busy;
     if (all.duration) device_time += device.time(duration);
   }
-  all.units.add(units_of(*report.run, row), duration, all.busy);
+  all.units.add(units_of(*report.run, row), duration, row.devices);
   all.flops = host_flop_rate(row.flops, duration, *report.run);
   all.fetches = report.statistics->fetches().of(row);
   all.gap = row.gap;
@@ -358,7 +356,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   if (report.steps.time)
     report.steps.samples_per_second = samples_per_second(run.batch, report.steps.time->median);
   for (const UnprofiledStep& step : iterations.unprofiled_steps())
-    report.steps.units.add(units_of(run, step), step.duration, 0);
+    report.steps.units.add(units_of(run, step), step.duration);
   if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
   report.steps.inside = &iterations.step_times();
   report.steps.overhead = profiler_overhead(*report.steps.unprofiled, *report.steps.inside);

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/work_units.h"
 
+#include <algorithm>
+
 namespace inject {
 
 namespace {
@@ -17,12 +19,13 @@ std::optional<double> stated_units(const RunInfo& run) {
 
 }  // namespace
 
-void WorkUnits::add(const std::optional<double>& more, std::uint64_t duration, std::uint64_t device_busy) {
+void WorkUnits::add(const std::optional<double>& more, std::uint64_t duration,
+                    std::span<const IterationDeviceRow> devices) {
   if (!more) return;
   ++iterations;
   units += *more;
   time += duration;
-  busy += device_busy;
+  for (const IterationDeviceRow& device : devices) busy[device.device] += device.busy;
 }
 
 std::optional<double> WorkUnits::total() const {
@@ -34,7 +37,9 @@ std::optional<double> WorkUnits::per_second() const {
 }
 
 std::optional<double> WorkUnits::per_busy_second() const {
-  return iterations != 0 ? rate(units, busy) : std::nullopt;
+  std::uint64_t busiest = 0;
+  for (const auto& [device, time_busy] : busy) busiest = std::max(busiest, time_busy);
+  return iterations != 0 ? rate(units, busiest) : std::nullopt;
 }
 
 std::optional<double> units_of(const RunInfo& run, const IterationRow& row) {

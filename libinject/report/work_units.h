@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "libinject/model/run_info.h"
@@ -15,13 +17,14 @@ namespace inject {
 struct WorkUnits {
   std::uint64_t iterations = 0;  ///< whose units are known; the rest is of these alone
   double units = 0;
-  std::uint64_t time = 0;  ///< on the host
-  std::uint64_t busy = 0;  ///< of the devices together
+  std::uint64_t time = 0;                       ///< on the host
+  std::map<std::uint32_t, std::uint64_t> busy;  ///< by device
 
-  void add(const std::optional<double>& more, std::uint64_t duration, std::uint64_t device_busy);
+  void add(const std::optional<double>& more, std::uint64_t duration,
+           std::span<const IterationDeviceRow> devices = {});
   std::optional<double> total() const;
   std::optional<double> per_second() const;
-  /// By the devices' busy time.
+  /// By the busy time of the device that was busiest.
   std::optional<double> per_busy_second() const;
 };
 

@@ -317,6 +317,7 @@ RunInfo RunWriter::run_info(const char* state) {
   MemoryCopy memory = memory_use.copy();
   run.memory = std::move(memory.rows);
   run.memory_lines = std::move(memory.lines);
+  run.memory_lines_lost = memory.lines_missing;
   run.memory_until = memory.time;
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();

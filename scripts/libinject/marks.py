@@ -63,7 +63,7 @@ def units(count: float) -> bool:
             train_step(batch)
 
     Without the preload it does nothing. False if `count` does not count: there is no libinject, INJECT_BATCH says what an iteration's
-    units are, or it is negative or not finite, which leaves the iteration without a number."""
+    units are, or it is neither 0 nor between 1e-12 and 1e12, which leaves the iteration without a number."""
     number = float(count)
     library = _library()
     return library is not None and library.units is not None and library.units(number) == 0

@@ -10,6 +10,7 @@ usage: test_units.py LIBRARY PROGRAMS SIMULATION INJECTCTL
 import json
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -147,16 +148,77 @@ class Called(UnitsTest):
         self.assertNotIn("samples/s", text)
 
     def test_windows_that_the_program_opens(self):
-        """Iterations are followed in windows alone: what is said before one opens may be of its first iteration, and is not heard."""
-        for name, before, first in (("a part of them before", "units:10 start units:20", ""), ("all before", "units:30 start", ""),
-                                    ("none before", "start units:20 units:10", "30")):
-            with self.subTest(name):
-                words = ["sync", f"{STEP.format('')} " * 8, before, STEP.format("")]
+        """Iterations are followed in windows alone, or from then on in another way: what is said before one opens may be of its first
+        iteration, and is not heard."""
+        steps, told = f"{STEP.format('')} " * 8, f"units:7 {STEP.format('')} " * 8
+        for name, window, steps_before, before, first in (
+                ("a part of them before", "api", steps, "units:10 start units:20", ""), ("all before", "api", steps, "units:30 start", ""),
+                ("none before", "api", steps, "start units:20 units:10", "30"),
+                ("a part of them before", "auto", steps, "units:10 start units:20", ""), ("all before", "auto", told, "units:30 start", ""),
+                ("a part of them before, and heard", "auto", told, "units:10 sleep:60 looks:2 start units:20", ""),
+                ("none of the first one before", "auto", told, "start units:20 units:10", "30"),
+                ("none of the first one before, and heard", "auto", told, "sleep:60 looks:2 start units:20 units:10", "30")):
+            with self.subTest(name, window=window):
+                words = ["sync", steps_before, before, STEP.format("")]
                 words += [f"units:20 units:10 {STEP.format('')}"] * 30
-                done = self.script(" ".join([*words, "sync", "stop"]), WINDOW="api")
+                done = self.script(" ".join([*words, "sync", "stop"]), WINDOW=window)
                 rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
                 self.assertGreater(len(rows), 10)
                 self.assertEqual([row["Units"] for row in rows], [first] + ["30"] * (len(rows) - 1))
+
+    def test_more_than_there_is_room_for(self):
+        """An iteration of whose numbers some were lost is told before the next number is said."""
+        step = "copy:h2d:64 kernel:forward:3 sleep:15 {} kernel:backward:2 kernel:adam:1 sync sleep:15"
+        burst = range(START, START + COUNT + 4)
+        done = self.train({}, {i: "loop:6000 [ units:1 ] sleep:100" if i in burst else "units:10" for i in range(STEPS)}, step=step, RING="64K")
+        self.assertGreater(done.out.run["lost"]["iteration_signs"], 0)
+        rows = self.rows(done.out) + self.rows(done.out, "step_times.csv")
+        self.assertGreater(len(rows), COUNT)
+        for row in rows:
+            self.assertIn(row["Units"], ("", "6000" if row["Iteration"] and int(row["Iteration"]) in burst else "10"), row)
+
+    def test_numbers_of_any_size(self):
+        """What is known is not shown as 0, and nothing is infinite."""
+        for number, said, units in (("0.0000001", 0, 1e-7), ("1e-12", 0, 1e-12), ("1e12", 0, 1e12), ("1e308", -1, None), ("1e-13", -1, None),
+                                    ("1e-300", -1, None), ("-0.0", 0, 0)):
+            with self.subTest(number):
+                done = self.train({i: f"units:{number}" for i in range(STEPS)}, SUMMARY="summary")
+                self.assertEqual(set(done.stdout.split("\n")) - {""}, {f"units: {said}"})
+                rows = [row for row in self.rows(done.out) if row["Label"] == "iteration"]
+                self.assertEqual(len(rows), COUNT)
+                (window,) = done.out.windows()
+                text = (done.work / "summary").read_text(encoding="utf-8")
+                rates = re.findall(r";\s+(\S+)\s+units/s", text)
+                if units is None:
+                    self.assertEqual([row[name] for row in rows for name in ("Units", "Units/s", "Units/s of GPU Busy")], [""] * 3 * COUNT)
+                    self.assertEqual((window["Units in Window"], window["Units/s"], rates), ("", "", []))
+                    continue
+                for row in rows:
+                    self.assertEqual(float(row["Units"]), units)
+                    for column, time in (("Units/s", "Duration (ns)"), ("Units/s of GPU Busy", "GPU Busy (ns)")):
+                        self.assertAlmostEqual(float(row[column]) if units == 0 else float(row[column]) / units * int(row[time]) / 1e9, units and 1, delta=1e-5)
+                self.assertAlmostEqual(float(window["Units in Window"]), COUNT * units, delta=1e-6 * units)
+                self.assertEqual(len(rates), 1)
+                self.assertAlmostEqual(float(rates[0]), float(window["Units/s"]), delta=0.01 * float(window["Units/s"]))
+
+    def test_of_several_gpus_by_the_busiest(self):
+        """What the GPUs would reach if they never waited is no less than what was reached."""
+        setup = "sync duration:forward:3000000 duration:backward:2000000 device:1 sync device:0"
+        step = "copy:h2d:64 kernel:forward:3 {} device:1 kernel:backward:3 device:0 sync kernel:adam:1 sync"
+        done = self.script(" ".join([setup, *(f"{PAUSE if i in PAUSES else ''} units:100 {step.format('')}" for i in range(STEPS)), "sync"]),
+                           WINDOW=f"iter:{START}+{COUNT}", devices=2)
+        rows = [row for row in done.out.rows("iteration_sum.csv") if row["Label"] == "iteration"]
+        busy = {"0": 0, "1": 0}
+        for number in {row["Iteration"] for row in rows}:
+            of = {row["Device"]: row for row in rows if row["Iteration"] == number}
+            for device in busy:
+                busy[device] += int(of[device]["GPU Busy (ns)"])
+            longest = max(int(of[device]["GPU Busy (ns)"]) for device in busy)
+            self.assertGreater(int(of["all"]["GPU Busy (ns)"]), longest)
+            self.assertAlmostEqual(float(of["all"]["Units/s of GPU Busy"]), 100e9 / longest, delta=0.01)
+            self.assertGreaterEqual(float(of["all"]["Units/s of GPU Busy"]), float(of["all"]["Units/s"]))
+        (window,) = done.out.windows()
+        self.assertAlmostEqual(float(window["Units/s of GPU Busy in Window"]), 100e9 * COUNT / max(busy.values()), delta=0.01)
 
     def test_stated_is_not_said(self):
         done = self.train({i: f"units:{i + 1}" for i in range(STEPS)}, BATCH="64")
@@ -226,6 +288,16 @@ class Payloads(UnitsTest):
         numbers = random.Random(6)
         before = {i: self.word("push", "batch", 8, numbers) for i in range(STEPS)}
         self.check(self.train(before).out, {}, "called")
+
+    def test_calls_before_it_is_known_that_they_count_for_nothing(self):
+        steps = f"payload:mark:batch:u64:7 {STEP.format('')} " * 30
+        for before in ("", "units:5"):
+            with self.subTest(before):
+                done = self.script(f"{before} start {steps} sync stop", WINDOW="api", BATCH="nvtx:batch")
+                self.assertEqual(done.stdout.split(), ["units:", "0"] if before else [])
+                rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
+                self.assertGreater(len(rows), 10)
+                self.assertEqual({row["Units"] for row in rows}, {"7"})
 
     def test_of_a_range_that_opens_the_window(self):
         words = ["sync", f"{STEP.format('')} " * 8, "payload:open:outer:u64:100"]

@@ -452,6 +452,36 @@ class Planted(CheckTest):
             folders.write_table(folder, "energy_sum", [{**ENERGY[1], "Energy per Unit (J)": joules}])
             self.assertEqual({finding.rule for finding in findings(folder)} - {"device-sum"}, said, name)
 
+    def test_units_of_several_gpus_are_by_the_busiest(self):
+        for name, rate, in_window, said in (("right", "200.000", "200.000", set()), ("by the sum", "125.000", "200.000", {"units"}),
+                                            ("by the sum in the window", "200.000", "125.000", {"units"})):
+            folder = folders.write_run(self.folder / name, files=["iteration_sum.csv", "window_sum.csv"])
+            row = {"Window": 1, "Label": "iteration", "Complete": 1, "Start (ns)": 5, "Duration (ns)": 1_000_000_000}
+            folders.write_table(folder, "iteration_sum", [
+                entry for number in (0, 1) for entry in (
+                    {**row, "Iteration": number, "Device": "all", "GPU Busy (ns)": 800_000_000, "Units": 100, "Units From": "called",
+                     "Units/s": "100.000", "Units/s of GPU Busy": rate},
+                    {**row, "Iteration": number, "Device": 0, "GPU Busy (ns)": 300_000_000}, {**row, "Iteration": number, "Device": 1, "GPU Busy (ns)": 500_000_000})])
+            folders.write_table(folder, "window_sum", [
+                {"Window": 1, "Device": "all", "Iterations with Units": 2, "Units in Window": 200, "Units/s in Window": "100.000",
+                 "Units/s of GPU Busy in Window": in_window}])
+            self.assertEqual({finding.rule for finding in findings(folder)} & {"units"}, said, name)
+
+    def test_memory_over_time_of_each_device(self):
+        rows = [{"Device": device, "Of": "allocated", "Start (ns)": start, "Duration (ns)": 100, "Lowest (MB)": "1.000", "Highest (MB)": "9.000",
+                 "Highest at (ns)": start} for device in (0, 1) for start in (100, 200)]
+        peaks = [{"Device": device, "Kind": "[all]", "API": "[all]", "Peak (MB)": "9.000", "Peak at (ns)": 100} for device in (0, 1)]
+        late = [*rows[:-1], {**rows[-1], "Duration (ns)": 90}]
+        for name, table, lost, said in (("right", rows, 0, set()), ("of one alone", rows[:2], 0, {"memory-timeline"}), ("counted", rows[:2], 1, set()),
+                                        ("ends before", late, 0, {"memory-timeline"}), ("none", [], 0, {"memory-timeline"}), ("none, counted", [], 2, set())):
+            folder = folders.write_run(self.folder / name, files=["memory_timeline.csv", "memory_sum.csv"], lost={"memory_lines": lost})
+            folders.write_table(folder, "memory_timeline", table or rows)
+            if not table:
+                path = folder / "memory_timeline.csv"
+                path.write_text(path.read_text(encoding="utf-8").partition("\n")[0] + "\n", encoding="utf-8")
+            folders.write_table(folder, "memory_sum", peaks)
+            self.assertEqual({finding.rule for finding in findings(folder)} & {"memory-timeline"}, said, name)
+
     def test_a_kernel_with_another_ones_end(self):
         self.assertEqual(findings(graph_folder(self.folder / "good", 1300)), [])
         found = findings(graph_folder(self.folder / "bad", 17_395_000))

@@ -104,7 +104,7 @@ class Steps(Case):
         # Against the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
-        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "step_ns": 250,
+        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "units_from": None, "step_ns": 250,
                                              "unprofiled": False})
         self.assertEqual((job["step_ns"], job["window_step_ns"]), (250, 250))
         self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
@@ -519,6 +519,33 @@ class Scaling(Case):
             (job,) = self.merge(self.folder / name)["jobs"]
             self.assertEqual(job["throughput"]["units_per_s"], rate, name)
 
+    def test_jobs_whose_units_are_others_are_compared_by_steps(self):
+        data, tokens = {"INJECT_BATCH": "nvtx:data"}, {"INJECT_BATCH": "nvtx:tokens"}
+        for number, (kinds, by) in enumerate((
+                ((("called", 1e5, {}), ("payload", 64, data)), "steps_per_s"),
+                ((("payload", 1e5, tokens), ("payload", 64, data)), "steps_per_s"),
+                ((("payload", 64, data), ("payload", 64, data)), "units_per_s"),
+                ((("stated", 64, {"INJECT_BATCH": "64"}), ("stated", 32, {"INJECT_BATCH": "32"})), "units_per_s"),
+                ((("called", 0, {}), ("called", 0, {})), "steps_per_s"))):
+            places = [self.folder / f"{number}" / name for name in ("n2", "n4")]
+            for place, world, (source, units, options) in zip(places, (2, 4), kinds, strict=True):
+                for rank in range(world):
+                    ranks.write_rank(place / str(rank), rank, [100 * MS] * 10, units=(source, units), unprofiled=90 * MS if number % 2 else None,
+                                     options=options)
+            for copies in (False, True):
+                with self.subTest(kinds=kinds, copies=copies):
+                    scaling = self.merge(*places)["scaling"]
+                    self.assertEqual((scaling["by"], [round(row["efficiency"], 6) for row in scaling["jobs"]]),
+                                     (by, [1, 0.5] if number == 3 else [1, 1]))
+                for place in () if copies else places:
+                    folders.invoke("merge", place, "--parquet", place.parent / f"{place.name}.copy")
+                places = [place.parent / f"{place.name}.copy" for place in places]
+
+    def test_ranks_whose_units_are_others_have_no_sum(self):
+        for rank, name in enumerate(("data", "data", "tokens")):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, units=("payload", 64), options={"INJECT_BATCH": f"nvtx:{name}"})
+        self.assertIsNone(self.job()["throughput"]["units_per_s"])
+
     def test_by_steps(self):
         scaling = self.write(None)
         self.assertEqual((scaling["by"], [row["speedup"] for row in scaling["jobs"]]), ("steps_per_s", [None] * 3))
@@ -919,7 +946,7 @@ class Parquet(Case):
         job = self.job(self.folder / "copy")
         self.assertEqual((job["world"], len(job["collectives"]["communicators"])), (4, 1))
         with Store() as store:
-            for table, left_out in (("runs", "job_id, world_size"), ("nccl_sum", "Communicator")):
+            for table, left_out in (("runs", "job_id, world_size, unit_ranges"), ("nccl_sum", "Communicator")):
                 path = self.folder / "copy" / f"{table}.parquet"
                 store.run(f"COPY (SELECT * EXCLUDE ({left_out}) FROM '{path}') TO '{path}.new' (FORMAT parquet)")
                 os.replace(f"{path}.new", path)

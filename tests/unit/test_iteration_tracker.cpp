@@ -40,6 +40,7 @@ struct Tracking {
     core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
     iteration_watch.armed = false;
     iteration_watch.count = 0;
+    iteration_watch.dropped_units = 0;
     iteration_watch.next_stop = IterationWatch::kNever;
     iteration_watch.on_stop = nullptr;
     iteration_watch.source = SignSource::kHooks;
@@ -429,13 +430,13 @@ TEST_CASE_METHOD(Tracking, "a launch that was held for the window begins its ite
 TEST_CASE_METHOD(Tracking, "units are of the iteration whose first sign follows", "[iterations]") {
   search();
   name_optimizer();
-  emit_units(1000);  // of the first one, as the next
+  emit_units(1000, UnitSource::kCalled);  // of the first one, as the next
   for (unsigned i = 0; i < 40; ++i) {
-    if (i % 3 != 1) emit_units(i);
+    if (i % 3 != 1) emit_units(i, UnitSource::kCalled);
     event(SignKind::kCopyToDevice, 9001);
     begins.push_back(time);
     kernels(10, 28);
-    if (i % 4 == 0) emit_units(0.5);
+    if (i % 4 == 0) emit_units(0.5, UnitSource::kCalled);
     kernels(kOptimizerSign, kOptimizerSign + 2);
     if (i % 5 == 0) pass();
   }
@@ -456,14 +457,14 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
   search();
   name_optimizer();
   for (unsigned i = 0; i < 40; ++i) {
-    emit_units(8);
+    emit_units(8, UnitSource::kCalled);
     if (i == 30) {
       // Between two iterations nothing was seen for a while.
       iteration_watch.source = SignSource::kNone;
-      emit_units(8);
+      emit_units(8, UnitSource::kCalled);
       REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
       iteration_watch.source = SignSource::kHooks;
-      emit_units(8);
+      emit_units(8, UnitSource::kCalled);
     }
     if (i == 33) {
       // A mark of no sequence is of a source before: nobody takes it.
@@ -471,11 +472,11 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
       filler.sign = SignKind::kMark;
       while (ThreadRegistry::push(*ThreadRegistry::current(), filler)) {
       }
-      emit_units(8);
+      emit_units(8, UnitSource::kCalled);
       pass();
-      emit_units(8);
+      emit_units(8, UnitSource::kCalled);
     }
-    if (i == 35) emit_units(-1);
+    if (i == 35) emit_units(-1, UnitSource::kCalled);
     step();
     pass();
   }
@@ -489,14 +490,88 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
   }
 }
 
+TEST_CASE_METHOD(Tracking, "a number that found no room is not known before another one tells of it",
+                 "[iterations]") {
+  search();
+  name_optimizer();
+  for (unsigned i = 0; i < 40; ++i) {
+    event(SignKind::kCopyToDevice, 9001);
+    begins.push_back(time);
+    pass();  // the iteration before is told, and has been followed by no number
+    emit_units(8, UnitSource::kCalled);
+    if (i == 33) {
+      SignRecord filler;
+      filler.sign = SignKind::kMark;
+      while (ThreadRegistry::push(*ThreadRegistry::current(), filler)) {
+      }
+      emit_units(8, UnitSource::kCalled);
+      pass();
+    }
+    kernels(10, 28);
+    kernels(kOptimizerSign, kOptimizerSign + 2);
+    pass();
+  }
+  REQUIRE(told.all.size() == 40);
+  for (unsigned i = 0; i < 39; ++i) {
+    CAPTURE(i);
+    CHECK(told.all[i].begin == begins[i]);
+    // It was said after the latest number of 33 and before the first one of 34.
+    CHECK(told.all[i + 1].units_before == (i == 33 || i == 34 ? std::optional<double>() : 8));
+  }
+}
+
+TEST_CASE_METHOD(Tracking, "what was said of the first iteration before a restart is missing",
+                 "[iterations]") {
+  enum class Before { kNothing, kTaken, kInTheQueue, kOfAnEventUnderWay, kOfAnEventBefore };
+  for (const Before before : {Before::kNothing, Before::kNothing, Before::kTaken, Before::kInTheQueue,
+                              Before::kOfAnEventUnderWay, Before::kOfAnEventBefore}) {
+    CAPTURE(static_cast<int>(before));
+    if (before != Before::kNothing) emit_units(10, UnitSource::kCalled);
+    if (before == Before::kTaken) pass();
+    if (before == Before::kOfAnEventUnderWay || before == Before::kOfAnEventBefore)
+      event(SignKind::kSync, 9002);
+    if (before == Before::kOfAnEventBefore) event(SignKind::kSync, 9002);
+    search();
+    name_optimizer();
+    const std::size_t first = begins.size();
+    for (unsigned i = 0; i < 30; ++i) {
+      emit_units(20, UnitSource::kCalled);
+      steps(1);
+    }
+    auto told_first = std::ranges::find(told.all, begins[first], &IterationBoundary::begin);
+    REQUIRE(told.all.end() - told_first > 10);
+    const bool is_known = before == Before::kNothing || before == Before::kOfAnEventBefore;
+    CHECK((++told_first)->units_before == (is_known ? 20 : std::optional<double>()));
+    for (unsigned i = 1; i < 10; ++i) CHECK((++told_first)->units_before == 20);
+  }
+}
+
+TEST_CASE_METHOD(Tracking, "what another source says while nothing is followed counts for nothing",
+                 "[iterations]") {
+  search();
+  name_optimizer();
+  for (unsigned i = 0; i < 30; ++i) {
+    if (i == 20) {
+      iteration_watch.source = SignSource::kNone;
+      emit_units(8, UnitSource::kCalled);
+      iteration_watch.source = SignSource::kHooks;
+      REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
+    }
+    emit_units(8, UnitSource::kPayload);
+    steps(1);
+  }
+  REQUIRE(told.all.size() == 29);
+  for (unsigned i = 1; i < 29; ++i) CHECK(told.all[i].units_before == 8);
+}
+
 TEST_CASE_METHOD(Tracking, "the iteration at a window's end has its units", "[iterations]") {
   search();
   name_optimizer();
   for (unsigned i = 0; i < 20; ++i) {
-    emit_units(i);
+    emit_units(i, UnitSource::kCalled);
     steps(1);
   }
-  emit_units(100);  // of what comes next
+  emit_units(100, UnitSource::kCalled);  // of what comes next
   windows.end(windows.open("test", begins[19] - 1), time + 1);
   pass();
   tracker.settle();

@@ -507,11 +507,47 @@ TEST_CASE("Of changes that find the queue full, the lowest, the highest and the 
   CHECK(all.peak_at == line->intervals.front().begin);
 }
 
+TEST_CASE("A place whose first changes find the queue full has its line", "[memory]") {
+  const auto use = std::make_unique<MemoryUse>();
+  {
+    const MemoryUse::Turn turn(*use);
+    REQUIRE(turn);
+    for (std::uint64_t i = 0; i < MemoryChanges::kRoom; ++i) use->allocated(kMalloc, address(1 + i), 1000, 0);
+    use->allocated(kMalloc, address(10'000), 5'000'000, 1);
+    use->allocated(kMalloc, address(10'001), 2'000'000, 1);
+    use->allocated(kMalloc, address(20'000), 7'000'000, 2);
+    use->freeing(address(20'000));
+    use->freed(address(20'000), true);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const MemoryCopy copy = use->copy();
+    CHECK(copy.lines_missing == 0);
+    CHECK(copy.lines.size() == 3);
+    const std::map<std::uint32_t, std::uint64_t> peaks{{1, 7'000'000}, {2, 7'000'000}};
+    for (const auto& [device, peak] : peaks) {
+      CAPTURE(device);
+      const MemoryLine* line = line_of(copy, device);
+      REQUIRE(line != nullptr);
+      const auto row = std::ranges::find_if(
+          copy.rows, [of = device](const MemoryRow& each) { return each.device == of && !each.api; });
+      REQUIRE(row != copy.rows.end());
+      const MemoryCounts counts = row->counts;
+      CHECK(counts.peak == peak);
+      CHECK(line->intervals.front().highest == peak);
+      CHECK(line->intervals.front().highest_at == counts.peak_at);
+      CHECK(line->intervals.back().last == counts.live);
+    }
+    // What comes later is no peak of these.
+    use->allocated(kMalloc, address(30'000 + static_cast<std::uintptr_t>(round)), 1000, 2);
+  }
+}
+
 TEST_CASE("Without the turn there are counts and no lines", "[memory]") {
   const auto use = std::make_unique<MemoryUse>();
   use->allocated(kMalloc, address(1), 100, 0);
   const MemoryUse::Turn turn(*use);
   use->allocated(kMalloc, address(2), 50, 0);
+  CHECK(use->copy().lines_missing == 1);
   const MemoryCopy copy = use->copy();
   CHECK(copy.lines.empty());
   CHECK(copy.rows.front().counts.live == 150);

@@ -117,6 +117,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.graph_kernels_without_call = 12;
   run.graph_launches_without_records = 17;
   run.allocations_not_held = 13;
+  run.memory_lines_lost = 2;
   run.unknown_frees = 14;
   run.overhead.device_readings = 15;
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
@@ -177,6 +178,7 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK_FALSE(json["windows"][2].contains("start_ns"));
   CHECK_FALSE(json["windows"][2].contains("end_ns"));
   CHECK(json["lost"]["live_allocations"] == 13);
+  CHECK(json["lost"]["memory_lines"] == 2);
   CHECK(json["unknown_frees"] == 14);
   CHECK(json["overhead"]["device_readings_ns"] == 15);
   CHECK(json["devices"][0]["pcie_generation"] == 4);

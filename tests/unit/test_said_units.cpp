@@ -49,9 +49,20 @@ TEST_CASE("Where one is not known, there is no sum", "[iterations]") {
   CHECK(said.between(101, 110) == std::nullopt);  // nothing was said
   CHECK(said.between(110, 131) == std::nullopt);
   CHECK(said.between(121, 131) == 5);
-  said.say(140, std::numeric_limits<double>::max());
-  said.say(140, std::numeric_limits<double>::max());
-  CHECK(said.between(140, 141) == std::nullopt);
+  // Nothing that is worked out from a number is infinite, or shown as 0.
+  for (const double units :
+       {std::numeric_limits<double>::max(), 1.1e12, 9e-13, std::numeric_limits<double>::denorm_min()}) {
+    CAPTURE(units);
+    said.clear();
+    said.say(140, units);
+    CHECK(said.between(140, 141) == std::nullopt);
+  }
+  for (const double units : {1e12, 1e-12, 0.0, -0.0}) {
+    CAPTURE(units);
+    said.clear();
+    said.say(140, units);
+    CHECK(said.between(140, 141) == units);
+  }
 }
 
 TEST_CASE("Units are those of a list of all of them, as far as they are known", "[iterations]") {

@@ -195,19 +195,20 @@ void say_payload(const nvtxEventAttributes_t* attributes, Name message, Name dom
   if (!message.has_units || !domain.has_units) [[likely]]
     return;
   if (attributes == nullptr || attributes->size < NVTX_EVENT_ATTRIB_STRUCT_SIZE) return;
+  const auto say = [](double units) { emit_units(units, UnitSource::kPayload); };
   switch (attributes->payloadType) {
     case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
-      return emit_units(static_cast<double>(attributes->payload.ullValue));
+      return say(static_cast<double>(attributes->payload.ullValue));
     case NVTX_PAYLOAD_TYPE_INT64:
-      return emit_units(static_cast<double>(attributes->payload.llValue));
+      return say(static_cast<double>(attributes->payload.llValue));
     case NVTX_PAYLOAD_TYPE_DOUBLE:
-      return emit_units(attributes->payload.dValue);
+      return say(attributes->payload.dValue);
     case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
-      return emit_units(attributes->payload.uiValue);
+      return say(attributes->payload.uiValue);
     case NVTX_PAYLOAD_TYPE_INT32:
-      return emit_units(attributes->payload.iValue);
+      return say(attributes->payload.iValue);
     case NVTX_PAYLOAD_TYPE_FLOAT:
-      return emit_units(static_cast<double>(attributes->payload.fValue));
+      return say(static_cast<double>(attributes->payload.fValue));
     default:
       return;
   }
@@ -467,6 +468,8 @@ int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
       callbacks->GetModuleFunctionTable == nullptr) {
     return 0;
   }
+  // The client asks once. Without it no mark would be heard, and no string registered meanwhile known.
+  const Core* made = Core::get_or_wait();
   const TableEntry core[] = {
       {NVTX_CBID_CORE_RangePushEx, pointer(&push_ex)},   {NVTX_CBID_CORE_RangePushA, pointer(&push_a)},
       {NVTX_CBID_CORE_RangePushW, pointer(&push_w)},     {NVTX_CBID_CORE_RangePop, pointer(&pop_default)},
@@ -487,7 +490,7 @@ int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
   // Clients older than NVTX 2.1 have no domains.
   fill(*callbacks, NVTX_CB_MODULE_CORE2, core2);
   // Of marks nothing but payloads is of interest: without a wish for these they stay as cheap as they are.
-  if (const Core* asked = Core::get(); asked != nullptr && asked->unit_ranges.armed()) {
+  if (made != nullptr && made->unit_ranges.armed()) {
     const TableEntry mark[] = {{NVTX_CBID_CORE_MarkEx, pointer(&mark_ex)}};
     const TableEntry mark2[] = {{NVTX_CBID_CORE2_DomainMarkEx, pointer(&domain_mark_ex)}};
     fill(*callbacks, NVTX_CB_MODULE_CORE, mark);

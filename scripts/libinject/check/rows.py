@@ -282,7 +282,7 @@ def memory(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")
 
 
-@rule("memory-timeline", ERROR, "Lowest and highest are in that order, the highest within its row, rows follow each other, and the most that was allocated is the peak.",
+@rule("memory-timeline", ERROR, "Lowest and highest are in that order, the highest within its row, rows follow each other, and the most that was allocated is the peak; unless some are counted as lost, each device that allocated has rows, up to one moment.",
       compares=True)
 def memory_timeline(folder: Folder) -> Iterator[Place]:
     table = folder.table("memory_timeline", "Device", "Of", "Start (ns)", "Duration (ns)", "Lowest (MB)", "Highest (MB)", "Highest at (ns)")
@@ -309,10 +309,18 @@ def memory_timeline(folder: Folder) -> Iterator[Place]:
         most = folder.device(devices[index]).get("memory_bytes") if kinds[index] == "in use" else None
         if most is not None and high > most / 1e6:
             yield table.place(index, "Highest (MB)", f"{high}, the device has {most / 1e6:.3f}")
+    ends = {device: end for (device, kind), (end, _) in latest.items() if kind == "allocated"}
+    for device, end in ends.items():
+        if end != max(ends.values()):
+            yield table.place(latest[device, "allocated"][1], "Duration (ns)", f"ends at {end}, those of another device at {max(ends.values())}")
     peaks = folder.table("memory_sum", "Device", "API", "Peak (MB)", "Peak at (ns)")
     for index, (peak, reached) in peaks.each("Peak (MB)", "Peak at (ns)") if peaks is not None else ():
         device = peaks.cells("Device")[index]
-        if peaks.cells("API")[index] != "[all]" or device not in highest:
+        if peaks.cells("API")[index] != "[all]":
+            continue
+        if device not in highest:
+            if peak > 0 and not folder.lost("memory_lines"):
+                yield peaks.place(index, "Peak (MB)", f"{peak}, and {table.path.name} has no row of what was allocated there")
             continue
         high, time, row = highest[device]
         if high != peak:

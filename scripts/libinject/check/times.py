@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named, number_of
 from libinject.check.rows import APART
@@ -351,18 +351,31 @@ def step_time(folder: Folder) -> Iterator[Place]:
             yield windows.place(index, "Samples/s", f"{rate} is not {batch:.0f} in {value} ns")
 
 
-def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, str], ...]) -> Iterator[Place]:
-    """A rate and the units that it is of are both there or both empty, but where no time passed. `rates`: (column, time)."""
+def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, Sequence[Number | None]], ...]) -> Iterator[Place]:
+    """A rate and the units that it is of are both there or both empty, but where no time passed. `rates`: (column, times)."""
     for index, of in enumerate(table.numbers(units)):
-        for column, by in rates:
-            if not table.has(column, by):
+        for column, times in rates:
+            if not table.has(column):
                 continue
-            value, time = table.numbers(column)[index], table.numbers(by)[index]
+            value, time = table.numbers(column)[index], times[index]
             if of is None:
                 if table.cells(column)[index]:
                     yield table.place(index, column, f"{value}, but {units} is empty")
             elif time and (value is None or abs(value - of * 1e9 / time) > table.half(index, column) * 1.01 + _UNIT_STEP * 1e9 / time + 1e-6 * value):
                 yield table.place(index, column, f"{value} is not {of} in {time} ns")
+
+
+def _busy_by_device(table: Table) -> list[dict[str, Number]]:
+    """Of each row that is of all devices: the GPU Busy of those that the rows after it are of."""
+    found: list[dict[str, Number]] = []
+    latest: dict[str, Number] = {}
+    for device, busy in zip(table.cells("Device"), table.numbers("GPU Busy (ns)")):
+        if device == "all":
+            latest = {}
+        elif busy is not None:
+            latest[device] = busy
+        found.append(latest if device == "all" else {})
+    return found
 
 
 @rule("units", ERROR, "Units of work are of complete iterations and of one source, a window has those of its iterations, and rates are units by time.",
@@ -373,21 +386,27 @@ def units(folder: Folder) -> Iterator[Place]:
     stated = number_of(batch) if source == "stated" else None
     steps = folder.table("step_times", "Duration (ns)", "Units", "Units From")
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)", "GPU Busy (ns)", "Units", "Units From")
+    busy = [] if table is None else _busy_by_device(table)
     for of in filter(None, (steps, table)):
-        yield from _unit_rates(of, "Units", (("Units/s", "Duration (ns)"), ("Units/s of GPU Busy", "GPU Busy (ns)")))
+        rates: tuple[tuple[str, Sequence[Number | None]], ...] = (("Units/s", of.numbers("Duration (ns)")),)
+        if of is table:
+            rates += (("Units/s of GPU Busy", [max(devices.values(), default=None) for devices in busy]),)
+        yield from _unit_rates(of, "Units", rates)
         for index, (cell, by) in enumerate(zip(of.cells("Units"), of.cells("Units From"))):
             if by != (source if cell else ""):
                 yield of.place(index, "Units From", f"{named(by)} where {named(source if cell else '')} is due")
             if cell and stated is not None and of.numbers("Units")[index] != stated:
                 yield of.place(index, "Units", f"{cell}, and INJECT_BATCH is {stated}")
-    found: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0])
-    for index, (value, duration, busy) in table.each("Units", "Duration (ns)", "GPU Busy (ns)") if table is not None else ():
+    found: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0, 0.0])
+    busy_in: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for index, (value, duration) in table.each("Units", "Duration (ns)") if table is not None else ():
         if table.cells("Device")[index] != "all" or table.cells("Complete")[index] != "1":
             yield table.place(index, "Units", f"{value} in a row that is of one device, or not complete")
         elif table.cells("Label")[index] == "iteration":
             sums = found[table.cells("Window")[index]]
-            for at, more in enumerate((1, value, duration, busy)):
+            for at, more in enumerate((1, value, duration)):
                 sums[at] += more
+            busy_in[table.cells("Window")[index]].update(busy[index])
     yield from _energy_by_units(folder, table)
     windows = folder.table("window_sum", "Window", "Device", "Iterations with Units", "Units in Window")
     if windows is None or table is None:
@@ -396,14 +415,14 @@ def units(folder: Folder) -> Iterator[Place]:
     total, time = sum(value for value, _ in known), sum(duration for _, duration in known)
     for index in rows_of(windows, "all"):
         window = windows.cells("Window")[index]
-        count, *sums = found[window] if not is_others(window) else (0, 0.0, 0.0, 0.0)
+        count, *sums = found[window] if not is_others(window) else (0, 0.0, 0.0)
         if windows.numbers("Iterations with Units")[index] != count:
             yield windows.place(index, "Iterations with Units", f"{windows.cells('Iterations with Units')[index]}, {count} in {table.path.name}")
             continue
         value = windows.numbers("Units in Window")[index]
         if (value is None) != (count == 0) or value is not None and abs(value - sums[0]) > _UNIT_STEP * (count + 1) + 1e-9 * value:
             yield windows.place(index, "Units in Window", f"{value}, {sums[0]} in {table.path.name}")
-        for column, per in (("Units/s in Window", sums[1]), ("Units/s of GPU Busy in Window", sums[2])):
+        for column, per in (("Units/s in Window", sums[1]), ("Units/s of GPU Busy in Window", max(busy_in[window].values(), default=0))):
             yield from _unit_rate(windows, index, column, sums[0] if count else None, per, count)
         if steps is not None and windows.has("Units/s"):
             yield from _unit_rate(windows, index, "Units/s", total if len(known) >= FEWEST_STEPS else None, time, len(known))

@@ -96,6 +96,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         rank = None
     command, job = run.get("command_line"), _dict(run.get("job"))
     world = _whole(job.get("world_size"))
+    batch = _text(_dict(run.get("options")).get("INJECT_BATCH"))
     diagnosis = [entry for entry in _list(run.get("diagnosis")) if isinstance(entry, dict)]
     worst = max(diagnosis, key=lambda entry: _whole(entry.get("device_time_ns")) or 0, default={})
     time = _whole(worst.get("device_time_ns")) or 0
@@ -114,7 +115,8 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "verdict": _text(worst.get("verdict")), "gain": gain / judged if gain is not None and judged > 0 else None,
         "lost": json.dumps(result.lost()),
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
-        "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None}
+        "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None,
+        "unit_ranges": batch[:_LONGEST_ID] if batch.startswith("nvtx:") else ""}
     return tuple(row[name] for name in RUNS)
 
 

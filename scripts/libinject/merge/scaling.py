@@ -9,17 +9,18 @@ from typing import Any
 from libinject.merge.jobs import Job
 from libinject.merge.store import Store
 
-# By rank: nanoseconds a step, samples and units of work a second, and who says what a unit is.
+# By rank: nanoseconds a step, samples and units of work a second, and who says what a unit is, by which name.
 _UNPROFILED = """
     SELECT rank, arg_max("Step Time (ns)", "Window") AS step, arg_max("Samples/s", "Window") AS samples,
-           arg_max("Units/s", "Window") AS units, max("Units From") AS source
-    FROM window_sum JOIN member USING (run)
+           arg_max("Units/s", "Window") AS units, max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
+    FROM window_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
     WHERE job = ? AND Device = 'all' AND "Step Time (ns)" > 0 GROUP BY rank"""
 _IN_WINDOWS = """
     SELECT rank, median("Duration (ns)") AS step,
            CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples,
-           sum("Units") * 1e9 / sum("Duration (ns)") FILTER ("Units" IS NOT NULL) AS units, max("Units From") AS source
-    FROM iteration_sum JOIN member USING (run)
+           sum("Units") * 1e9 / sum("Duration (ns)") FILTER ("Units" IS NOT NULL) AS units,
+           max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
+    FROM iteration_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
     WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank"""
 
 
@@ -30,11 +31,13 @@ def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:
     (INJECT_BATCH). Likewise units of work, if they all have them from the same source."""
     without, inside = (store.rows(f"""
         SELECT avg(1e9 / step) AS steps, median(step) AS step, avg(samples) AS samples, count(samples) AS told,
-               CASE WHEN count(units) = count(*) AND count(DISTINCT source) = 1 THEN avg(units) END AS units, coalesce(list(rank), []) AS ranks
+               CASE WHEN count(units) = count(*) AND count(DISTINCT source) = 1 THEN avg(units) END AS units, any_value(source) AS source,
+               coalesce(list(rank), []) AS ranks
         FROM ({ranks})""", [number])[0] for ranks in (_UNPROFILED, _IN_WINDOWS))
     usable = [(True, without)] if set(without["ranks"]) >= set(inside["ranks"]) else []
     return [{"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == len(row["ranks"]) else None,
-             "units_per_s": row["units"] * job.world if row["units"] is not None else None, "step_ns": row["step"], "unprofiled": unprofiled} for unprofiled, row in (*usable, (False, inside)) if row["ranks"]]
+             "units_per_s": row["units"] * job.world if row["units"] is not None else None, "units_from": row["source"] if row["units"] is not None else None,
+             "step_ns": row["step"], "unprofiled": unprofiled} for unprofiled, row in (*usable, (False, inside)) if row["ranks"]]
 
 
 def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[str]) -> dict[str, Any] | None:
@@ -47,8 +50,9 @@ def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[s
     if lacking and any(kinds and kinds[0]["unprofiled"] for kinds in found):
         problems.append("scaling is by step times in windows, which include the profiler's overhead: not every rank has seven iterations without it "
                         f"in {', '.join(lacking[:3])}{' …' if len(lacking) > 3 else ''}")
+    one_kind = len({(throughputs[index] or {})["units_from"] for _, index in measured}) == 1
     name = next(name for name in ("samples_per_s", "units_per_s", "steps_per_s")
-                if name == "steps_per_s" or all((throughputs[index] or {})[name] is not None for _, index in measured))
+                if name == "steps_per_s" or (name != "units_per_s" or one_kind) and all(((throughputs[index] or {})[name] or 0) > 0 for _, index in measured))
     by_work = name != "steps_per_s"
     base_world, base = measured[0]
     base_rate = (throughputs[base] or {})[name]

@@ -81,7 +81,8 @@ TABLES = {
     "gap_line_sum": _summed("gap_line_sum", _LINE, ("Idle Time (ns)",), {}),
 }
 
-# What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.
+# What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it; `unit_ranges`
+# which NVTX payloads are units of work.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
-        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE}
-RUNS_OTHERS = frozenset(("job_id", "world_size"))  # that older copies lack
+        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT}
+RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges"))  # that older copies lack

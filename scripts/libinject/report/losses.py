@@ -31,6 +31,7 @@ _LOST = {
     "device_time_records": "records too late, or too many, for the causes of idle time",
     "graph_nodes": "nodes of CUDA graphs beyond the limit: their kernels have no library call",
     "live_allocations": "allocations beyond the limit: not in live and peak bytes",
+    "memory_lines": "devices without their allocations over time",
     "metric_samples": "samples of hardware metrics lost",
     "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
     "metric_rows": "rows left out of metric_samples.csv",
