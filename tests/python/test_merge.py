@@ -158,7 +158,7 @@ class Steps(Case):
         with Store() as store:
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
-                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None)])
+                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "")])
                 store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 8)
                                             for number in range(10)])
             store.flush()

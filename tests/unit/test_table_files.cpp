@@ -528,12 +528,12 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   info.batch = 3;
   info.unit_source = UnitSource::kStated;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
-  CHECK(rows.find("\n1,4,iteration,1,all,yes,3000,1000,3000000.0,3,stated,3000000.000,30000000.000,2,") !=
+  CHECK(rows.find("\n1,4,iteration,1,all,yes,3000,1000,3000000.0,3,stated,3000000.000,60000000.000,2,") !=
         std::string::npos);
   CHECK(rows.find("\n1,,validation,1,all,yes,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
   CHECK(rows_of("window_sum.csv", run, info)
-            .find(",2,1500.0,2000000.0,2,6,2000000.000,42857142.857,0,,,,,,stated,5,0,0,0,2,0,,,") !=
+            .find(",2,1500.0,2000000.0,2,6,2000000.000,66666666.667,0,,,,,,stated,5,0,0,0,2,0,,,") !=
         std::string::npos);
 }
 
