@@ -216,7 +216,7 @@ class Reading:
             raise Refused("gc.get_objects is not the interpreter's")
         if gc.get_freeze_count():
             raise Refused("objects are hidden by gc.freeze()")
-        *found, (self.objects,) = find_objects([self.torch.nn.Module, self.torch.optim.Optimizer, self.tensors.base])
+        *found, (self.objects,) = find_objects([self.torch.nn.Module, self.torch.optim.Optimizer, self.tensors.base])  # noqa: F821 (program_python.cpp)
         return found
 
     def run(self):
@@ -447,7 +447,7 @@ def watch_for_errors(path, process):
         try:
             # Autograd's own threads have no frame.
             frame = sys._getframe().f_back
-            unseen(lambda: read_failure(frame, device, requested, allowed, free))
+            unseen(lambda: read_failure(frame, device, requested, allowed, free))  # noqa: F821 (program_python.cpp)
         except BaseException as error:
             if not is_ours(error):
                 raise
