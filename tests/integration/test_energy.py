@@ -11,7 +11,7 @@ import unittest
 
 import simulated
 
-IDLE, BUSY = 100.0, 500.0  # W, without a kernel and with one
+IDLE, BUSY = 100.0, 300.0  # W, without a kernel and with one
 FUNCTIONS = {"Energy (J)": "nvmlDeviceGetTotalEnergyConsumption", "SM Clock (MHz)": "nvmlDeviceGetClockInfo",
              "Temperature Max (C)": "nvmlDeviceGetTemperature", "Power Readings (W)": "nvmlDeviceGetPowerUsage",
              "Held Down (%)": "nvmlDeviceGetCurrentClocksEventReasons", "SM Clock Highest (MHz)": "nvmlDeviceGetMaxClockInfo"}
@@ -35,8 +35,8 @@ def readings(count):
 
 
 class EnergyTest(simulated.SimulatedTest):
-    # A low limit: what is not known of the time until a busy machine comes to the first reading is less.
-    def run_it(self, text=TEXT, power="step_us=20000,limit_mw=300000", faults=(), devices=1, **options):
+    # A low limit, which is never exceeded: what is not known of the time until a busy machine comes to the first reading is less.
+    def run_it(self, text=TEXT, power="step_us=20000,busy_mw=300000,limit_mw=300000", faults=(), devices=1, **options):
         return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, **{"WINDOW": "api", **options})
 
     def windows(self, done):
@@ -86,7 +86,7 @@ class Energy(EnergyTest):
 
     def test_the_step_that_is_found_is_the_counters(self):
         for step in (20, 50, 100):
-            (device,) = self.run_it(power=f"step_us={step * 1000},limit_mw=300000").out.run["energy"]["devices"]
+            (device,) = self.run_it(power=f"step_us={step * 1000},busy_mw=300000,limit_mw=300000").out.run["energy"]["devices"]
             # 0: the machine was too slow to tell.
             if device["counter_step_ns"]:
                 self.assertGreater(device["counter_step_ns"], step * 0.5e6)
