@@ -762,7 +762,7 @@ class Faults(MetricsTest):
         self.assertEqual(done.out.kernels(), {})
 
     def test_fatal_error(self):
-        done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} fault:fatal_error: {STEP} stop sync print:done")
+        done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} fault:fatal_error: {STEP} stop sync print:done")
         self.assertEqual((done.code, done.stdout), (0, "done\n"))
         self.assertIn("CUPTI has stopped with a fatal error", " ".join(done.warnings()))
 
