@@ -42,7 +42,10 @@ inline int decimals_for(double value, int digits) {
   double least = 1;
   for (; digits > 1; --digits) least *= 10;
   int decimals = 0;
-  for (; value < least && decimals < kMax; value *= 10) ++decimals;
+  while (value < least && decimals < kMax) {
+    value *= 10;
+    ++decimals;
+  }
   return decimals;
 }
 

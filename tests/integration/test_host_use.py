@@ -35,8 +35,9 @@ class Used(simulated.SimulatedTest):
         self.assertEqual(out.run["host_readings"]["windows_not_read"], 0)
         return json.loads(done.stdout), by_role(out), out
 
-    def near(self, found, expected, what):
-        self.assertLessEqual(abs(found - expected), 0.01 * expected + TICK, what)
+    def near(self, found, expected, what, around=0):
+        """`around`: what was used between the program's marks and the readings, which come late on a busy machine."""
+        self.assertLessEqual(abs(found - expected), 0.01 * expected + TICK + around, what)
 
     def test_as_getrusage_has_it(self):
         told, roles, out = self.run_program()
@@ -47,9 +48,10 @@ class Used(simulated.SimulatedTest):
             for name, column in AMOUNTS.items():
                 self.assertLessEqual(inner[name], int(row[column]), (role, column))
                 self.assertLessEqual(int(row[column]), outer[name], (role, column))
-        self.near(int(roles["main"][TIME]), told["main"]["inner"]["time"], "main")
+        around = told["main"]["outer"]["time"] - told["main"]["inner"]["time"]
+        self.near(int(roles["main"][TIME]), told["main"]["inner"]["time"], "main", around)
         # libinject's threads have work around the window as well.
-        self.near(int(roles["process"][TIME]) - int(roles["libinject"][TIME]), told["main"]["inner"]["time"] + told["threads"], "process")
+        self.near(int(roles["process"][TIME]) - int(roles["libinject"][TIME]), told["main"]["inner"]["time"] + told["threads"], "process", around)
         # One of the threads has ended: what no reading has seen of it is the rest's.
         self.near(int(roles["other thread"][TIME]) + int(roles["[rest]"][TIME]), told["threads"], "threads")
         workers, ended = roles["loader worker"], roles["[ended children]"]
