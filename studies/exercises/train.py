@@ -27,12 +27,13 @@ def perceptron(width: int, layers: int, dtype: torch.dtype = torch.float32) -> n
     return nn.Sequential(*[part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]).to(DEVICE, dtype)
 
 
-def trained(model: nn.Module, batch: torch.Tensor, optimizer: torch.optim.Optimizer | None = None, autocast: bool = False) -> Step:
+def trained(model: nn.Module, batch: Step, optimizer: torch.optim.Optimizer | None = None, autocast: bool = False) -> Step:
+    """`batch`: makes or fetches the next one."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step() -> torch.Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16) if autocast else contextlib.nullcontext():
-            loss = model(batch).float().square().mean()
+            loss = model(batch()).float().square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -41,31 +42,37 @@ def trained(model: nn.Module, batch: torch.Tensor, optimizer: torch.optim.Optimi
     return step
 
 
+def always(*sizes: int, dtype: torch.dtype = torch.float32) -> Step:
+    """The same batch, which is on the GPU already."""
+    batch = torch.randn(*sizes, device=DEVICE, dtype=dtype)
+    return lambda: batch
+
+
 def tensor_cores(mended: bool) -> Step:
     """Products in fp32 do not use tensor cores; TF32 is one line."""
     torch.backends.cuda.matmul.allow_tf32 = mended
     width = size(4096, 64)
-    return trained(perceptron(width, 6), torch.randn(width, width, device=DEVICE))
+    return trained(perceptron(width, 6), always(width, width))
 
 
 def precision(mended: bool) -> Step:
     """Activations and products in fp32, or in bf16 by autocast: time and memory."""
     torch.backends.cuda.matmul.allow_tf32 = True
     width = size(4096, 64)
-    return trained(perceptron(width, 6), torch.randn(2 * width, width, device=DEVICE), autocast=mended)
+    return trained(perceptron(width, 6), always(2 * width, width), autocast=mended)
 
 
 def padding(mended: bool) -> Step:
     """Sizes of products that are no multiple of eight."""
     width = size(4096 if mended else 4095, 64)
     dtype = torch.bfloat16 if ON_GPU else torch.float32
-    return trained(perceptron(width, 6, dtype), torch.randn(width, width, device=DEVICE, dtype=dtype))
+    return trained(perceptron(width, 6, dtype), always(width, width, dtype=dtype))
 
 
 def logging(mended: bool) -> Step:
     """The loss is read in each step, and the GPU waits until the next one's kernels have been launched."""
     model, losses = perceptron(size(512, 32), 12), []
-    plain = trained(model, torch.randn(size(512, 8), size(512, 32), device=DEVICE))
+    plain = trained(model, always(size(512, 8), size(512, 32)))
 
     def step() -> torch.Tensor:
         loss = plain()
@@ -80,36 +87,26 @@ def logging(mended: bool) -> Step:
 def copies(mended: bool) -> Step:
     """Batches from pageable memory, one after the other with the kernels."""
     width = size(4096, 64)
-    model, batches = perceptron(width, 2), [torch.randn(width, width) for _ in range(2)]
-    if mended and ON_GPU:
-        batches = [batch.pin_memory() for batch in batches]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    stream = torch.cuda.Stream() if ON_GPU else None
-    coming: list[torch.Tensor] = []
+    model, host = perceptron(width, 2), torch.randn(width, width)
+    if not (mended and ON_GPU):
+        return trained(model, lambda: host.to(DEVICE))
+    host, stream = host.pin_memory(), torch.cuda.Stream()
 
-    def fetched() -> torch.Tensor:
-        return batches[0].to(DEVICE, non_blocking=mended)
+    def copy() -> torch.Tensor:
+        with torch.cuda.stream(stream):
+            return host.to(DEVICE, non_blocking=True)
+
+    coming = [copy()]
 
     def ahead() -> torch.Tensor:
-        """The next batch is copied beside this one's kernels."""
-        with torch.cuda.stream(stream):
-            coming.append(fetched())
+        """Waits for this batch's copy; the next one's goes on beside this one's kernels."""
         torch.cuda.current_stream().wait_stream(stream)
-        coming[-1].record_stream(torch.cuda.current_stream())
-        return coming.pop(0)
+        batch = coming.pop()
+        batch.record_stream(torch.cuda.current_stream())
+        coming.append(copy())
+        return batch
 
-    if mended and ON_GPU:
-        coming.append(fetched())
-
-    def step() -> torch.Tensor:
-        batch = ahead() if mended and ON_GPU else fetched()
-        loss = model(batch).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return trained(model, ahead)
 
 
 class Decoded(torch.utils.data.Dataset):
@@ -128,24 +125,15 @@ class Decoded(torch.utils.data.Dataset):
 def loading(mended: bool) -> Step:
     """Samples are decoded by the main process, or by workers ahead of it."""
     loader = torch.utils.data.DataLoader(Decoded(), batch_size=size(64, 4), num_workers=8 if mended and ON_GPU else 0)
-    model, batches = perceptron(512, 24), iter(loader)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step() -> torch.Tensor:
-        loss = model(next(batches).to(DEVICE)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    batches = iter(loader)
+    return trained(perceptron(512, 24), lambda: next(batches).to(DEVICE))
 
 
 def optimizer(mended: bool) -> Step:
     """AdamW launches some ten kernels for each parameter, or few for all."""
     model = perceptron(size(256, 16), 60)
     way = {"fused": True} if mended and ON_GPU else {"foreach": False}
-    return trained(model, torch.randn(size(256, 8), size(256, 16), device=DEVICE), torch.optim.AdamW(model.parameters(), **way))
+    return trained(model, always(size(256, 8), size(256, 16)), torch.optim.AdamW(model.parameters(), **way))
 
 
 class Elementwise(nn.Module):
@@ -165,7 +153,7 @@ def fusion(mended: bool) -> Step:
     """A chain of elementwise operators, by torch.compile or not."""
     model = Elementwise()
     compiled = torch.compile(model) if mended and ON_GPU else model
-    return trained(compiled, torch.randn(size(8192, 16), size(4096, 16), device=DEVICE), torch.optim.SGD(model.parameters(), lr=1e-3))
+    return trained(compiled, always(size(8192, 16), size(4096, 16)))
 
 
 def bucketing(mended: bool) -> Step:
@@ -179,24 +167,18 @@ def bucketing(mended: bool) -> Step:
     groups = lengths.split(batch)
     order = torch.randperm(len(groups)).tolist()
     model = nn.TransformerEncoderLayer(size(512, 32), 8, batch_first=True).to(DEVICE)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     tell = getattr(ctypes.CDLL(None), "inject_units", None)
     if tell is not None:
         tell.argtypes, tell.restype = [ctypes.c_double], None
     turn = iter(range(1 << 30))
 
-    def step() -> torch.Tensor:
+    def padded() -> torch.Tensor:
         group = groups[order[next(turn) % len(order)]]
-        padded = int(group.max()) if mended else longest
-        loss = model(torch.randn(len(group), padded, size(512, 32), device=DEVICE)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
         if tell is not None:
             tell(float(group.sum()))
-        return loss.detach()
+        return torch.randn(len(group), int(group.max()) if mended else longest, size(512, 32), device=DEVICE)
 
-    return step
+    return trained(model, padded)
 
 
 EXERCISES = {function.__name__: function for function in (tensor_cores, precision, padding, logging, copies, loading, optimizer, fusion, bucketing)}
