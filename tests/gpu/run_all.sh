@@ -34,6 +34,8 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# The command `inject` of the source tree takes the library from there.
+[ -e "$root/build" ] || ln -s "$build" "$root/build"
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 INJECT_BUILD=$build
 
 # The C++ programs need the toolkit's libraries; the Python ones bring their own.
@@ -80,7 +82,7 @@ run_set() {
     occupancy | contract) with_cuda "$here/$set.py" "$@" ;;
     cupti_cycles) with_cuda "$root/studies/$set.py" "$@" ;;
     utilization | first_window | paired_windows | step_marks) python3 "$root/studies/$set.py" "$@" --out "$work" ;;
-    convnets | deepspeech2 | exercises) INJECT_LIBRARY=$build/libinject.so PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} python3 "$root/studies/$set/run.py" "$@" --out "$work/$set" ;;
+    convnets | deepspeech2 | exercises) PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} python3 "$root/studies/$set/run.py" "$@" --out "$work/$set" ;;
     examples) python3 "$here/examples.py" "$@" --out "$work" ;;
     bench)
       local launch

@@ -79,21 +79,28 @@ class KnownTypes {
   std::array<Known, 512> known_{};
 };
 
+struct ObjectCounts {
+  std::ptrdiff_t objects = 0;
+  std::ptrdiff_t kinds = 0;  ///< of the types asked for, those that are among the objects themselves
+};
+
 /// Appends the objects that the garbage collector knows of each type to its list. While there is a list of
 /// all objects, no instruction of Python's may run: another thread would find what it has alone in two hands,
 /// and end what it makes of it (a tuple of a generator's) with an error; and what it drops would die here.
-bool find_objects(const PythonCalls& python, void* kinds, void* lists, std::ptrdiff_t& count) noexcept {
+bool find_objects(const PythonCalls& python, void* kinds, void* lists, ObjectCounts& counts) noexcept {
   void* get_objects = python.get_item(functions, "get_objects");
   void* objects = get_objects == nullptr ? nullptr : python.call(get_objects, nullptr);
   if (objects == nullptr) return false;
   KnownTypes types;
   bool done = true;
-  count = python.list_size(objects);
-  for (std::ptrdiff_t at = 0; done && at < count; ++at) {
+  counts.objects = python.list_size(objects);
+  for (std::ptrdiff_t at = 0; done && at < counts.objects; ++at) {
     void* object = python.list_item(objects, at);
     void* type = python.type_of(object);
     const unsigned found = types.kinds_of(python, type, kinds);
     python.release(type);
+    for (std::ptrdiff_t kind = 0; kind < python.list_size(kinds); ++kind)
+      counts.kinds += python.list_item(kinds, kind) == object ? 1 : 0;
     for (std::ptrdiff_t kind = 0; done && found >> static_cast<unsigned>(kind) != 0; ++kind) {
       if ((found >> static_cast<unsigned>(kind) & 1u) != 0)
         done = python.append(python.list_item(lists, kind), object) == 0;
@@ -104,7 +111,7 @@ bool find_objects(const PythonCalls& python, void* kinds, void* lists, std::ptrd
 }
 
 /// find_objects(kinds) of memory_reading.py, with a list of types: a list of lists, of which the last one has
-/// the number of objects.
+/// the ObjectCounts.
 void* find_for_python(void* /*self*/, void* kinds) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr) return nullptr;
@@ -117,9 +124,11 @@ void* find_for_python(void* /*self*/, void* kinds) noexcept {
   };
   for (std::ptrdiff_t kind = 0; done && kind <= python.list_size(kinds); ++kind)
     take(lists, python.new_list(0));
-  std::ptrdiff_t count = 0;
-  done = done && find_objects(python, kinds, lists, count);
-  if (done) take(python.list_item(lists, python.list_size(kinds)), python.new_number(count));
+  ObjectCounts counts;
+  done = done && find_objects(python, kinds, lists, counts);
+  for (const std::ptrdiff_t count : {counts.objects, counts.kinds}) {
+    if (done) take(python.list_item(lists, python.list_size(kinds)), python.new_number(count));
+  }
   if (!done && lists != nullptr) python.release(lists);
   return done ? lists : nullptr;
 }
