@@ -55,8 +55,13 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       .add("Duration (ns)", kTime, &Row::duration,
            "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",
            "`outside` and `[other]`; not over")
-      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Duration.",
-           "not a complete iteration; no INJECT_BATCH");
+      .add("Step Time (ns)", kMeanTime, &Row::step_time,
+           "Duration or, where the host ran ahead of the GPU, from the iteration's first work there to the "
+           "next "
+           "one's (iterations.md).",
+           "not a complete iteration; the host ran ahead, and it is the last of its window")
+      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Step Time.",
+           "no INJECT_BATCH; as Step Time");
   constexpr std::string_view kNoUnits =
       "rows of one device; not complete; none was said, or not all is known";
   const auto units = columns.of(&Row::units, kNoUnits);
@@ -68,16 +73,18 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           [run](const WorkUnits& of) {
             return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
           },
-          kUnitSourceMeaning)
-      .add(
-          "Units/s", kUnitRate, [](const WorkUnits& of) { return exact_cell(of.per_second(), kUnitRate); },
-          "Units by Duration.")
-      .add(
-          "Units/s of GPU Busy", kUnitRate,
-          [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },
-          "Units by GPU Busy, of several GPUs by that of the busiest: what there would be if that one always "
-          "had work.",
-          kNoUnits);
+          kUnitSourceMeaning);
+  columns.add(
+      "Units/s", kUnitRate,
+      [](const Row& row) { return exact_cell(row.ahead ? std::nullopt : row.units.per_second(), kUnitRate); },
+      "Units by Duration.",
+      "rows of one device; not complete; none was said, or not all is known; the host ran ahead of the GPU");
+  units.add(
+      "Units/s of GPU Busy", kUnitRate,
+      [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },
+      "Units by GPU Busy, of several GPUs by that of the busiest: what there would be if that one always "
+      "had work.",
+      kNoUnits);
   columns.add(
       "Launches", kCount, [](const Row& row) { return cell_if(!row.device, row.row->launches); },
       "Host calls that gave a device work.", kAllDevices);
@@ -103,22 +110,32 @@ const std::vector<IterationReport>& iteration_rows(const Report& report) {
   return report.iterations;
 }
 
-Columns<UnprofiledStep> step_columns(const Report& report) {
-  using Row = UnprofiledStep;
+Columns<StepPace::Step> step_columns(const Report& report) {
+  using Row = StepPace::Step;
   Columns<Row> columns;
   const RunInfo* const run = report.run;
-  columns.add("Iteration", kCount, &Row::number, "Its number, from 0.")
+  columns
       .add(
-          "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.begin, *run); },
+          "Iteration", kCount, [](const Row& row) { return row.step->number; }, "Its number, from 0.")
+      .add(
+          "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.step->begin, *run); },
           "Host time of its boundary.")
-      .add("Duration (ns)", kTime, &Row::duration, "Next boundary - Start, on the host.")
+      .add(
+          "Duration (ns)", kTime, [](const Row& row) { return row.step->duration; },
+          "Next boundary - Start, on the host.")
+      .add("Step Time (ns)", kMeanTime, &Row::time,
+           "What the program takes for it: Duration. Where the host waits for the GPU every few iterations, "
+           "the mean over several, in the last one's row (iterations.md).",
+           "the host ran ahead of the GPU; in another row's mean")
       .add(
           "Samples/s", kRate,
-          [run](const Row& row) { return samples_per_second(run->batch, static_cast<double>(row.duration)); },
-          "INJECT_BATCH by Duration.", "no INJECT_BATCH");
+          [run](const Row& row) {
+            return row.time ? samples_per_second(run->batch, *row.time) : std::nullopt;
+          },
+          "INJECT_BATCH by Step Time.", "no INJECT_BATCH; as Step Time");
   const auto of_step = [run](const Row& row) {
     WorkUnits units;
-    units.add(units_of(*run, row), row.duration);
+    units.add(units_of(*run, *row.step), row.step->duration);
     return units;
   };
   columns.of(of_step, "none was said, or not all is known")
@@ -129,15 +146,18 @@ Columns<UnprofiledStep> step_columns(const Report& report) {
           [run](const WorkUnits& of) {
             return cell_if(of.iterations != 0, unit_source_name(run->unit_source));
           },
-          kUnitSourceMeaning)
-      .add(
-          "Units/s", kUnitRate, [](const WorkUnits& of) { return exact_cell(of.per_second(), kUnitRate); },
-          "Units by Duration.");
+          kUnitSourceMeaning);
+  columns.add(
+      "Units/s", kUnitRate,
+      [of_step](const Row& row) {
+        return exact_cell(row.counts ? of_step(row).per_second() : std::nullopt, kUnitRate);
+      },
+      "Units by Duration.", "none was said, or not all is known; the host ran ahead of the GPU");
   return columns;
 }
 
-const std::deque<UnprofiledStep>& step_rows(const Report& report) {
-  return report.statistics->iterations().unprofiled_steps();
+const std::vector<StepPace::Step>& step_rows(const Report& report) {
+  return report.steps.steps;
 }
 
 }  // namespace

@@ -340,7 +340,7 @@ void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, Pr
 }
 
 void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report) const {
-  const SampleStats& all = *report.steps.inside;
+  const SampleStats& all = report.statistics->iterations().step_times();
   text.family(kTable[kSteps]).count(all.count());
   text.family(kTable[kStepTime]).seconds(all.sum());
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());
@@ -388,7 +388,7 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Report& repor
     text.number(ratio(idle, times.span), {{"device", device}, {"cause", cause}});
   });
   // As in these windows' rows of window_sum.csv.
-  const std::optional<OverheadEstimate> overhead = profiler_overhead(*report.steps.unprofiled, latest_steps_);
+  const std::optional<OverheadEstimate> overhead = profiler_overhead(report.steps.unprofiled, latest_steps_);
   std::map<std::uint32_t, Diagnosis> diagnoses;
   for (const auto& [device, times] : latest_devices_) {
     const Diagnosis diagnosis = diagnose(judged_times(times, overhead), report.limits_of(device),

@@ -71,18 +71,21 @@ void write_disturbance(TextPage& page, const Report& report) {
 void write_iterations(TextPage& page, const Report& report) {
   const IterationStatistics& iterations = report.statistics->iterations();
   const StepReport& all = report.steps;
-  const SampleStats& steps = *all.inside;
+  const SampleStats& steps = all.inside;
   if (steps.count() == 0 && iterations.incomplete() == 0 && !all.time) return;
   if (all.time) {
     std::string text = "  step time " + time_text(all.time->median) + " (" + time_text(all.time->low) +
                        " to " + time_text(all.time->high) + "): median of " +
-                       plural(all.unprofiled->count(), "iteration") + " without the profiler";
+                       plural(all.iterations, "iteration") + " without the profiler";
     if (all.samples_per_second) {
       text += "; ";
       append_decimal(text, *all.samples_per_second, 1);
       text += " samples/s";
     }
     page.line(text + units_text(report, all.units));
+  } else if (all.ahead != 0) {
+    page.paragraph("  ", "no step time: the host ran ahead of the GPU in the " +
+                             plural(all.ahead, "iteration") + " without the profiler");
   }
   std::string text = all.time ? "    in windows: " : "  in windows: ";
   if (steps.count() == 0) {

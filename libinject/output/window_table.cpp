@@ -239,14 +239,11 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add("Ranges", kCount, &HostWork::ranges, "NVTX ranges that ended in it.")
       .add("Clipped Ranges", kCount, &HostWork::clipped_ranges,
            "NVTX ranges that an edge of the window cut.");
-  host.add(
-          "Iterations", kCount, [](const Host& of) { return of.steps == nullptr ? 0 : of.steps->count(); },
-          "Complete iterations.")
-      .add(
-          "Step Time in Window (ns)", kMeanTime,
-          [](const Host& of) { return cell_if(of.steps != nullptr, of.steps ? of.steps->median() : 0.0); },
-          "Median duration of the complete iterations: including what the profiler adds.",
-          "rows of one device; no complete iteration")
+  host.add("Iterations", kCount, &Host::iterations, "Complete iterations.")
+      .add("Step Time in Window (ns)", kMeanTime, &Host::step_time,
+           "Median duration of the complete iterations, including what the profiler adds; where the host ran "
+           "ahead of the GPU, of their time on the GPU (iterations.md).",
+           "rows of one device; no complete iteration")
       .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH by Step Time in Window.",
            "rows of one device; no INJECT_BATCH; no complete iteration")
       .add(
@@ -257,8 +254,11 @@ Columns<WindowReport> window_columns(const Report& report) {
           "Sum over these.", kNoUnits)
       .add(
           "Units/s in Window", kUnitRate,
-          [](const Host& of) { return exact_cell(of.units.per_second(), kUnitRate); },
-          "Units in Window by the sum of these iterations' durations.", kNoUnits)
+          [](const Host& of) {
+            return exact_cell(of.ahead ? std::nullopt : of.units.per_second(), kUnitRate);
+          },
+          "Units in Window by the sum of these iterations' durations.",
+          "none was said, or not all is known; the host ran ahead of the GPU")
       .add(
           "Units/s of GPU Busy in Window", kUnitRate,
           [](const Host& of) { return exact_cell(of.units.per_busy_second(), kUnitRate); },
@@ -274,10 +274,12 @@ Columns<WindowReport> window_columns(const Report& report) {
   };
   columns.add(
       "Unprofiled Iterations", kCount,
-      [steps](const WindowReport& row) { return cell_if(row.host.has_value(), steps->unprofiled->count()); },
-      "Iterations of the whole run that ran without CUPTI: what Step Time is of.", "rows of one device");
+      [steps](const WindowReport& row) { return cell_if(row.host.has_value(), steps->iterations); },
+      "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU: what Step Time "
+      "is of.",
+      "rows of one device");
   step_time("Step Time (ns)", &MedianInterval::median,
-            "Median duration of the iterations that ran without CUPTI, of the whole run.");
+            "Median of Step Time in step_times.csv, of all iterations of the run.");
   step_time("Step Time Low (ns)", &MedianInterval::low, "Lower end of its 97.5 % interval.");
   step_time("Step Time High (ns)", &MedianInterval::high, "Upper end of it.");
   columns.add(

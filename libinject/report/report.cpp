@@ -3,6 +3,7 @@
 #include "libinject/report/report.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -73,18 +74,25 @@ class WindowMetricValues {
   std::vector<WindowMetrics> windows_;
 };
 
+/// `durations`: of steps on the host.
+bool ran_ahead(const SampleStats& durations, const DevicePace& pace) {
+  return pace.times().count() != 0 && durations.median() < pace.load().least_step;
+}
+
 class WindowReports {
  public:
   WindowReports(const Statistics& statistics, const RunInfo& run, Report& report)
       : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {
     for (const IterationRow& row : report.iteration_rows) {
+      rows_[row.window].push_back(row);
       if (row.label != IterationLabel::kIteration) continue;
       for (WorkUnits* units : {&units_[row.window], &report.steps.units_inside})
         units->add(units_of(run, row), row.end - row.begin, row.devices);
     }
   }
 
-  void build() {
+  /// The windows in which the host ran ahead of the device.
+  std::set<std::uint32_t> build() {
     for (const WindowInfo& info : run_.windows) windows_[info.number].info = &info;
     for (const WindowHostRow& entry : statistics_.window_hosts()) {
       windows_[entry.window].host = entry.work;
@@ -104,6 +112,7 @@ class WindowReports {
       if (full && number > last && number != kOtherIndex) continue;
       add(number, window);
     }
+    return std::move(ahead_);
   }
 
  private:
@@ -122,11 +131,6 @@ class WindowReports {
     return report;
   }
 
-  std::optional<OverheadEstimate> overhead_of(const SampleStats* steps) const {
-    if (steps == nullptr) return std::nullopt;
-    return profiler_overhead(*report_.steps.unprofiled, *steps);
-  }
-
   DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
                                 const std::optional<OverheadEstimate>& overhead) const {
     DeviceTimeReport report;
@@ -143,8 +147,13 @@ class WindowReports {
 
   void add(std::uint32_t number, const Window& window) {
     const std::uint64_t duration = duration_of(window.info);
-    const SampleStats* const steps = statistics_.iterations().window_step_times(number);
-    const std::optional<OverheadEstimate> overhead = overhead_of(steps);
+    const SampleStats* const durations = statistics_.iterations().window_step_times(number);
+    const DevicePace pace(rows_[number], statistics_.device_times());
+    const bool ahead = durations != nullptr && ran_ahead(*durations, pace);
+    const SampleStats* const steps = ahead ? &pace.times() : durations;
+    if (ahead) ahead_.insert(number);
+    const std::optional<OverheadEstimate> overhead =
+        steps != nullptr ? profiler_overhead(report_.steps.unprofiled, *steps) : std::nullopt;
     WindowReport& all = report_.windows.emplace_back(report_of(number, window));
     std::uint64_t device_time = 0;
     Nanoseconds first = 0;
@@ -163,7 +172,13 @@ class WindowReports {
     }
     all.span = last - first;
     all.busy_share = share_of(all.busy, device_time);
-    all.host = host_of(number, window, steps, duration);
+    all.host = host_of(number, window, duration);
+    if (steps != nullptr) {
+      all.host->ahead = ahead;
+      all.host->iterations = durations->count();
+      all.host->step_time = steps->median();
+      all.host->samples_per_second = samples_per_second(run_.batch, steps->median());
+    }
     if (times.span != 0) all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead);
     metrics_.fill(all, window.devices, duration);
     for (const WindowDeviceRow& device : window.devices) {
@@ -186,12 +201,9 @@ class WindowReports {
     }
   }
 
-  WindowReport::Host host_of(std::uint32_t number, const Window& window, const SampleStats* steps,
-                             std::uint64_t duration) const {
+  WindowReport::Host host_of(std::uint32_t number, const Window& window, std::uint64_t duration) const {
     WindowReport::Host host;
     host.work = window.host;
-    host.steps = steps;
-    if (steps != nullptr) host.samples_per_second = samples_per_second(run_.batch, steps->median());
     if (const auto units = units_.find(number); units != units_.end()) host.units = units->second;
     host.flops = host_flop_rate(window.host.flops, duration, run_);
     host.fetches = statistics_.fetches().of_window(number);
@@ -204,7 +216,10 @@ class WindowReports {
   Report& report_;
   WindowMetricValues metrics_;
   std::map<std::uint32_t, Window> windows_;
-  std::map<std::uint32_t, WorkUnits> units_;  // by window
+  // By window:
+  std::map<std::uint32_t, WorkUnits> units_;
+  std::map<std::uint32_t, std::vector<IterationRow>> rows_;
+  std::set<std::uint32_t> ahead_;
 };
 
 MetricValues iteration_metrics(const Statistics& statistics, const IterationRow& iteration,
@@ -221,14 +236,16 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
   return values;
 }
 
-void add_iteration(Report& report, const IterationRow& row) {
+void add_iteration(Report& report, const IterationRow& row, bool ahead) {
   const bool phase = row.kind == IterationRow::Kind::kPhase;
   const std::uint64_t duration = phase && row.end != 0 ? row.end - row.begin : 0;
   IterationReport all;
   all.row = &row;
   if (phase && row.end != 0) all.duration = duration;
+  all.ahead = ahead;
   if (row.complete && row.label == IterationLabel::kIteration)
-    all.samples_per_second = samples_per_second(report.run->batch, static_cast<double>(duration));
+    all.step_time = ahead ? DevicePace::time_of(row, report.statistics->device_times()) : all.duration;
+  if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
   std::uint64_t device_time = 0;
   for (const IterationDeviceRow& device : row.devices) {
@@ -286,7 +303,7 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   const double part = 1 - static_cast<double>(again) / static_cast<double>(all);
   ModelFlops model;
   model.per_iteration = flops * part / static_cast<double>(count);
-  const double step = report.steps.time ? report.steps.time->median : report.steps.inside->median();
+  const double step = report.steps.time ? report.steps.time->median : report.steps.inside.median();
   if (peaks_known && step > 0) {
     const PeakShare share = possible_share(least * part / static_cast<double>(count * devices) / step, step);
     model.utilization = share.value;
@@ -351,22 +368,30 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     report.limits.try_emplace(device.device);
   for (auto& [device, limits] : report.limits) limits = diagnoser.limits(device);
   const IterationStatistics& iterations = statistics.iterations();
-  report.steps.unprofiled = &iterations.unprofiled_step_times();
-  report.steps.time = median_interval(iterations.unprofiled_step_times());
+  report.iteration_rows = iterations.rows();
+  const DevicePace pace(report.iteration_rows, statistics.device_times());
+  const StepPace steps(iterations.unprofiled_steps(), pace.load());
+  report.steps.steps = steps.steps();
+  report.steps.unprofiled = steps.plain() ? iterations.unprofiled_step_times() : steps.times();
+  for (const StepPace::Step& step : report.steps.steps)
+    ++(step.counts ? report.steps.iterations : report.steps.ahead);
+  if (steps.plain()) report.steps.iterations = report.steps.unprofiled.count();
+  report.steps.time = median_interval(report.steps.unprofiled);
   if (report.steps.time)
     report.steps.samples_per_second = samples_per_second(run.batch, report.steps.time->median);
-  for (const UnprofiledStep& step : iterations.unprofiled_steps())
-    report.steps.units.add(units_of(run, step), step.duration);
+  for (const StepPace::Step& step : report.steps.steps) {
+    if (step.counts) report.steps.units.add(units_of(run, *step.step), step.step->duration);
+  }
   if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
-  report.steps.inside = &iterations.step_times();
-  report.steps.overhead = profiler_overhead(*report.steps.unprofiled, *report.steps.inside);
+  report.steps.inside = ran_ahead(iterations.step_times(), pace) ? pace.times() : iterations.step_times();
+  report.steps.overhead = profiler_overhead(report.steps.unprofiled, report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(
         diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));
   }
-  report.iteration_rows = iterations.rows();
-  WindowReports(statistics, run, report).build();
-  for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
+  const std::set<std::uint32_t> ahead = WindowReports(statistics, run, report).build();
+  for (const IterationRow& row : report.iteration_rows)
+    add_iteration(report, row, ahead.contains(row.window));
   report.energy = energy_report(statistics, run, report.iteration_rows);
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {

@@ -23,6 +23,7 @@
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/memory_report.h"
 #include "libinject/report/profiler_overhead.h"
+#include "libinject/report/step_pace.h"
 #include "libinject/report/work_units.h"
 #include "libinject/stats/kernel_use.h"
 #include "libinject/stats/statistics.h"
@@ -54,7 +55,9 @@ using MetricValues = std::vector<std::optional<double>>;
 struct WindowReport {
   struct Host {
     HostWork work;
-    const SampleStats* steps = nullptr;        ///< durations of the window's complete iterations; null: none
+    std::uint64_t iterations = 0;              ///< complete ones
+    std::optional<double> step_time;           ///< their median
+    bool ahead = false;                        ///< of it: by their time on the device, as the host ran ahead
     std::optional<double> samples_per_second;  ///< from the median of these
     WorkUnits units;                           ///< of these, as far as they have rows
     FlopRate flops;
@@ -80,10 +83,13 @@ struct IterationReport {
   const IterationRow* row = nullptr;
   std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
-  std::optional<double> samples_per_second;
-  WorkUnits units;                    ///< only for all together
-  std::optional<FlopRate> flops;      ///< only for all together
-  std::optional<FetchTimes> fetches;  ///< likewise
+  bool ahead = false;  ///< in its window the host ran ahead of the device
+  /// Of a complete iteration: its duration or, where the host ran ahead, its time on the device.
+  std::optional<double> step_time;
+  std::optional<double> samples_per_second;  ///< from the step time
+  WorkUnits units;                           ///< only for all together
+  std::optional<FlopRate> flops;             ///< only for all together
+  std::optional<FetchTimes> fetches;         ///< likewise
   std::optional<std::uint64_t> gap;
   std::uint64_t busy = 0;
   std::uint64_t kernel_busy = 0;
@@ -94,12 +100,15 @@ struct IterationReport {
 
 /// Step times without CUPTI and in the windows, and the profiler's share of the latter.
 struct StepReport {
-  const SampleStats* unprofiled = nullptr;   ///< durations of the iterations that ran without CUPTI
+  std::vector<StepPace::Step> steps;         ///< the latest that ran without CUPTI
+  std::uint64_t iterations = 0;              ///< without CUPTI, that count
+  std::uint64_t ahead = 0;                   ///< likewise that don't, as the host ran ahead of the device
+  SampleStats unprofiled;                    ///< times of those that count
   std::optional<MedianInterval> time;        ///< of these: the step time
   std::optional<double> samples_per_second;  ///< from the step time
   WorkUnits units;                           ///< of the latest that ran without CUPTI, if they are enough
   WorkUnits units_inside;                    ///< of the complete iterations in windows
-  const SampleStats* inside = nullptr;       ///< durations of the complete iterations in windows
+  SampleStats inside;                        ///< times of the complete iterations in windows
   std::optional<OverheadEstimate> overhead;
 };
 

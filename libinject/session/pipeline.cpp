@@ -6,6 +6,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/capture/launch_place.h"
+#include "libinject/stats/device_pace.h"
 
 namespace inject {
 
@@ -89,6 +90,9 @@ void Pipeline::route_samples(Nanoseconds until) {
 void Pipeline::settle(bool delivered, Nanoseconds detached, std::uint32_t last) {
   route_samples(kForever);
   sources_.settle(delivered, last);
+  const DevicePace pace(statistics_.iterations().rows_of(statistics_.device_times().settled_through()),
+                        statistics_.device_times());
+  if (pace.load().least_step > 0) tracker_.set_least_step(pace.load().least_step);
   windows_.settle(detached, drain_.last_in_window_end(), last);
   writer_.journal().settled(detached, drain_.last_in_window_end(), last);
 }

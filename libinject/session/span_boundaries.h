@@ -31,8 +31,11 @@ class SpanBoundaries {
   SpanBoundaries(const WindowLog& windows, const ProfiledTimes& profiled, Targets targets)
       : windows_(windows), profiled_(profiled), targets_(std::move(targets)) {}
 
-  /// How many iterations have run without CUPTI so far. Any thread.
+  /// How many iterations have run without CUPTI so far, but for those in which the host ran ahead of the
+  /// device. Any thread.
   std::uint64_t unprofiled() const noexcept { return unprofiled_.load(std::memory_order_relaxed); }
+  /// DeviceLoad::least_step: where shorter ones begin, the host runs ahead until one takes as long.
+  void set_least_step(double least) noexcept { least_step_ = least; }
 
   /// The launch that came at `came` and begins a window's first iteration was held until CUPTI was attached,
   /// at `opened`: the iteration begins there. From any thread; may throw std::bad_alloc.
@@ -76,6 +79,8 @@ class SpanBoundaries {
     Nanoseconds end = 0;
   } begun_;
   std::atomic<std::uint64_t> unprofiled_{0};
+  double least_step_ = 0;
+  bool kept_pace_ = false;  // since CUPTI was last there
   // Of the latest span:
   bool after_cut_ = false;
   Nanoseconds end_ = 0;

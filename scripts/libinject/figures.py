@@ -38,9 +38,14 @@ FEWEST_STEPS = 7  # whose median has an interval
 
 
 def unprofiled_steps(result: Result) -> list[Row]:
-    """The iterations that ran without CUPTI, if there are enough of them."""
-    rows = [row for row in result.rows("step_times", "Duration (ns)") if isinstance(row["Duration (ns)"], (int, float)) and row["Duration (ns)"] > 0]
+    """The iterations that ran without CUPTI, if there are enough of them; not those in which the host ran ahead of the GPU."""
+    rows = [row for row in result.rows("step_times", "Duration (ns)") if isinstance(time := step_time(row), (int, float)) and time > 0]
     return rows if len(rows) >= FEWEST_STEPS else []
+
+
+def step_time(row: Row) -> object:
+    """Of a row of step_times.csv or iteration_sum.csv, in ns. Older versions have no such column."""
+    return row["Step Time (ns)"] if "Step Time (ns)" in row else row["Duration (ns)"]
 
 
 def unprofiled_count(result: Result) -> int:
@@ -49,14 +54,19 @@ def unprofiled_count(result: Result) -> int:
 
 
 def window_step_times(result: Result) -> list[float]:
-    """Of the complete iterations in windows, from boundary to boundary on the host, with what the profiler adds to them."""
-    return [time for time in numbers(complete_iterations(result), "Duration (ns)") if time > 0]
+    """Of the complete iterations in windows, with what the profiler adds to them."""
+    times = [step_time(row) for row in complete_iterations(result)]
+    return [float(time) for time in times if isinstance(time, (int, float)) and time > 0]
 
 
 def step_times(result: Result) -> list[float]:
     """Of the iterations that ran without CUPTI; where these are not known, of those in windows. Their median is the step time: when a window
     opens, the host often runs ahead of the GPU for some steps, which makes the mean too short."""
-    return numbers(unprofiled_steps(result), "Duration (ns)") or window_step_times(result)
+    return unprofiled_step_times(result) or window_step_times(result)
+
+
+def unprofiled_step_times(result: Result) -> list[float]:
+    return [float(time) for row in unprofiled_steps(result) if isinstance(time := step_time(row), (int, float))]
 
 
 def samples_per_second(result: Result) -> float | None:
@@ -67,13 +77,13 @@ def samples_per_second(result: Result) -> float | None:
 
 
 def with_units(rows: list[Row]) -> list[Row]:
-    """The iterations of which it is known how many units of work they are."""
-    return [row for row in rows if numbers([row], "Units") and numbers([row], "Duration (ns)")]
+    """The iterations of which it is known how many units of work they are, but for those in which the host ran ahead of the GPU."""
+    return [row for row in rows if numbers([row], "Units") and numbers([row], "Duration (ns)") and numbers([row], "Units/s")]
 
 
 def unit_iterations(result: Result) -> list[Row]:
     """Whose rate counts: those that ran without CUPTI, or, where they are too few, the complete ones in windows."""
-    steps = with_units(unprofiled_steps(result))
+    steps = with_units(result.rows("step_times"))
     return steps if len(steps) >= FEWEST_STEPS else with_units(complete_iterations(result))
 
 

@@ -148,7 +148,7 @@ class CheckTest(folders.TemporaryFolder):
         folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
                                                           for at in range(10)])
         # Iterations before the window, which the example has not.
-        folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at,
+        folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at, "Step Time (ns)": f"{1000 + 10 * at}.0",
                                                        "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}", "Units": 64, "Units From": "stated",
                                                        "Units/s": f"{64e9 / (1000 + 10 * at):.3f}"} for at in range(9)])
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
@@ -304,11 +304,11 @@ PLANTED = [
     ("step-times", "window_sum", 0, {"Step Time (ns)": ""}, ()),
     ("step-times", "window_sum", 0, {"Samples/s": "1.0"}, ()),
     *(("units", "iteration_sum", 0, {column: value}, ()) for column, value in (
-        ("Units", "63"), ("Units", ""), ("Units From", "called"), ("Units From", ""), ("Units/s", "1.000"), ("Units/s", ""), ("Units/s of GPU Busy", "1.000"))),
+        ("Units", "63"), ("Units", ""), ("Units From", "called"), ("Units From", ""), ("Units/s", "1.000"), ("Units/s of GPU Busy", "1.000"))),
     ("units", "iteration_sum", 1, {"Units": "64", "Units From": "stated"}, ()),
     *(("units", "step_times", 3, {column: value}, ()) for column, value in (("Units", "65"), ("Units From", "payload"), ("Units/s", "1.000"))),
     *(("units", "window_sum", 0, {column: value}, ()) for column, value in (
-        ("Iterations with Units", "1"), ("Units in Window", "1"), ("Units in Window", ""), ("Units/s in Window", "1.000"), ("Units/s in Window", ""),
+        ("Iterations with Units", "1"), ("Units in Window", "1"), ("Units in Window", ""), ("Units/s in Window", "1.000"),
         ("Units/s of GPU Busy in Window", "1.000"), ("Units/s", "1.000"), ("Units/s", ""))),
     ("longest-kernel", "family_sum", 0, {"Max (ns)": "60000000000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
@@ -434,7 +434,7 @@ class Planted(CheckTest):
         for count, slower, rules in ((1024, 1.01, {"iteration-count"}), (1025, 1.01, set()), (1025, 1.07, {"iteration-count"}), (1024, 1, set())):
             folder = folders.write_run(self.folder / f"{count} {slower}", options={"INJECT_BATCH": "64"}, files=["iteration_sum.csv", "window_sum.csv"])
             folders.write_table(folder, "iteration_sum", [
-                {"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 2000 * at, "Duration (ns)": 1000}
+                {"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 2000 * at, "Duration (ns)": 1000, "Step Time (ns)": "1000.0"}
                 for at in range(count)])
             folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Iterations": count, "Step Time in Window (ns)": f"{1000 * slower:.1f}",
                                                         "Samples/s in Window": f"{64e6 / slower:.1f}"}])
@@ -625,7 +625,7 @@ class BadInput(CheckTest):
                 mine = {name: rows for name, rows in tables.items() if rows and column in rows[0]}
                 for name, rows in mine.items():
                     folders.write_table(folder, name, [{key: cell for key, cell in row.items() if key != column} for row in rows])
-                self.assertLessEqual({finding.rule for finding in findings(folder)}, {"header"})
+                self.assertLessEqual({finding.rule for finding in findings(folder)}, {"header"}, [f for f in findings(folder) if f.rule != "header"])
                 for name in mine:
                     shutil.copy(self.clean / f"{name}.csv", folder)
 

@@ -97,6 +97,7 @@ class OneNameOneMeaning(folders.TemporaryFolder):
             for i, row in enumerate(rows):
                 if i % 3:
                     row["Units"], row["Units From"] = 100 + 37 * i, source
+                    row["Units/s"] = row["Units"] * 1e9 / int(row["Duration (ns)"])
             known = [row for row in rows if row.get("Units")]
             return sum(row["Units"] for row in known) * 1e9 / sum(int(row["Duration (ns)"]) for row in known)
 
@@ -108,7 +109,7 @@ class OneNameOneMeaning(folders.TemporaryFolder):
                 row.update({"Samples/s": "", "Samples/s in Window": "", "Units From": "", "Units": "", "Units/s": ""})
             rate = units([row for row in rows if (row["Label"], row["Complete"], row["Device"]) == ("iteration", "1", "all")])
             if name == "outside":
-                steps = [{"Iteration": i, "Start (ns)": 40_000_000 * i, "Duration (ns)": 30_000_000 + 50_000 * i, "Units": "", "Units From": ""} for i in range(12)]
+                steps = [{"Iteration": i, "Start (ns)": 40_000_000 * i, "Duration (ns)": 30_000_000 + 50_000 * i, "Units": "", "Units From": "", "Units/s": ""} for i in range(12)]
                 rate = units(steps)
                 folders.write_table(folder, "step_times", steps)
             for row in windows:

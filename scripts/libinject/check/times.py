@@ -271,6 +271,16 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
             last_number[window] = number, complete is not None and complete[index] == "0"
 
 
+def _step_times(table: Table) -> Sequence[Number | None]:
+    """Not known in tables of older versions, which have durations alone."""
+    return table.numbers("Step Time (ns)") if table.has("Step Time (ns)") else [None] * len(table)
+
+
+def _ran_ahead(table: Table, index: int) -> bool:
+    """Whether the row may be one in which the host ran ahead of the GPU."""
+    return _step_times(table)[index] != table.numbers("Duration (ns)")[index]
+
+
 @rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.", compares=True)
 def iteration_count(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)")
@@ -284,10 +294,11 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if whole not in (0, 1):
             yield table.place(index, "Complete", f"{whole} is neither 0 nor 1")
         if whole == 1 and labels[index] == "iteration" and devices[index] == "all":
-            complete[table.cells("Window")[index]].append(duration)
+            of_window = complete[table.cells("Window")[index]]
+            of_window.append(_step_times(table)[index])
             value = table.numbers("Samples/s")[index] if table.has("Samples/s") else None
-            if batch and duration and value and abs(value - batch * 1e9 / duration) > table.half(index, "Samples/s") + 1e-6 * value:
-                yield table.place(index, "Samples/s", f"{value} is not {batch:.0f} in {duration} ns")
+            if batch and (time := of_window[-1]) and value and abs(value - batch * 1e9 / time) > table.half(index, "Samples/s") + 1e-6 * value:
+                yield table.place(index, "Samples/s", f"{value} is not {batch:.0f} in {time} ns")
     if windows is None or any(map(is_others, table.cells("Window"))):
         return
     for index in rows_of(windows, "all"):
@@ -296,6 +307,8 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if told is not None and not is_others(window) and told != len(found):
             yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
             continue
+        # The last one of a window in which the host ran ahead of the GPU has none.
+        found = [time for time in found if time is not None]
         apart = APART if len(found) > _MOST_EXACT else 1e-6
         column = "Step Time in Window (ns)"
         value = windows.numbers(column)[index] if windows.has(column) else None
@@ -320,7 +333,8 @@ def step_time(folder: Folder) -> Iterator[Place]:
     before = None
     durations = []
     for index, (number, begin, duration) in steps.each("Iteration", "Start (ns)", "Duration (ns)"):
-        durations.append(duration)
+        if (time := _step_times(steps)[index]) is not None:
+            durations.append(time)
         if before is not None and (number <= before[0] or begin < before[1]):
             yield steps.place(index, "Start (ns)",
                               f"iteration {number:.0f} at {begin:.0f} begins before iteration {before[0]:.0f} has ended, or is numbered below it")
@@ -328,10 +342,10 @@ def step_time(folder: Folder) -> Iterator[Place]:
         if any(begin < end and opened < begin + duration for opened, end in open_times):
             yield steps.place(index, "Start (ns)", f"iteration {number:.0f} is in a window")
         value = steps.numbers("Samples/s")[index] if steps.has("Samples/s") else None
-        if batch and duration and value is not None and abs(value - batch * 1e9 / duration) > steps.half(index, "Samples/s") + 1e-6 * value:
-            yield steps.place(index, "Samples/s", f"{value} is not {batch:.0f} in {duration} ns")
+        if batch and time and value is not None and abs(value - batch * 1e9 / time) > steps.half(index, "Samples/s") + 1e-6 * value:
+            yield steps.place(index, "Samples/s", f"{value} is not {batch:.0f} in {time} ns")
     # Beyond the latest thousand the table no longer has all that the median is of.
-    whole = len(durations) < _MOST_STEPS
+    whole = steps.has("Step Time (ns)") and len(steps) < _MOST_STEPS
     if whole and len(durations) >= FEWEST_STEPS:
         for index in rows_of(windows, "all"):
             if windows.numbers("Step Time (ns)")[index] is None:
@@ -361,6 +375,8 @@ def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, Sequence[Numbe
             if of is None:
                 if table.cells(column)[index]:
                     yield table.place(index, column, f"{value}, but {units} is empty")
+            elif value is None and column == "Units/s" and _ran_ahead(table, index):
+                continue
             elif time and (value is None or abs(value - of * 1e9 / time) > table.half(index, column) * 1.01 + _UNIT_STEP * 1e9 / time + 1e-6 * value):
                 yield table.place(index, column, f"{value} is not {of} in {time} ns")
 
@@ -397,6 +413,8 @@ def units(folder: Folder) -> Iterator[Place]:
                 yield of.place(index, "Units From", f"{named(by)} where {named(source if cell else '')} is due")
             if cell and stated is not None and of.numbers("Units")[index] != stated:
                 yield of.place(index, "Units", f"{cell}, and INJECT_BATCH is {stated}")
+    ahead = set() if table is None else {window for index, window in enumerate(table.cells("Window"))
+                                         if (table.cells("Label")[index], table.cells("Complete")[index]) == ("iteration", "1") and _ran_ahead(table, index)}
     found: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0, 0.0])
     busy_in: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for index, (value, duration) in table.each("Units", "Duration (ns)") if table is not None else ():
@@ -411,7 +429,7 @@ def units(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Window", "Device", "Iterations with Units", "Units in Window")
     if windows is None or table is None:
         return
-    known = [] if steps is None else [row for _, row in steps.each("Units", "Duration (ns)")]
+    known = [] if steps is None else [(value, duration) for _, (value, duration, _) in steps.each("Units", "Duration (ns)", "Units/s")]
     total, time = sum(value for value, _ in known), sum(duration for _, duration in known)
     for index in rows_of(windows, "all"):
         window = windows.cells("Window")[index]
@@ -423,6 +441,8 @@ def units(folder: Folder) -> Iterator[Place]:
         if (value is None) != (count == 0) or value is not None and abs(value - sums[0]) > _UNIT_STEP * (count + 1) + 1e-9 * value:
             yield windows.place(index, "Units in Window", f"{value}, {sums[0]} in {table.path.name}")
         for column, per in (("Units/s in Window", sums[1]), ("Units/s of GPU Busy in Window", max(busy_in[window].values(), default=0))):
+            if window in ahead and column == "Units/s in Window" and windows.has(column) and windows.numbers(column)[index] is None:
+                continue
             yield from _unit_rate(windows, index, column, sums[0] if count else None, per, count)
         if steps is not None and windows.has("Units/s"):
             yield from _unit_rate(windows, index, "Units/s", total if len(known) >= FEWEST_STEPS else None, time, len(known))

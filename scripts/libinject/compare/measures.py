@@ -284,7 +284,7 @@ class Run:
                 else:
                     found[name] = _series(self.windows, column)
         if self.unprofiled:
-            found["step_time"] = _series(self.steps, "Duration (ns)")
+            found["step_time"] = tuple(figures.unprofiled_step_times(self.result))
         found["throughput"] = (_series(self.steps, "Samples/s") if self.unprofiled else
                                _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s in Window"))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
@@ -297,7 +297,7 @@ class Run:
 
     def with_units(self) -> list[Row]:
         """The iterations that a step time is of, as far as their units of work are known."""
-        steps = figures.with_units(self.steps if self.unprofiled else self.complete)
+        steps = figures.with_units(self.result.rows("step_times") if self.unprofiled else self.complete)
         return steps if not self.unprofiled or len(steps) >= figures.FEWEST_STEPS else []
 
     def _measure_units(self) -> None:

@@ -29,5 +29,5 @@ def plot(result: Result) -> Plot | None:
 def _steps(result: Result) -> list[dict[str, Any]]:
     inside = [row for row in figures.complete_iterations(result) if "Start (ns)" in row]
     outside = [row for row in figures.unprofiled_steps(result) if "Start (ns)" in row]
-    return [energy.spans(name, rows[-_MOST_STEPS:], "Duration (ns)", plain=True)
+    return [energy.spans(name, rows[-_MOST_STEPS:], "Step Time (ns)" if "Step Time (ns)" in rows[0] else "Duration (ns)", plain=True)
             for name, rows in (("step time in windows", inside), ("step time without the profiler", outside)) if rows]

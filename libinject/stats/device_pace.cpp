@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/device_pace.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace inject {
+
+namespace {
+
+// Clocks change by as much, and kernels take a little longer while they are traced.
+constexpr double kAllowance = 0.9;
+// Of a single iteration nothing says how much they differ.
+constexpr double kAllowanceOfOne = 0.5;
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// How long the device can't have done without: kernels that compute, or copies in one direction. Those of
+/// the iterations before and after may run at the same time, so no more than the iteration's own time.
+double work_of(const IterationDeviceRow& row, const DeviceTimes& window) {
+  const auto time = static_cast<double>(row.time(0));
+  // A collective's kernel waits for other processes, and longer while these are profiled.
+  const double kernels =
+      static_cast<double>(row.kernel_busy) * share(window.compute_busy, window.kernel_busy);
+  const double copies = time * share(std::max(window.upload_busy, window.download_busy), window.span);
+  return std::min(time, std::max(kernels, copies));
+}
+
+struct Busiest {
+  const IterationDeviceRow* device = nullptr;
+  double work = 0;
+};
+
+/// None of what is no complete iteration, or the last one of its window.
+Busiest busiest(const IterationRow& row, const DeviceTimeStatistics& devices) {
+  Busiest found;
+  if (row.kind != IterationRow::Kind::kPhase || row.label != IterationLabel::kIteration || !row.complete)
+    return found;
+  for (const IterationDeviceRow& device : row.devices) {
+    const DeviceTimeRow* window = devices.row(row.window, device.device);
+    if (!device.gap || window == nullptr) continue;
+    const double work = work_of(device, window->times);
+    if (found.device == nullptr || work > found.work) found = {&device, work};
+  }
+  return found;
+}
+
+DeviceLoad load_of(const Moments& work, std::uint64_t launches) {
+  if (work.count == 0) return {};
+  const auto count = static_cast<double>(work.count);
+  const double mean = work.sum / count;
+  double least = kAllowanceOfOne * mean;
+  if (work.count > 1) {
+    const double variance = std::max(0.0, work.squares - work.sum * mean) / (count - 1);
+    least = kAllowance * std::max(0.0, mean - 2 * std::sqrt(variance / count));
+  }
+  return {mean, least, static_cast<double>(launches) / count};
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> DevicePace::time_of(const IterationRow& row,
+                                                 const DeviceTimeStatistics& devices) {
+  const Busiest found = busiest(row, devices);
+  return found.device == nullptr ? std::nullopt : std::optional(found.device->time(0));
+}
+
+DevicePace::DevicePace(std::span<const IterationRow> rows, const DeviceTimeStatistics& devices) {
+  Moments works;
+  std::uint64_t launches = 0;
+  for (const IterationRow& row : rows) {
+    const Busiest found = busiest(row, devices);
+    if (found.device == nullptr) continue;
+    works.add(static_cast<std::uint64_t>(found.work));
+    times_.add(found.device->time(0));
+    launches += row.launches;
+  }
+  load_ = load_of(works, launches);
+}
+
+}  // namespace inject

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// How long a step must take, by the work that it gives a device:
+// docs/iterations.md#where-the-host-runs-ahead.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/stats/device_time.h"
+#include "libinject/stats/iterations.h"
+
+namespace inject {
+
+/// What an iteration gives the device that it keeps busiest. In nanoseconds, 0 where nothing is known.
+struct DeviceLoad {
+  double work = 0;        ///< the mean: what the device can't do without
+  double least_step = 0;  ///< shorter steps are not the program's pace: `work`, with an allowance for errors
+  double launches = 0;    ///< the mean
+};
+
+/// Of the complete iterations of windows.
+class DevicePace {
+ public:
+  DevicePace(std::span<const IterationRow> rows, const DeviceTimeStatistics& devices);
+
+  const DeviceLoad& load() const { return load_; }
+  /// Of the iterations: time_of().
+  const SampleStats& times() const { return times_; }
+
+  /// From a complete iteration's first work to the next one's, on the device that it keeps busiest. Empty for
+  /// the last one of a window.
+  static std::optional<std::uint64_t> time_of(const IterationRow& row, const DeviceTimeStatistics& devices);
+
+ private:
+  DeviceLoad load_;
+  SampleStats times_;
+};
+
+}  // namespace inject
