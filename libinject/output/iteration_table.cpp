@@ -56,9 +56,8 @@ Columns<IterationReport> iteration_columns(const Report& report) {
            "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",
            "`outside` and `[other]`; not over")
       .add("Step Time (ns)", kMeanTime, &Row::step_time,
-           "Duration or, where the host ran ahead of the GPU, from the iteration's first work there to the "
-           "next "
-           "one's (iterations.md).",
+           "Duration or, where the host ran ahead of the GPU, from the end of the iteration's last work "
+           "there to that of the next one (iterations.md).",
            "not a complete iteration; the host ran ahead, and it is the last of its window")
       .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Step Time.",
            "no INJECT_BATCH; as Step Time");

@@ -236,7 +236,8 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
   return values;
 }
 
-void add_iteration(Report& report, const IterationRow& row, bool ahead) {
+/// `next`: the row after it, null if there is none.
+void add_iteration(Report& report, const IterationRow& row, const IterationRow* next, bool ahead) {
   const bool phase = row.kind == IterationRow::Kind::kPhase;
   const std::uint64_t duration = phase && row.end != 0 ? row.end - row.begin : 0;
   IterationReport all;
@@ -244,7 +245,7 @@ void add_iteration(Report& report, const IterationRow& row, bool ahead) {
   if (phase && row.end != 0) all.duration = duration;
   all.ahead = ahead;
   if (row.complete && row.label == IterationLabel::kIteration)
-    all.step_time = ahead ? DevicePace::time_of(row, report.statistics->device_times()) : all.duration;
+    all.step_time = ahead ? DevicePace::time_of(row, next, report.statistics->device_times()) : all.duration;
   if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
   std::uint64_t device_time = 0;
@@ -391,7 +392,8 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   }
   const std::set<std::uint32_t> ahead = WindowReports(statistics, run, report).build();
   for (const IterationRow& row : report.iteration_rows)
-    add_iteration(report, row, ahead.contains(row.window));
+    add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1,
+                  ahead.contains(row.window));
   report.energy = energy_report(statistics, run, report.iteration_rows);
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {

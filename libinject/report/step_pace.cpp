@@ -48,11 +48,13 @@ bool is_long(const UnprofiledStep& step, double least) {
 
 /// From where the host first waited for the device, if it ran ahead before, to where it last did.
 std::vector<Stretch> kept(const std::deque<UnprofiledStep>& steps, std::vector<Stretch> stretches,
-                          double least) {
+                          double paced, double least) {
   for (Stretch& stretch : stretches) {
     std::size_t first = stretch.begin;
-    while (first < stretch.end && !is_long(steps[first], least)) ++first;
-    if (first != stretch.begin) ++first;
+    if (first < stretch.end && !is_long(steps[first], least)) {
+      while (first < stretch.end && !is_long(steps[first], paced)) ++first;
+      ++first;
+    }
     while (stretch.end > first && !is_long(steps[stretch.end - 1], least)) --stretch.end;
     stretch.begin = std::min(first, stretch.end);
   }
@@ -78,16 +80,16 @@ StepPace::StepPace(const std::deque<UnprofiledStep>& steps, const DeviceLoad& lo
         return least > 0 &&
                most_ahead(steps, stretch, load.work) * std::max(1.0, load.launches) > kMostWaiting;
       }))
-    least = 0;
+    least = 0;  // and none is short
 
-  std::vector<Stretch> stretches = kept(steps, all, least);
+  std::vector<Stretch> stretches = kept(steps, all, load.paced_step, least);
   SampleStats durations = durations_of(steps, stretches);
   std::size_t block = 1;
   double wait = least;
   if (durations.count() != 0 && durations.median() < least) {
     // Most steps are run ahead, and others make up for it: those in which the host waits for the device.
     wait = std::max(least, static_cast<double>(durations.max()) / 2);
-    stretches = kept(steps, all, wait);
+    stretches = kept(steps, all, wait, wait);
     durations = durations_of(steps, stretches);
     block = std::max<std::size_t>(2, (durations.count() + kBlocks - 1) / kBlocks);
   }

@@ -59,8 +59,8 @@ class IterationTracker {
   void hold(Nanoseconds came, Nanoseconds opened) { boundaries_.hold(came, opened); }
   /// SpanBoundaries::unprofiled().
   std::uint64_t unprofiled() const noexcept { return boundaries_.unprofiled(); }
-  /// SpanBoundaries::set_least_step(), with the pipeline's lock.
-  void set_least_step(double least) noexcept { boundaries_.set_least_step(least); }
+  /// SpanBoundaries::set_paced_step(), with the pipeline's lock.
+  void set_paced_step(double paced) noexcept { boundaries_.set_paced_step(paced); }
   /// The window that closes by the clock, if one does.
   std::uint32_t clock_window() const noexcept { return clock_window_.load(std::memory_order_acquire); }
   void set_clock_window(std::uint32_t window) noexcept { clock_window_ = window; }

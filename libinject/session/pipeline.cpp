@@ -92,7 +92,7 @@ void Pipeline::settle(bool delivered, Nanoseconds detached, std::uint32_t last) 
   sources_.settle(delivered, last);
   const DevicePace pace(statistics_.iterations().rows_of(statistics_.device_times().settled_through()),
                         statistics_.device_times());
-  if (pace.load().least_step > 0) tracker_.set_least_step(pace.load().least_step);
+  if (pace.load().paced_step > 0) tracker_.set_paced_step(pace.load().paced_step);
   windows_.settle(detached, drain_.last_in_window_end(), last);
   writer_.journal().settled(detached, drain_.last_in_window_end(), last);
 }

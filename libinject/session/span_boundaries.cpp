@@ -42,7 +42,7 @@ void SpanBoundaries::emit(IterationBoundary boundary, Nanoseconds end) {
                                !after_cut_ && told_before_ != 0 && !in_window(told_until_, boundary.begin) &&
                                !profiled_.overlap(told_before_, boundary.begin);
   kept_pace_ = boundary.unprofiled_before &&
-               (kept_pace_ || static_cast<double>(boundary.begin - told_until_) >= least_step_);
+               (kept_pace_ || static_cast<double>(boundary.begin - told_until_) >= paced_step_);
   if (kept_pace_) unprofiled_.fetch_add(1, std::memory_order_relaxed);
   targets_.emit(boundary);
   told_before_ = followed_ ? told_until_ : 0;

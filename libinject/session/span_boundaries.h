@@ -34,8 +34,8 @@ class SpanBoundaries {
   /// How many iterations have run without CUPTI so far, but for those in which the host ran ahead of the
   /// device. Any thread.
   std::uint64_t unprofiled() const noexcept { return unprofiled_.load(std::memory_order_relaxed); }
-  /// DeviceLoad::least_step: where shorter ones begin, the host runs ahead until one takes as long.
-  void set_least_step(double least) noexcept { least_step_ = least; }
+  /// DeviceLoad::paced_step: where shorter ones begin, the host runs ahead until one takes as long.
+  void set_paced_step(double paced) noexcept { paced_step_ = paced; }
 
   /// The launch that came at `came` and begins a window's first iteration was held until CUPTI was attached,
   /// at `opened`: the iteration begins there. From any thread; may throw std::bad_alloc.
@@ -79,7 +79,7 @@ class SpanBoundaries {
     Nanoseconds end = 0;
   } begun_;
   std::atomic<std::uint64_t> unprofiled_{0};
-  double least_step_ = 0;
+  double paced_step_ = 0;
   bool kept_pace_ = false;  // since CUPTI was last there
   // Of the latest span:
   bool after_cut_ = false;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <unordered_set>
 
 #include "libinject/analysis/copies.h"
 #include "libinject/analysis/kernel_class.h"
@@ -317,19 +318,36 @@ std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, cons
   return places;
 }
 
+/// The kernels of a library's call have one place, though not each may be found: a recurrent layer has some
+/// for each time step, in each iteration another number of them.
+template <typename Place>
+void CodeTimes::agree_in_calls(const std::vector<Held>& timed, Place place_of) {
+  std::unordered_map<std::uint64_t, PlaceVote> votes;
+  const auto in_call = [](const Held& kernel) {
+    return kernel.transfer == 0 && kernel.shape != ShapeTable::kNone;
+  };
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    if (in_call(timed[i])) votes[timed[i].call].add(place_of(i));
+  }
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    if (in_call(timed[i])) place_of(i) = votes[timed[i].call].place();
+  }
+}
+
 void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   std::vector<JoinedPlace> joined(timed.size());
   std::vector<LaunchedKernel> timed_launches;
   if (any_named()) {
     timed_launches = launches(timed);
     joined = join_places(timed_launches, named_launches_, named_places_, named_works_);
+    agree_in_calls(timed, [&joined](std::size_t i) -> std::uint32_t& { return joined[i].place; });
     if (tell_places_) tell(timed, timed_launches, joined);
   }
   std::vector<std::uint32_t> own_places = captured_places(window, timed);
-  for (std::size_t i = 0; i < timed.size(); ++i) {
+  for (std::size_t i = 0; i < timed.size(); ++i)
     own_places[i] = places_->replayed(own_places[i], joined[i].place);
-    count(timed[i], own_places[i]);
-  }
+  agree_in_calls(timed, [&own_places](std::size_t i) -> std::uint32_t& { return own_places[i]; });
+  for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], own_places[i]);
   const auto left_out = first_left_out_.find(window);
   const bool all_held = left_out == first_left_out_.end();
   add_flops(timed, timed_launches, joined, own_places,
@@ -423,19 +441,16 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
     if (iteration_flops_.size() == kMaxIterations) return nullptr;
     return &iteration_flops_.try_emplace(begin, IterationFlops{end, {}, true}).first->second;
   };
-  std::unordered_map<std::uint64_t, std::uint32_t> places;  // of calls, 0 where nothing is known of one
+  std::unordered_set<std::uint64_t> calls;
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const Held& kernel = timed[i];
     if (kernel.transfer != 0) continue;
     IterationFlops* const iteration = iteration_of(i);
     ShapeWork work;
     bool is_first = false;
-    std::uint32_t place = own_places[i];
     if (kernel.shape != ShapeTable::kNone) work = model_work_of(shapes_->shape(kernel.shape));
     if (work.flops != 0) {
-      const auto call = places.try_emplace(kernel.call, place);
-      place = call.first->second;
-      is_first = call.second;
+      is_first = calls.insert(kernel.call).second;
     } else if (joined[i].work != kNoWork && joined[i].work != kUnknownWork) {
       work = model_work_of(shapes_->shape(joined[i].work >> 1));
       is_first = (joined[i].work & 1) != 0;
@@ -445,7 +460,7 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
       if (joined[i].work != kNoWork && iteration != nullptr) iteration->operators_known = false;
       continue;
     }
-    Flops& sum = flops_[place];
+    Flops& sum = flops_[own_places[i]];
     if (is_first) sum.flops.add(best_arithmetic(work), work.flops);
     if (is_first && iteration != nullptr) iteration->flops.add(best_arithmetic(work), work.flops);
     sum.time += kernel.duration;

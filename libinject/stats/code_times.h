@@ -81,7 +81,7 @@ class CodeTimes {
   };
   using Sums = std::map<Kernel, Totals>;
   const Sums& sums() const { return sums_; }
-  /// What library calls and operators of known shape computed, by the place of their first kernel. An
+  /// What library calls and operators of known shape computed, by the place of their kernels. An
   /// operator counts where no library call in it does.
   struct Flops {
     FlopCount flops;
@@ -165,6 +165,8 @@ class CodeTimes {
   void take_named();
   std::vector<std::uint32_t> named_works() const;
   void join(std::uint32_t window, std::vector<Held>& timed);
+  template <typename Place>
+  static void agree_in_calls(const std::vector<Held>& timed, Place place_of);
   void tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
             const std::vector<JoinedPlace>& joined) const;
   void add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,

@@ -52,20 +52,26 @@ DeviceLoad load_of(const Moments& work, std::uint64_t launches) {
   if (work.count == 0) return {};
   const auto count = static_cast<double>(work.count);
   const double mean = work.sum / count;
-  double least = kAllowanceOfOne * mean;
-  if (work.count > 1) {
-    const double variance = std::max(0.0, work.squares - work.sum * mean) / (count - 1);
-    least = kAllowance * std::max(0.0, mean - 2 * std::sqrt(variance / count));
-  }
-  return {mean, least, static_cast<double>(launches) / count};
+  const auto known = [&](double paced, double least) {
+    return DeviceLoad{mean, paced, least, static_cast<double>(launches) / count};
+  };
+  if (work.count == 1) return known(kAllowanceOfOne * mean, kAllowanceOfOne * mean);
+  const double variance = std::max(0.0, work.squares - work.sum * mean) / (count - 1);
+  return known(kAllowance * mean, kAllowance * std::max(0.0, mean - 2 * std::sqrt(variance / count)));
 }
 
 }  // namespace
 
-std::optional<std::uint64_t> DevicePace::time_of(const IterationRow& row,
+std::optional<std::uint64_t> DevicePace::time_of(const IterationRow& row, const IterationRow* next,
                                                  const DeviceTimeStatistics& devices) {
   const Busiest found = busiest(row, devices);
-  return found.device == nullptr ? std::nullopt : std::optional(found.device->time(0));
+  if (found.device == nullptr || next == nullptr || next->window != row.window || !next->complete)
+    return std::nullopt;
+  for (const IterationDeviceRow& device : next->devices) {
+    if (device.device == found.device->device && device.last >= found.device->last)
+      return device.last - found.device->last;
+  }
+  return std::nullopt;
 }
 
 DevicePace::DevicePace(std::span<const IterationRow> rows, const DeviceTimeStatistics& devices) {
@@ -75,7 +81,8 @@ DevicePace::DevicePace(std::span<const IterationRow> rows, const DeviceTimeStati
     const Busiest found = busiest(row, devices);
     if (found.device == nullptr) continue;
     works.add(static_cast<std::uint64_t>(found.work));
-    times_.add(found.device->time(0));
+    const IterationRow* const next = &row == &rows.back() ? nullptr : &row + 1;
+    if (const auto time = time_of(row, next, devices)) times_.add(*time);
     launches += row.launches;
   }
   load_ = load_of(works, launches);

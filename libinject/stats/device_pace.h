@@ -18,7 +18,8 @@ namespace inject {
 /// What an iteration gives the device that it keeps busiest. In nanoseconds, 0 where nothing is known.
 struct DeviceLoad {
   double work = 0;        ///< the mean: what the device can't do without
-  double least_step = 0;  ///< shorter steps are not the program's pace: `work`, with an allowance for errors
+  double paced_step = 0;  ///< one this long does not run ahead: `work`, with an allowance for other clocks
+  double least_step = 0;  ///< shorter ones are not the program's pace: likewise, if the mean is too high
   double launches = 0;    ///< the mean
 };
 
@@ -31,9 +32,11 @@ class DevicePace {
   /// Of the iterations: time_of().
   const SampleStats& times() const { return times_; }
 
-  /// From a complete iteration's first work to the next one's, on the device that it keeps busiest. Empty for
-  /// the last one of a window.
-  static std::optional<std::uint64_t> time_of(const IterationRow& row, const DeviceTimeStatistics& devices);
+  /// From the end of a complete iteration's last work to that of the next one, on the device that it keeps
+  /// busiest: what it launches on other streams may run long before. Empty for the last one of a window.
+  /// `next`: the row after it, null if there is none.
+  static std::optional<std::uint64_t> time_of(const IterationRow& row, const IterationRow* next,
+                                              const DeviceTimeStatistics& devices);
 
  private:
   DeviceLoad load_;

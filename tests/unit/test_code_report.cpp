@@ -50,8 +50,9 @@ struct Program {
     return kernel;
   }
   void timed(const std::string& name, std::uint64_t duration) { times.kernel(event(name, duration, 1)); }
-  void named(const std::string& name, const CodePlace& place) {
+  void named(const std::string& name, const CodePlace& place, std::uint32_t shape = ShapeTable::kNone) {
     KernelEvent kernel = event(name, 1'000'000, 1 | kNamingWindow);
+    kernel.launch.shape = shape;
     kernel.launch.range = places.place(place);
     times.named(kernel);
   }
@@ -134,7 +135,7 @@ TEST_CASE("Kernels by operator, module and line", "[code_report]") {
   CHECK(user == 37);
 }
 
-TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[code_report]") {
+TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_report]") {
   Program program;
   const CodePlace forward{0, 0, program.chain(CodeNodeKind::kOperator, {"linear", "mm"}),
                           CodePhase::kForward};
@@ -178,6 +179,62 @@ TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[co
   CHECK(report.all.limits.memory == 2000);
   CHECK(linear.self.limits.memory == 500);
   CHECK(linear.inclusive.limits.memory == 2000);
+}
+
+TEST_CASE("All kernels of a library's call have its place, however many there are", "[code_report]") {
+  // A recurrent layer has some kernels for each time step, and the iterations differ in length.
+  Program program;
+  const CodePlace forward{0, 0, program.chain(CodeNodeKind::kOperator, {"rnn"}), CodePhase::kForward};
+  const CodePlace other{0, 0, program.chain(CodeNodeKind::kOperator, {"other"}), CodePhase::kForward};
+  GemmShape layer;  // no shape of a recurrent layer's has so simple a number
+  layer.flops = 5000;
+  const std::uint32_t shape = program.shapes.intern(layer);
+  const auto launch = [&](const char* name, std::uint32_t call) {
+    KernelEvent kernel = program.event(name, 10, 1);
+    kernel.launch.owner = call;
+    if (call != 0) kernel.launch.shape = shape;
+    return kernel;
+  };
+  program.times.boundary(1);
+  program.times.kernel(launch("before", 0));
+  for (unsigned step = 0; step < 7; ++step)
+    for (const char* name : {"product", "cell"}) program.times.kernel(launch(name, 5));
+  program.times.kernel(launch("after", 0));
+  program.times.boundary(program.time + 1);
+  program.named("before", other);
+  for (unsigned step = 0; step < 3; ++step)
+    for (const char* name : {"product", "cell"}) program.named(name, forward, shape);
+  program.named("after", other);
+  program.times.settle_window(1);
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  CHECK(report.unattributed == 0);
+  for (const OperatorRow& row : report.operators) {
+    CAPTURE(row.name);
+    CHECK(row.self.time == (row.name == "rnn" ? 140 : 20));
+    CHECK(row.inclusive.flop_time == (row.name == "rnn" ? 140 : 0));
+    CHECK(row.inclusive.flops.total() == (row.name == "rnn" ? 5000 : 0));
+  }
+}
+
+TEST_CASE("A library's call whose kernels are of several places has none", "[code_report]") {
+  Program program;
+  const CodePlace one{0, 0, program.chain(CodeNodeKind::kOperator, {"one"}), CodePhase::kForward};
+  const CodePlace two{0, 0, program.chain(CodeNodeKind::kOperator, {"two"}), CodePhase::kForward};
+  GemmShape gemm;
+  gemm.flops = 2000;
+  const std::uint32_t shape = program.shapes.intern(gemm);
+  for (const char* name : {"first", "second"}) {
+    KernelEvent kernel = program.event(name, 10, 1);
+    kernel.launch.owner = 1;
+    kernel.launch.shape = shape;
+    program.times.kernel(kernel);
+  }
+  program.named("first", one);
+  program.named("second", two);
+  program.times.settle_window(1);
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  CHECK(report.unattributed == 20);
+  CHECK(report.all.flop_time == 20);
 }
 
 namespace {

@@ -59,7 +59,7 @@ class Player {
 };
 
 DeviceLoad load_of(const Played& as) {
-  return {as.work * 1e6, 0.9e6 * as.work, 1024.0 / static_cast<double>(as.queue)};
+  return {as.work * 1e6, 0.9e6 * as.work, 0.9e6 * as.work, 1024.0 / static_cast<double>(as.queue)};
 }
 
 double pace_of(const Played& as) {
