@@ -516,19 +516,20 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   boundary(6, 9500, 0);
   RunInfo info = some_run();
   CHECK(rows_of("iteration_sum.csv", run, info) ==
-        "1,,outside,,all,yes,,,,,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,,,\n"
-        "1,,outside,,0,no,,,,,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,,,\n"
-        "1,4,iteration,1,all,yes,3000,1000,,,,,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0,,\n"
-        "1,4,iteration,1,0,no,3000,1000,,,,,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0,,\n"
-        "1,4,iteration,1,1,no,3000,1000,,,,,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0,,\n"
-        "1,5,iteration,1,all,yes,4000,2000,,,,,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9,,\n"
-        "1,5,iteration,1,0,no,4000,2000,,,,,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9,,\n"
-        "1,,validation,1,all,yes,6000,2000,,,,,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0,,\n"
-        "1,,validation,1,0,no,6000,2000,,,,,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0,,\n");
+        "1,,outside,,all,yes,,,,,,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,,,\n"
+        "1,,outside,,0,no,,,,,,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,,,\n"
+        "1,4,iteration,1,all,yes,3000,1000,1000.0,,,,,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0,,\n"
+        "1,4,iteration,1,0,no,3000,1000,1000.0,,,,,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0,,\n"
+        "1,4,iteration,1,1,no,3000,1000,1000.0,,,,,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0,,\n"
+        "1,5,iteration,1,all,yes,4000,2000,2000.0,,,,,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9,,\n"
+        "1,5,iteration,1,0,no,4000,2000,2000.0,,,,,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9,,\n"
+        "1,,validation,1,all,yes,6000,2000,,,,,,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0,,\n"
+        "1,,validation,1,0,no,6000,2000,,,,,,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0,,\n");
   info.batch = 3;
   info.unit_source = UnitSource::kStated;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
-  CHECK(rows.find("\n1,4,iteration,1,all,yes,3000,1000,3000000.0,3,stated,3000000.000,60000000.000,2,") !=
+  CHECK(rows.find(
+            "\n1,4,iteration,1,all,yes,3000,1000,1000.0,3000000.0,3,stated,3000000.000,60000000.000,2,") !=
         std::string::npos);
   CHECK(rows.find("\n1,,validation,1,all,yes,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
@@ -588,11 +589,11 @@ TEST_CASE("Step times are those of iterations without CUPTI", "[output]") {
   run.statistics.settle_window(1, 20'000, 21'000);
   RunInfo info = some_run();
   const std::string times = rows_of("step_times.csv", run, info);
-  CHECK(times.find("42,20000,100,,,,\n43,20100,200,,,,\n") == 0);
+  CHECK(times.find("42,20000,100,100.0,,,,\n43,20100,200,200.0,,,,\n") == 0);
   CHECK(std::count(times.begin(), times.end(), '\n') == 9);
   info.batch = 3;
   info.unit_source = UnitSource::kStated;
-  CHECK(rows_of("step_times.csv", run, info).find("\n50,23600,900,3333333.3,3,stated,3333333.333\n") !=
+  CHECK(rows_of("step_times.csv", run, info).find("\n50,23600,900,900.0,3333333.3,3,stated,3333333.333\n") !=
         std::string::npos);
   // Iterations and their time in the window; the run's step time, its interval, samples a second.
   CHECK(rows_of("window_sum.csv", run, info)
@@ -608,10 +609,10 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   const std::string rows = rows_of("iteration_sum.csv", run, some_run());
   CHECK(rows.find("1,2,iteration,") == 0);
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
-        "[other],,,,all,yes,,,,,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
+        "[other],,,,all,yes,,,,,,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
   // The iteration that runs.
   CHECK(rows.find(",0,all,yes," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) +
-                  ",,,,,,,0,") != std::string::npos);
+                  ",,,,,,,,0,") != std::string::npos);
 }
 
 TEST_CASE("Units of work are of complete iterations, and a rate is of those alone that have them",
@@ -635,10 +636,11 @@ TEST_CASE("Units of work are of complete iterations, and a rate is of those alon
   RunInfo info = some_run();
   info.unit_source = UnitSource::kPayload;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
-  CHECK(rows.find("1,0,iteration,1,all,yes,2000,1000,,8,payload,8000000.000,,") != std::string::npos);
-  CHECK(rows.find("1,1,iteration,1,all,yes,3000,1000,,,,,,") != std::string::npos);
-  CHECK(rows.find("1,2,iteration,1,all,yes,4000,1000,,0,payload,0.000,,") != std::string::npos);
-  CHECK(rows.find("1,3,iteration,1,all,yes,5000,1000,,2.500000,payload,2500000.000,,") != std::string::npos);
+  CHECK(rows.find("1,0,iteration,1,all,yes,2000,1000,1000.0,,8,payload,8000000.000,,") != std::string::npos);
+  CHECK(rows.find("1,1,iteration,1,all,yes,3000,1000,1000.0,,,,,,") != std::string::npos);
+  CHECK(rows.find("1,2,iteration,1,all,yes,4000,1000,1000.0,,0,payload,0.000,,") != std::string::npos);
+  CHECK(rows.find("1,3,iteration,1,all,yes,5000,1000,1000.0,,2.500000,payload,2500000.000,,") !=
+        std::string::npos);
   CHECK(rows.find("1,4,iteration,0,all,yes,6000,1000,,,,,,") != std::string::npos);
   // 10.5 in 3,000 ns.
   CHECK(rows_of("window_sum.csv", run, info).find(",4,1000.0,,3,10.500000,3500000.000,,0,,,,,,payload,") !=
