@@ -30,11 +30,11 @@ class Player {
   explicit Player(unsigned seed) : random_(seed) {}
 
   /// Adds a stretch that begins with an idle device.
-  void play(const Played& as, std::size_t steps) {
+  void play(const Played& as, std::size_t count) {
     double now = begin_;
     double begun = now;
     std::deque<double> ends;  // of the launched iterations, on the device
-    for (std::size_t i = 1; i <= steps; ++i) {
+    for (std::size_t i = 1; i <= count; ++i) {
       now += as.host;
       const double work = as.work * (1 + as.spread * std::uniform_real_distribution<>(-1, 1)(random_));
       ends.push_back(std::max(now, ends.empty() ? 0.0 : ends.back()) + work);
@@ -44,13 +44,13 @@ class Player {
       }
       if (as.sync != 0 && i % as.sync == 0) now = std::max(now, ends.back());
       const auto from = static_cast<Nanoseconds>(begun * 1e6);
-      steps_.push_back({number_++, from, static_cast<Nanoseconds>(now * 1e6) - from});
+      steps.push_back({number_++, from, static_cast<Nanoseconds>(now * 1e6) - from});
       begun = now;
     }
     begin_ = now + 1000;
   }
 
-  std::deque<UnprofiledStep> steps_;
+  std::deque<UnprofiledStep> steps;
 
  private:
   std::mt19937 random_;
@@ -73,9 +73,9 @@ TEST_CASE("step pace: a host that runs ahead at first", "[step_pace]") {
   const Played as{1.5, 46.8, 0, 17};
   Player player(1);
   player.play(as, 17);
-  CHECK(StepPace(player.steps_, load_of(as)).times().count() == 0);
+  CHECK(StepPace(player.steps, load_of(as)).times().count() == 0);
   player.play(as, 40);
-  const StepPace pace(player.steps_, load_of(as));
+  const StepPace pace(player.steps, load_of(as));
   CHECK(pace.times().count() > 15);
   CHECK(pace.times().median() == Approx(46.8e6));
   CHECK_FALSE(pace.steps().front().counts);
@@ -88,7 +88,7 @@ TEST_CASE("step pace: a host that waits every few steps", "[step_pace]") {
     const Played as{1, 10, 0, 200, sync};
     Player player(1);
     player.play(as, 40 * sync);
-    const StepPace pace(player.steps_, load_of(as));
+    const StepPace pace(player.steps, load_of(as));
     CHECK_FALSE(pace.plain());
     CHECK(pace.times().count() >= 7);
     // The device is idle while the host launches the first one.
@@ -101,11 +101,11 @@ TEST_CASE("step pace: a host that never runs ahead", "[step_pace]") {
   Player player(1);
   player.play(as, 20);
   player.play(as, 30);
-  const StepPace pace(player.steps_, load_of(as));
+  const StepPace pace(player.steps, load_of(as));
   CHECK(pace.plain());
   CHECK(pace.times().count() == 50);
   // Nor is anything known without a window.
-  CHECK(StepPace(player.steps_, {}).plain());
+  CHECK(StepPace(player.steps, {}).plain());
 }
 
 TEST_CASE("step pace: kernels that wait for others are not the device's work", "[step_pace]") {
@@ -117,7 +117,7 @@ TEST_CASE("step pace: kernels that wait for others are not the device's work", "
   load.work = 15e6;
   load.least_step = 13.5e6;
   load.launches = 1000;
-  CHECK(StepPace(player.steps_, load).plain());
+  CHECK(StepPace(player.steps, load).plain());
 }
 
 TEST_CASE("step pace: right or none, for any host and device", "[step_pace]") {
@@ -137,7 +137,7 @@ TEST_CASE("step pace: right or none, for any host and device", "[step_pace]") {
     player.play(as, random() % 60);
     player.play(as, 35 + random() % 400);
     CAPTURE(run, as.work, as.host, as.spread, as.queue, as.sync);
-    const SampleStats times = StepPace(player.steps_, load_of(as)).times();
+    const SampleStats times = StepPace(player.steps, load_of(as)).times();
     if (times.count() < 7) continue;
     ++known;
     // A host that waits for the device works while it is idle.
