@@ -217,9 +217,13 @@ void EnergyReadings::add(Nanoseconds begin, Nanoseconds end, std::uint64_t milli
   ++count_;
   const bool first = read_at_ == 0;
   const Nanoseconds before = std::exchange(read_at_, begin);
-  if (!first && millijoules == read_) return;
+  if (!first && millijoules == read_) {
+    if (!slow_ && begin > points_.back().by + kLongestStep) find_slow();
+    return;
+  }
   read_ = millijoules;
-  EnergyPoint point{before, end, millijoules, static_cast<std::uint32_t>(resets_)};
+  const Nanoseconds earliest = slow_ ? 0 : begin - std::min(begin, kLongestStep);
+  EnergyPoint point{std::max(before, earliest), end, millijoules, static_cast<std::uint32_t>(resets_)};
   const Nanoseconds within = end - before;
   if (first) {
     points_.push_back(point);
@@ -238,6 +242,13 @@ void EnergyReadings::add(Nanoseconds begin, Nanoseconds end, std::uint64_t milli
   moved_at_ = end;
   moved_within_ = within;
   points_.push_back(point);
+}
+
+// Nothing bounds the moves so far but the readings that found the ones before.
+void EnergyReadings::find_slow() {
+  slow_ = true;
+  for (std::size_t i = points_.size(); i-- > 1;) points_[i].after = points_[i - 1].after;
+  points_.front().after = 0;
 }
 
 Nanoseconds EnergyReadings::step() const {

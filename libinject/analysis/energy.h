@@ -132,7 +132,12 @@ class ClockSums {
   bool cost_known_ = true;
 };
 
-/// Readings of a device's energy counter, as they come.
+/// An energy counter moves this often at least, as far as is known: every 100 ms on the slowest, and a little
+/// later now and then.
+inline constexpr Nanoseconds kLongestStep = 120 * kMillisecond;
+
+/// Readings of a device's energy counter, as they come. A move that one of them finds is taken to have come
+/// kLongestStep before it at the earliest, unless readings show that this counter is slower.
 class EnergyReadings {
  public:
   /// One that began and returned at these times.
@@ -155,12 +160,15 @@ class EnergyReadings {
  private:
   static constexpr std::size_t kMaxSteps = 16;
 
+  void find_slow();
+
   std::vector<EnergyPoint> points_;
   std::deque<Nanoseconds> steps_;  // the latest
   Nanoseconds read_at_ = 0;        // the latest reading began; 0: there was none
   std::uint64_t read_ = 0;         // what it found
   Nanoseconds moved_at_ = 0;       // the latest move was found; 0: not since the pause
   Nanoseconds moved_within_ = 0;   // … and how sharply
+  bool slow_ = false;              // it stayed for longer than kLongestStep
   std::uint64_t count_ = 0;
   std::uint64_t resets_ = 0;
   std::uint64_t left_out_ = 0;

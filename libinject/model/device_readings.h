@@ -14,10 +14,10 @@
 
 namespace inject {
 
-/// The energy counter moved to this value at some moment between a reading that found another one and the
-/// reading that found it.
+/// The energy counter moved to this value at some moment between a reading that found another one, or the
+/// earliest that it can have moved, and the reading that found it.
 struct EnergyPoint {
-  Nanoseconds after = 0;  ///< that other reading began; 0: there was none
+  Nanoseconds after = 0;  ///< that other reading began, or that moment; 0: neither is known
   Nanoseconds by = 0;     ///< the reading had returned
   std::uint64_t millijoules = 0;
   /// Points of different epochs can't be compared: the counter went backwards, or faster than a GPU can use

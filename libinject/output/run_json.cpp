@@ -221,9 +221,9 @@ void energy_json(JsonText& json, const EnergyInfo& energy) {
     json.open_object()
         .member("device", device.device)
         .member("energy_readings", device.energy_readings)
-        .member("clock_readings", device.clock_readings)
-        .member("counter_step_ns", device.step)
-        .member("counter_resets", device.resets)
+        .member("clock_readings", device.clock_readings);
+    if (device.step != 0) json.member("counter_step_ns", device.step);
+    json.member("counter_resets", device.resets)
         .member("left_out", device.left_out)
         .member("power_limit_mw", device.limit_mw)
         .member("max_sm_clock_mhz", device.max_sm_mhz)

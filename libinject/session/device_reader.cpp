@@ -53,11 +53,11 @@ void DeviceReader::read_edges() noexcept {
 }
 
 void DeviceReader::wait(Nanoseconds most) noexcept {
-  if (!windows_.lacks_memory()) return;
-  read_edges();
+  if (windows_.lacks_memory()) read_edges();
   MutexLock lock(mutex_);
+  // The energy comes after the memory.
   lock.wait_for(changed_, most, [this]() INJECT_REQUIRES(mutex_) {
-    return !running_ || unusable_ || no_device_ || !windows_.lacks_memory();
+    return !running_ || unusable_ || no_device_ || (!asking_ && !windows_.lacks_memory());
   });
 }
 
@@ -120,7 +120,7 @@ void DeviceReader::run() {
     if (any) {
       cpu += energy_.find_used(now());
       const LoaderUse no_fork;
-      cpu = energy_.read(now(), memory, cpu);
+      cpu = energy_.read(now(), cpu);
     }
     const Nanoseconds took = now() - time;
     if (usable && !any && now() - start >= kNoDeviceAtAll) {

@@ -19,15 +19,10 @@ namespace inject {
 
 namespace {
 
-// Readings go on for so long after the edge of a window: the counter has moved by then.
-constexpr Nanoseconds kNear = kSecond;
-// How often the counter is read, before it is known how often it moves and after.
-constexpr Nanoseconds kFirstPace = 10 * kMillisecond;
-constexpr Nanoseconds kMinPace = 5 * kMillisecond;
-constexpr Nanoseconds kMaxPace = 50 * kMillisecond;
-constexpr Nanoseconds kReadingsByStep = 4;
-constexpr Nanoseconds kClockPace = 50 * kMillisecond;
-constexpr Nanoseconds kMemoryPace = 50 * kMillisecond;
+// How often clocks are read, and memory.
+constexpr Nanoseconds kPace = 50 * kMillisecond;
+// Of their budgets this is kept for the first second of a window, which may be all there is of it.
+constexpr Nanoseconds kKept = 3 * kMillisecond;
 // A device may come into use in the middle of a window. Asking the driver may cost much (docs/energy.md), so
 // it is asked less and less often.
 constexpr Nanoseconds kFirstUsedPace = kSecond;
@@ -58,15 +53,7 @@ std::optional<std::uint32_t> as_32_bits(const std::optional<Number>& value) {
 
 }  // namespace
 
-Nanoseconds ProcessorBudget::next(Nanoseconds now) noexcept {
-  if (earned_until_ != 0 && now > earned_until_)
-    left_ = std::min(most_, left_ + static_cast<std::int64_t>((now - earned_until_) / parts_));
-  // What is too little to be counted is not lost.
-  if (earned_until_ == 0 || now >= earned_until_ + parts_) earned_until_ = now;
-  return left_ >= 0 ? now : now + static_cast<Nanoseconds>(-left_) * parts_;
-}
-
-EnergyReader::EnergyReader(const WindowLog& windows) noexcept : windows_(windows), pace_(kFirstPace) {}
+EnergyReader::EnergyReader(const WindowLog& windows) noexcept : windows_(windows) {}
 
 void EnergyReader::load(void* library, const nvml::MemoryFunctions& memory) {
   get_memory_ = memory;
@@ -97,13 +84,14 @@ void EnergyReader::add(std::uint32_t number, nvml::Device handle) {
 }
 
 void EnergyReader::expect_window(Nanoseconds now) noexcept {
-  expected_until_.store(now + kNear, std::memory_order_relaxed);
+  expected_until_.store(now + kNearEdge, std::memory_order_relaxed);
 }
 
-bool EnergyReader::is_near(Nanoseconds now) const {
-  if (now < expected_until_.load(std::memory_order_relaxed)) return true;
-  const RangeTracker::Span latest = windows_.span(windows_.opened());
-  return latest.begin != 0 && (latest.end == 0 || now < latest.end + kNear);
+Nanoseconds EnergyReader::near_until() const {
+  const RangeTracker::Span latest = latest_window();
+  if (latest.begin != 0 && latest.end == 0) return kNever;
+  const Nanoseconds expected = expected_until_.load(std::memory_order_relaxed);
+  return latest.end == 0 ? expected : std::max(expected, latest.end + kNearEdge);
 }
 
 bool EnergyReader::any_usable(Which first, Which last) const {
@@ -113,20 +101,43 @@ bool EnergyReader::any_usable(Which first, Which last) const {
   });
 }
 
-// A second after it has opened.
-bool EnergyReader::is_inside(Nanoseconds now) const {
-  const RangeTracker::Span latest = windows_.span(windows_.opened());
-  return latest.begin != 0 && latest.end == 0 && now >= latest.begin + kNear;
-}
-
 Nanoseconds EnergyReader::next(Nanoseconds now) {
-  if (any_usable(kEnergy, kInUse) && is_near(now))
-    return reading_ ? std::max(now, std::min({energy_due_, clocks_due_, memory_due_})) : now;
+  const Nanoseconds until = near_until();
+  // At its end this has to be seen: what comes then is another stretch.
+  if (any_usable(kEnergy, kInUse) && now < until)
+    return reading_ ? std::max(now, std::min({energy_due(now), clocks_due(now), memory_due(now), until}))
+                    : now;
   reading_ = false;
   return kNever;
 }
 
-Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
+Nanoseconds EnergyReader::energy_due(Nanoseconds now) {
+  if (!any_usable(kEnergy, kEnergy)) return kNever;
+  Nanoseconds moved = kNever;
+  for (const Device& device : devices_) {
+    if (!device.used || !device.sources[kEnergy].usable()) continue;
+    const std::vector<EnergyPoint>& points = device.energy.points();
+    moved = std::min(moved, points.empty() ? 0 : points.back().after);
+  }
+  return energy_pace_.next(now, latest_window(), moved);
+}
+
+Nanoseconds EnergyReader::kept(Nanoseconds now) const {
+  const RangeTracker::Span latest = latest_window();
+  return latest.end == 0 && now < latest.begin + kNearEdge ? 0 : kKept;
+}
+
+Nanoseconds EnergyReader::clocks_due(Nanoseconds now) {
+  if (!any_usable(kPower, kReasons)) return kNever;
+  return std::max(clocks_at_ + kPace, clock_budget_.next(now, kept(now)));
+}
+
+Nanoseconds EnergyReader::memory_due(Nanoseconds now) {
+  if (!any_usable(kInUse, kInUse)) return kNever;
+  return std::max(memory_at_ + kPace, memory_budget_.next(now, kept(now)));
+}
+
+Nanoseconds EnergyReader::read(Nanoseconds now, Nanoseconds cpu) {
   if (next(now) == kNever) return thread_cpu_time();
   if (!reading_) {
     for (Device& device : devices_) {
@@ -134,57 +145,45 @@ Nanoseconds EnergyReader::read(Nanoseconds now, bool edge, Nanoseconds cpu) {
       device.energy.pause();
       device.limits_read = false;
     }
-    energy_due_ = clocks_due_ = memory_due_ = 0;
     // Others may have come into use since the last stretch.
     used_due_ = used_pace_ = 0;
   }
-  // What comes once in a stretch of readings leaves the budgets alone.
-  Nanoseconds other = 0;
   for (Device& device : devices_) {
-    if (!device.used || device.limits_read) continue;
-    const Nanoseconds before = thread_cpu_time();
-    read_limits(device);
-    other += thread_cpu_time() - before;
+    if (device.used && !device.limits_read) read_limits(device);
   }
-  const bool energy = now >= energy_due_ || (edge && energy_budget_.next(now) == now);
-  const bool clocks = now >= clocks_due_;
-  for (Device& device : devices_) {
-    if (device.used && energy) read_energy(device);
+  // What has been spent since the last time, this thread's waking up included.
+  Nanoseconds until = cpu;
+  const auto spent = [&until] {
+    const Nanoseconds before = std::exchange(until, std::max(until, thread_cpu_time()));
+    return until - before;
+  };
+  if (now >= energy_due(now)) {
+    for (Device& device : devices_) {
+      if (device.used) read_energy(device);
+    }
+    energy_pace_.note(now, spent());
+    find_step();
   }
-  Nanoseconds after = thread_cpu_time();
-  Nanoseconds spent = after - std::min(after, cpu + other);
-  if (energy) {
-    energy_budget_.spend(spent);
-    find_pace();
-    const Nanoseconds pace = is_inside(now) ? std::max(pace_, energy_budget_.half_pace(spent)) : pace_;
-    energy_due_ = any_usable(kEnergy, kEnergy) ? std::max(now + pace, energy_budget_.next(now)) : kNever;
-  }
-  if (clocks) {
-    const Nanoseconds before = after;
+  if (now >= clocks_due(now)) {
     for (Device& device : devices_) {
       if (device.used) read_clocks(device);
     }
-    after = thread_cpu_time();
-    clock_budget_.spend(after - before + (energy ? 0 : spent));
-    spent += after - before;
-    clocks_due_ = any_usable(kPower, kReasons) ? std::max(now + kClockPace, clock_budget_.next(now)) : kNever;
+    clock_budget_.spend(spent());
+    clocks_at_ = now;
   }
-  if (now >= memory_due_) {
-    const Nanoseconds before = after;
+  if (now >= memory_due(now)) {
     for (Device& device : devices_) {
       if (device.used) read_memory(device);
     }
-    after = thread_cpu_time();
-    memory_budget_.spend(after - before);
-    spent += after - before;
-    memory_due_ = any_usable(kInUse, kInUse) ? std::max(now + kMemoryPace, memory_budget_.next(now)) : kNever;
+    memory_at_ = now;
   }
+  memory_budget_.spend(spent());
   const MutexLock lock(mutex_);
-  cpu_ += spent + other;
+  cpu_ += until - cpu;
   if (reading_) time_ += now - read_at_;
   read_at_ = now;
   reading_ = true;
-  return after;
+  return until;
 }
 
 // By their primary contexts; as long as none has been alive, the program may have contexts of its own, on any
@@ -195,7 +194,6 @@ Nanoseconds EnergyReader::find_used(Nanoseconds now) {
     return 0;
   const bool knew_any = std::any_of(devices_.begin(), devices_.end(), has_context);
   used_pace_ = knew_any && used_pace_ != 0 ? 2 * used_pace_ : kFirstUsedPace;
-  used_due_ = now + used_pace_;
   const Nanoseconds before = thread_cpu_time();
   const std::vector<std::uint32_t> numbers = devices_in_use();
   const MutexLock lock(mutex_);
@@ -205,6 +203,8 @@ Nanoseconds EnergyReader::find_used(Nanoseconds now) {
     device.used = device.has_context || (numbers.empty() && !knew_any);
   }
   const Nanoseconds spent = thread_cpu_time() - before;
+  clock_budget_.spend(spent);
+  used_due_ = std::max(now + used_pace_, clock_budget_.next(now));
   cpu_ += spent;
   return spent;
 }
@@ -302,12 +302,13 @@ void EnergyReader::make_room(Device& device) {
   }
 }
 
-void EnergyReader::find_pace() {
-  Nanoseconds shortest = kNever;
+void EnergyReader::find_step() {
+  Nanoseconds shortest = 0;
   for (const Device& device : devices_) {
-    if (const Nanoseconds step = device.energy.step(); step != 0) shortest = std::min(shortest, step);
+    const Nanoseconds step = device.energy.step();
+    if (step != 0 && (shortest == 0 || step < shortest)) shortest = step;
   }
-  pace_ = shortest == kNever ? kFirstPace : std::clamp(shortest / kReadingsByStep, kMinPace, kMaxPace);
+  energy_pace_.set_step(shortest);
 }
 
 EnergyInfo EnergyReader::copy() const {

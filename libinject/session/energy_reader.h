@@ -15,40 +15,16 @@
 #include "libinject/model/device_readings.h"
 #include "libinject/pipeline/window_log.h"
 #include "libinject/record/memory_series.h"
+#include "libinject/session/energy_pace.h"
 #include "libinject/session/nvml_api.h"
 
 namespace inject {
 
-/// Processor time that may be spent: it comes with time, and little of it can be saved up. What costs more
-/// than there is is paid off before the next, in a second at most: a single call may cost much, the first one
-/// above all.
-class ProcessorBudget {
- public:
-  /// One part in `parts` of a processor, of which `most` can be saved up.
-  ProcessorBudget(std::uint64_t parts, Nanoseconds most) noexcept
-      : parts_(parts), most_(static_cast<std::int64_t>(most)), left_(most_) {}
-
-  /// When there is something to spend, not before `now`.
-  Nanoseconds next(Nanoseconds now) noexcept;
-  /// How often something that costs `processor_time` can be done with half of what comes.
-  Nanoseconds half_pace(Nanoseconds processor_time) const noexcept { return 2 * parts_ * processor_time; }
-  void spend(Nanoseconds processor_time) noexcept {
-    left_ = std::max(left_ - static_cast<std::int64_t>(processor_time),
-                     -static_cast<std::int64_t>(kSecond / parts_));
-  }
-
- private:
-  std::uint64_t parts_;
-  std::int64_t most_;
-  std::int64_t left_;
-  Nanoseconds earned_until_ = 0;
-};
-
 /// Energy, clocks and memory in use of the devices that the program uses, by NVML, while a window is open or
 /// about to be. The energy counter moves every 20 to 100 ms, which depends on GPU and driver: how often is
-/// found by watching it. It is read several times as often, if the processor time for that allows: all
-/// readings take a thousandth of a processor at most. Used by the thread that reads (DeviceReader), but for
-/// copy().
+/// found by watching it. It is read several times as often, if the processor time for that allows
+/// (EnergyPace): all readings take a thousandth of a processor at most, but for an allowance at the
+/// beginning. Used by the thread that reads (DeviceReader), but for copy().
 class EnergyReader {
  public:
   explicit EnergyReader(const WindowLog& windows) noexcept;
@@ -66,11 +42,11 @@ class EnergyReader {
   /// When the next reading is due: at `now` or later, kNever while no window is open or near.
   Nanoseconds next(Nanoseconds now);
   /// Which devices the program uses, from time to time. May wait for a context that is being created.
-  /// Returns the processor time that it took, which the budgets leave alone.
+  /// Returns the processor time that it took, which comes from the clocks' budget.
   Nanoseconds find_used(Nanoseconds now);
-  /// Reads what is due and, at the edge of a window, the energy in any case. `cpu`: the thread's processor
-  /// time from which on it is spent for this; returns what it is now.
-  Nanoseconds read(Nanoseconds now, bool edge, Nanoseconds cpu);
+  /// Reads what is due. `cpu`: the thread's processor time from which on it is spent for this; returns what
+  /// it is now.
+  Nanoseconds read(Nanoseconds now, Nanoseconds cpu);
 
   /// Memory in use on a device has been read otherwise.
   void note_memory(std::uint32_t device, std::uint64_t bytes);
@@ -119,8 +95,13 @@ class EnergyReader {
     MemorySeries memory;  // likewise
   };
 
-  bool is_near(Nanoseconds now) const;
-  bool is_inside(Nanoseconds now) const;
+  /// Readings go on until then; kNever while a window is open.
+  Nanoseconds near_until() const;
+  RangeTracker::Span latest_window() const { return windows_.span(windows_.opened()); }
+  Nanoseconds energy_due(Nanoseconds now);
+  Nanoseconds clocks_due(Nanoseconds now);
+  Nanoseconds memory_due(Nanoseconds now);
+  Nanoseconds kept(Nanoseconds now) const;
   /// Whether a device has one of these.
   bool any_usable(Which first, Which last) const;
   template <typename Function, typename... Arguments>
@@ -132,7 +113,7 @@ class EnergyReader {
   void add_memory(Device& device, std::uint64_t bytes);
   std::size_t room() const { return kMaxKept / std::max<std::size_t>(1, devices_.size()); }
   void make_room(Device& device) INJECT_REQUIRES(mutex_);
-  void find_pace();
+  void find_step();
 
   static constexpr std::size_t kMaxKept = 65'536;  // moves, and readings of clocks, of all devices
 
@@ -146,18 +127,15 @@ class EnergyReader {
   nvml::GetNumber* get_limit_ = nullptr;
   nvml::MemoryFunctions get_memory_;
 
-  // A thousandth of a processor together, with something to spare. Energy is what the edges of a window need
-  // many readings of at once.
-  ProcessorBudget energy_budget_{2000, 3 * kMillisecond};
-  ProcessorBudget clock_budget_{4000, kMillisecond / 2};
-  ProcessorBudget memory_budget_{4000, kMillisecond / 2};
+  EnergyPace energy_pace_;
+  // A fifth of a thousandth of a processor each.
+  ProcessorBudget clock_budget_{5000, 6 * kMillisecond};
+  ProcessorBudget memory_budget_{5000, 6 * kMillisecond};
   std::atomic<Nanoseconds> expected_until_{0};
-  bool reading_ = false;  // in a stretch of readings
-  Nanoseconds pace_;
+  bool reading_ = false;     // in a stretch of readings
   Nanoseconds read_at_ = 0;  // the latest of them
-  Nanoseconds energy_due_ = 0;
-  Nanoseconds clocks_due_ = 0;
-  Nanoseconds memory_due_ = 0;
+  Nanoseconds clocks_at_ = 0;
+  Nanoseconds memory_at_ = 0;
   Nanoseconds used_due_ = 0;
   Nanoseconds used_pace_ = 0;
 

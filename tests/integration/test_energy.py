@@ -23,8 +23,9 @@ def kernels(words, count, pause=20):
     return f"duration:k:50000000 loop:{count} [ kernel:k:1 sync {words} sleep:{pause} ]"
 
 
+COUNTER = "nvmlDeviceGetTotalEnergyConsumption"
 # The counter moves until after the window's end.
-AFTER = "sleep:300"
+AFTER = "sleep:150"
 # A window long enough for its energy to be known on a machine that is slow to read.
 TEXT = f"kernel:k:1 sync start {kernels('', 40)} stop {AFTER}"
 
@@ -35,8 +36,9 @@ def readings(count):
 
 
 class EnergyTest(simulated.SimulatedTest):
-    # A low limit, which is never exceeded: what is not known of the time until a busy machine comes to the first reading is less.
-    def run_it(self, text=TEXT, power="step_us=20000,busy_mw=300000,limit_mw=300000", faults=(), devices=1, **options):
+    # The lowest limit, twice which is hardly more than what is used: what is not known of the time until a busy machine comes to the first
+    # reading is less.
+    def run_it(self, text=TEXT, power="step_us=20000,busy_mw=300000,limit_mw=160000", faults=(), devices=1, **options):
         return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, **{"WINDOW": "api", **options})
 
     def windows(self, done):
@@ -68,7 +70,7 @@ class Energy(EnergyTest):
         self.assertIn("SM clock 1755MHz of at most 1980", done.stderr)
         energy = done.out.run["energy"]
         (device,) = energy["devices"]
-        self.assertEqual((device["missing"], device["counter_resets"], device["power_limit_mw"], device["max_sm_clock_mhz"]), ([], 0, 300000, 1980))
+        self.assertEqual((device["missing"], device["counter_resets"], device["power_limit_mw"], device["max_sm_clock_mhz"]), ([], 0, 160000, 1980))
         self.assertGreater(device["energy_readings"], 5)
         self.assertEqual([row[column] for column in ("SM Clock (MHz)", "SM Clock Min (MHz)", "Memory Clock (MHz)", "Memory Clock Min (MHz)",
                                                      "Temperature Max (C)", "Held Down (%)")], ["1755.0", "1755", "2619.0", "2619", "45", "0.0"])
@@ -86,11 +88,17 @@ class Energy(EnergyTest):
 
     def test_the_step_that_is_found_is_the_counters(self):
         for step in (20, 50, 100):
-            (device,) = self.run_it(power=f"step_us={step * 1000},busy_mw=300000,limit_mw=300000").out.run["energy"]["devices"]
-            # 0: the machine was too slow to tell.
-            if device["counter_step_ns"]:
+            text = f"kernel:k:1 sync start {kernels('', 10)} until_more_calls:{COUNTER}:40 stop"
+            (device,) = self.run_it(text, power=f"step_us={step * 1000},busy_mw=300000").out.run["energy"]["devices"]
+            # Left out: the machine was too slow to tell.
+            if "counter_step_ns" in device:
                 self.assertGreater(device["counter_step_ns"], step * 0.5e6)
                 self.assertLess(device["counter_step_ns"], step * 2.5e6)
+
+    def test_a_step_that_was_never_seen(self):
+        # Each call takes as long as ten steps.
+        (device,) = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} stop", power="step_us=1000,energy_cost_us=10000").out.run["energy"]["devices"]
+        self.assertNotIn("counter_step_ns", device)
 
     def test_iterations_long_enough(self):
         text = f"kernel:k:1 sync start duration:k:700000000 loop:14 [ kernel:k:1 sync sleep:200 ] stop {AFTER}"
@@ -187,9 +195,18 @@ class Energy(EnergyTest):
             self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
 
     def test_a_window_that_ends_with_the_program(self):
-        done = self.run_it(f"kernel:k:1 sync start {kernels('', 60)}")
+        # Read once since it began. The program's end waits for the reading there.
+        done = self.run_it(f"kernel:k:1 sync start until_more_calls:{COUNTER}:2 {kernels('', 60)}")
         (row,) = self.windows(done)
         self.check_energy(done, row, self.used(done))
+
+    def test_the_last_reading_before_the_programs_end_was_long_ago(self):
+        # Two at the window's beginning and one at its end.
+        done = self.run_it(f"kernel:k:1 sync start until_more_calls:{COUNTER}:2 {kernels('', 60)}",
+                           power="step_us=100000,busy_mw=300000,limit_mw=160000,energy_cost_us=4000")
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+        self.assertLess(done.out.run["energy"]["devices"][0]["energy_readings"], 8)
 
 
 class Faults(EnergyTest):
@@ -222,7 +239,7 @@ class Faults(EnergyTest):
             for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
                 # Another function of the same readings tells that there were enough.
                 waits = f"until_calls:nvmlDeviceGet{'PowerUsage' if function.endswith('Temperature') else 'Temperature'}:10"
-                done = self.run_it(TEXT.replace(" stop ", f" {waits} stop "), faults=f"api_fail={function}:{code}")
+                done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} {waits} stop", faults=f"api_fail={function}:{code}")
                 (row,) = self.windows(done)
                 self.assertEqual(row[column], "", function)
                 (device,) = done.out.run["energy"]["devices"]
@@ -254,7 +271,9 @@ class Faults(EnergyTest):
         self.check_energy(done, row, self.used(done))
 
     def test_a_counter_that_is_reset(self):
-        done = self.run_it(f"kernel:k:1 sync start {kernels('', 20)} fault:energy_reset:1 {kernels('', 20)} stop {AFTER}")
+        # The simulated counter begins anew at its latest step, and then moves by more than was used since: a high limit allows for that.
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 10)} fault:energy_reset:1 {kernels('', 10)} until_more_calls:{COUNTER}:2 stop {AFTER}",
+                           power="step_us=20000,busy_mw=300000")
         (row,) = self.windows(done)
         self.assertEqual((row["Energy (J)"], row["Power (W)"]), ("", ""))
         self.assertNotEqual(row["SM Clock (MHz)"], "")
@@ -276,12 +295,30 @@ class Faults(EnergyTest):
 
 
 class Costs(EnergyTest):
+    # And what there is at the beginning; what is begun with something left may cost more.
+    AT_ONCE = 30_000_000 + 10_000_000
+
     def test_readings_take_a_thousandth_of_a_processor(self):
-        done = self.run_it(f"kernel:k:1 sync start {kernels('', 150)} stop {AFTER}", power="step_us=1000")
+        done = self.run_it(f"kernel:k:1 sync start {kernels('', 100)} stop {AFTER}", power="step_us=1000")
         energy = done.out.run["energy"]
-        # And what may be spent at once: two milliseconds, and the first calls.
-        self.assertLess(energy["readings_cpu_ns"], energy["readings_ns"] / 1000 + 20_000_000)
+        self.assertLess(energy["readings_cpu_ns"], energy["readings_ns"] / 1000 + self.AT_ONCE)
         self.assertGreater(energy["readings_cpu_ns"], 0)
+
+    def test_a_counter_that_is_dear_to_read(self):
+        """As an H200's: three milliseconds a call. Windows have their energy all the same."""
+        window = f"start {kernels('', 40)} stop"
+        done = self.run_it(f"kernel:k:1 sync {window} sleep:2000 {window} {AFTER}",
+                           power="step_us=100000,busy_mw=300000,limit_mw=160000,energy_cost_us=3000")
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        rows = self.windows(done)
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            begin = base + int(row["Start (ns)"])
+            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+        energy = done.out.run["energy"]
+        # The pause between the windows earns, too.
+        self.assertLess(energy["readings_cpu_ns"], (energy["readings_ns"] + 2e9) / 1000 + self.AT_ONCE)
+        self.assertLess(energy["devices"][0]["energy_readings"], 16)
 
     def test_nothing_is_read_without_a_window(self):
         done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} stop sleep:3000 {kernels('', 20)}")

@@ -12,7 +12,8 @@
 //   1000000)
 //   CUDASIM_POWER=NAME=N,...   NVML tells of power, energy and clocks, which it does not otherwise: step_us
 //   (the energy counter moves so often, 20000), idle_mw and busy_mw (without and with a kernel, 100000 and
-//   500000), limit_mw (700000), sm_mhz (1755), max_sm_mhz (1980), memory_mhz (2619), celsius (45)
+//   500000), limit_mw (700000), sm_mhz (1755), max_sm_mhz (1980), memory_mhz (2619), celsius (45),
+//   energy_cost_us (processor time of a call that reads the counter, 0)
 //   CUDASIM_FAULTS=name[=value],...                  see cudasim_set_fault CUDASIM_CONFIG=FILE lines
 //   NAME=VALUE of the variables above; the environment wins CUDASIM_REPORT=FILE        at exit: what ran, see
 //   cudasim_write_report; %p is the process id

@@ -232,6 +232,34 @@ TEST_CASE("readings that pause do not take what is used meanwhile for a jump", "
   CHECK(readings.step() == 20 * kEnergyMs);
 }
 
+TEST_CASE("one reading at each end bounds what was used, unless the counter is slow", "[energy]") {
+  // 500 W; the counter moves every 100 ms.
+  const auto read = [](EnergyReadings& readings, Nanoseconds time, Nanoseconds step) {
+    readings.add(time, time + kEnergyMs, 500 * (time / step * step) / 1'000'000, kLimit);
+  };
+  EnergyReadings readings;
+  const Nanoseconds begin = 10 * kSecond + 60 * kEnergyMs;
+  const Nanoseconds end = 15 * kSecond + 30 * kEnergyMs;
+  read(readings, begin, 100 * kEnergyMs);
+  read(readings, end, 100 * kEnergyMs);
+  const auto amount = EnergyCounter(readings.points(), kLimit).between(begin, end);
+  REQUIRE(amount);
+  CHECK(std::abs(amount->joules - 2485) <= amount->error);
+  // Twice 700 W for 120 ms, and a call.
+  CHECK(amount->error <= 172);
+
+  SECTION("a reading that repeats the value says that it is, of what was read before as well") {
+    read(readings, 20 * kSecond, kSecond);
+    read(readings, 20 * kSecond + kLongestStep, kSecond);
+    CHECK(EnergyCounter(readings.points(), kLimit).between(begin, end)->error <= 172);
+    read(readings, 20 * kSecond + 130 * kEnergyMs, kSecond);
+    CHECK_FALSE(
+        EnergyCounter(readings.points(), kLimit).between(begin, end).value_or(EnergyAmount{}).is_sharp());
+    read(readings, 30 * kSecond, kSecond);
+    CHECK(readings.points().back().after == 20 * kSecond + 130 * kEnergyMs);
+  }
+}
+
 TEST_CASE("a point next to a window's edge stays when room is made", "[energy]") {
   EnergyReadings readings;
   for (Nanoseconds time = kSecond; time < 100 * kSecond; time += 20 * kEnergyMs)

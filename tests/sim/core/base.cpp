@@ -114,7 +114,8 @@ void apply_setting(State& state, std::string_view name, std::string_view value) 
                                                                   {"sm_mhz", &power.sm_clock},
                                                                   {"max_sm_mhz", &power.max_sm_clock},
                                                                   {"memory_mhz", &power.memory_clock},
-                                                                  {"celsius", &power.celsius}};
+                                                                  {"celsius", &power.celsius},
+                                                                  {"energy_cost_us", &power.energy_cost}};
     power.step = 20'000;
     for (std::string_view item : split(value, ',')) {
       std::size_t equals = item.find('=');
@@ -126,6 +127,7 @@ void apply_setting(State& state, std::string_view name, std::string_view value) 
     }
     if (power.step == 0) bad_setting(name, value);
     power.step *= 1000;
+    power.energy_cost *= 1000;
   } else if (name == "CUDASIM_FAULTS") {
     for (std::string_view item : split(value, ',')) {
       std::size_t equals = item.find('=');

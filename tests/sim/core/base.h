@@ -68,7 +68,7 @@ const char* cbid_name(Domain domain, std::uint32_t cbid);
 
 enum class Rate { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer, kMemset };
 
-/// In milliwatts, MHz and degrees; what each is, and its default, is in cudasim.h.
+/// In milliwatts, MHz, degrees and times; what each is, and its default, is in cudasim.h.
 struct PowerSettings {
   Nanoseconds step = 0;  ///< 0: the devices tell nothing of their power
   std::uint64_t idle = 100'000;
@@ -78,6 +78,7 @@ struct PowerSettings {
   std::uint64_t max_sm_clock = 1'980;
   std::uint64_t memory_clock = 2'619;
   std::uint64_t celsius = 45;
+  Nanoseconds energy_cost = 0;
 };
 
 struct Settings {

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/sim/core/power.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -50,6 +52,12 @@ void advance(Use& use, Nanoseconds until) {
   std::erase_if(use.kernels, [until](const OpRef& kernel) { return kernel->ended_by(until); });
 }
 
+Nanoseconds processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + static_cast<Nanoseconds>(time.tv_nsec);
+}
+
 }  // namespace
 
 bool simulated() {
@@ -65,6 +73,8 @@ void note_kernel(int device, const OpRef& op) {
 
 std::uint64_t counter(int device) {
   const PowerSettings& power = settings().power;
+  for (const Nanoseconds until = processor_time() + power.energy_cost; processor_time() < until;) {
+  }
   State& shared = state();
   const std::lock_guard lock(shared.mutex);
   Use& use = shared.devices[device];

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "libinject/analysis/energy.h"
+#include "libinject/session/energy_pace.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr Nanoseconds kPaceMs = kMillisecond;
+// Three fifths of a thousandth, and the allowance.
+constexpr double kRate = 0.0006;
+constexpr Nanoseconds kAllowance = 18 * kPaceMs;
+constexpr std::uint64_t kPaceLimit = 700'000;  // mW
+constexpr double kWatts = 500;
+
+struct Outcome {
+  std::vector<bool> sharp;           // of each window: its energy is known
+  std::vector<std::size_t> at_once;  // … how many of its edges were read within a few milliseconds
+  std::vector<Nanoseconds> read_at;
+  EnergyReadings readings;
+  Nanoseconds spent = 0;
+  Nanoseconds dearest = 0;
+};
+
+/// Windows on a GPU whose counter moves every `step`, with readings that take what `cost` says.
+template <typename Cost>
+Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step, Cost cost) {
+  Outcome outcome;
+  EnergyPace pace;
+  Nanoseconds now = windows.front().begin - 500 * kPaceMs;  // expected
+  const Nanoseconds until = windows.back().end + kNearEdge;
+  while (now < until) {
+    RangeTracker::Span latest;
+    Nanoseconds next_edge = until;
+    for (const RangeTracker::Span& window : windows) {
+      if (window.begin <= now) latest = {window.begin, window.end <= now ? window.end : 0};
+      for (const Nanoseconds edge : {window.begin, window.end})
+        if (edge > now) next_edge = std::min(next_edge, edge);
+    }
+    if (latest.end != 0 && now >= latest.end + kNearEdge) {
+      outcome.readings.pause();
+      now = next_edge;
+      continue;
+    }
+    const std::vector<EnergyPoint>& points = outcome.readings.points();
+    const Nanoseconds due = pace.next(now, latest, points.empty() ? 0 : points.back().after);
+    REQUIRE(due >= now);
+    if (due > now) {
+      now = std::min(due, next_edge);
+      continue;
+    }
+    const Nanoseconds took = cost();
+    outcome.read_at.push_back(now);
+    outcome.readings.add(now, now + took,
+                         static_cast<std::uint64_t>(kWatts) * (now / step * step / 1'000'000), kPaceLimit);
+    pace.note(now, took);
+    outcome.spent += took;
+    outcome.dearest = std::max(outcome.dearest, took);
+    // Strict at any time: what comes with it, the allowance, and the call that was begun with some left.
+    const auto earned = static_cast<Nanoseconds>(kRate * static_cast<double>(now - outcome.read_at.front()));
+    REQUIRE(outcome.spent <= earned + kAllowance + outcome.dearest);
+    now += took;
+  }
+  const EnergyCounter counter(outcome.readings.points(), kPaceLimit);
+  for (const RangeTracker::Span& window : windows) {
+    const auto amount = counter.between(window.begin, window.end);
+    const double truth = kWatts * static_cast<double>(window.end - window.begin) * 1e-9;
+    if (amount) {
+      INFO(amount->joules << " ± " << amount->error << ", truly " << truth);
+      CHECK(std::abs(amount->joules - truth) <= amount->error + 0.01);
+    }
+    outcome.sharp.push_back(amount && amount->is_sharp());
+    outcome.at_once.push_back(0);
+    for (const Nanoseconds edge : {window.begin, window.end})
+      outcome.at_once.back() +=
+          std::any_of(outcome.read_at.begin(), outcome.read_at.end(),
+                      [edge](Nanoseconds at) { return at >= edge && at < edge + 10 * kPaceMs; })
+              ? 1
+              : 0;
+  }
+  return outcome;
+}
+
+std::vector<RangeTracker::Span> windows_of(std::size_t count, Nanoseconds length, Nanoseconds between) {
+  std::vector<RangeTracker::Span> windows;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Nanoseconds begin = 1000 * kSecond + 37 * kPaceMs + i * (length + between);
+    windows.push_back({begin, begin + length});
+  }
+  return windows;
+}
+
+std::ptrdiff_t sharp(const Outcome& outcome) {
+  return std::count(outcome.sharp.begin(), outcome.sharp.end(), true);
+}
+
+}  // namespace
+
+TEST_CASE("a processor budget allows its part, and the allowance once", "[energy]") {
+  for (const Nanoseconds cost : {40 * kMicrosecond, 3 * kPaceMs, 21 * kPaceMs}) {
+    ProcessorBudget budget(1000, 10 * kPaceMs);
+    Nanoseconds now = kSecond;
+    Nanoseconds spent = 0;
+    while ((now = budget.next(now)) < 1001 * kSecond) {
+      budget.spend(cost);
+      spent += cost;
+    }
+    // A second in a thousand, and no debt forgiven.
+    CHECK(spent <= kSecond + 10 * kPaceMs + cost);
+    CHECK(spent >= kSecond + 10 * kPaceMs - cost);
+  }
+}
+
+TEST_CASE("a processor budget saves up to its allowance", "[energy]") {
+  ProcessorBudget budget(1000, 10 * kPaceMs);
+  CHECK(budget.next(kSecond, 10 * kPaceMs) == kSecond);
+  budget.spend(14 * kPaceMs);
+  CHECK(budget.next(kSecond) == 5 * kSecond);
+  CHECK(budget.next(kSecond, 3 * kPaceMs) == 8 * kSecond);
+  // Asked for more than it holds, it says when it is full.
+  CHECK(budget.next(kSecond, kSecond) == 15 * kSecond);
+  CHECK(budget.next(3600 * kSecond, 10 * kPaceMs) == 3600 * kSecond);
+  budget.spend(11 * kPaceMs);
+  CHECK(budget.next(3600 * kSecond) == 3601 * kSecond);
+  // However often it is asked, nothing gets lost.
+  for (Nanoseconds now = 3600 * kSecond; now < 3601 * kSecond; now += 999'999) budget.next(now);
+  CHECK(budget.next(3601 * kSecond) == 3601 * kSecond);
+}
+
+TEST_CASE("what readings of the energy counter take is bounded at any time, and what is shown is true",
+          "[energy]") {
+  std::mt19937_64 random(28);
+  for (int run = 0; run < 300; ++run) {
+    std::vector<RangeTracker::Span> windows;
+    Nanoseconds time = 100 * kSecond;
+    for (std::size_t i = 0; i < 1 + random() % 30; ++i) {
+      time += random() % (20 * kSecond);
+      windows.push_back({time, time + 1 + random() % (random() % 2 == 0 ? 30 * kSecond : kSecond)});
+      time = windows.back().end;
+    }
+    const Nanoseconds usual = (10 + random() % 5000) * kMicrosecond;
+    const Nanoseconds step = (20 + random() % 81) * kPaceMs;
+    follow(windows, step,
+           [&] { return usual / 2 + random() % usual + (random() % 50 == 0 ? 5 * usual : 0); });
+  }
+}
+
+TEST_CASE("cheap readings come often and find the counter's step", "[energy]") {
+  for (const Nanoseconds step : {20 * kPaceMs, 50 * kPaceMs, 100 * kPaceMs}) {
+    const Outcome outcome =
+        follow(windows_of(3, 4 * kSecond, 3 * kSecond), step, [] { return 40 * kMicrosecond; });
+    CHECK(sharp(outcome) == 3);
+    CHECK(outcome.readings.count() > 150);
+    CHECK(outcome.readings.step() >= step / 2);
+    CHECK(outcome.readings.step() <= step * 2);
+  }
+}
+
+TEST_CASE("where a reading takes milliseconds, what there is goes to the windows' edges", "[energy]") {
+  SECTION("the first windows live on the allowance") {
+    const Outcome outcome = follow({{100 * kSecond, 114 * kSecond}, {116 * kSecond, 120 * kSecond}},
+                                   100 * kPaceMs, [] { return 3 * kPaceMs; });
+    CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
+    CHECK(sharp(outcome) == 2);
+  }
+  SECTION("of a second and a half, a few seconds apart") {
+    for (const Nanoseconds cost : {3 * kPaceMs, 5 * kPaceMs}) {
+      const Outcome outcome =
+          follow(windows_of(2, 1500 * kPaceMs, 4 * kSecond), 100 * kPaceMs, [&] { return cost; });
+      CHECK(sharp(outcome) >= (cost == 3 * kPaceMs ? 2 : 1));
+    }
+  }
+  SECTION("then they come as what is earned allows") {
+    const Outcome outcome =
+        follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 2900 * kMicrosecond; });
+    CHECK(sharp(outcome) == 60);
+    const Outcome dearer =
+        follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 5 * kPaceMs; });
+    CHECK(sharp(dearer) >= 25);
+  }
+  SECTION("a long window leaves enough for its end and the next one") {
+    const Outcome outcome =
+        follow(windows_of(2, 300 * kSecond, 2 * kSecond), 100 * kPaceMs, [] { return 3 * kPaceMs; });
+    CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
+    // In between, no more than comes.
+    CHECK(outcome.readings.count() > 50);
+    CHECK(outcome.readings.count() < 130);
+  }
+  SECTION("a first call that takes a tenth of a second is paid off") {
+    bool first = true;
+    const Outcome outcome = follow(windows_of(20, 5 * kSecond, 15 * kSecond), 100 * kPaceMs,
+                                   [&] { return std::exchange(first, false) ? 100 * kPaceMs : 2 * kPaceMs; });
+    CHECK_FALSE(outcome.sharp.front());
+    CHECK(outcome.sharp.back());
+  }
+}
+
+TEST_CASE("an edge is read until the counter has moved, and the reading after it waits for that",
+          "[energy]") {
+  const RangeTracker::Span window{100 * kSecond, 0};
+  EnergyPace pace;
+  CHECK(pace.next(window.begin, window, 0) == window.begin);
+  pace.note(window.begin, 4 * kPaceMs);
+  CHECK(pace.next(window.begin + kPaceMs, window, window.begin - kPaceMs) == window.begin + 80 * kPaceMs);
+  pace.note(window.begin + 80 * kPaceMs, 4 * kPaceMs);
+  CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin - kPaceMs) ==
+        window.begin + 80 * kPaceMs + kLongestStep);
+  // Once it has, only what is left over is spent.
+  CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin + 1) > window.begin + 10 * kSecond);
+  // The window's end comes first.
+  const RangeTracker::Span over{window.begin, 101 * kSecond};
+  CHECK(pace.next(over.end, over, window.begin + 1) == over.end);
+}
