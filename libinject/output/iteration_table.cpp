@@ -99,7 +99,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       .add(
           "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
           "Kernel Busy by the iteration's time on the device: from its first work to the next one's.",
-          "`outside`; the time is not known");
+          "`outside`; the time is not known; the next one's work begins long before this one's has ended");
   add_fetch_columns(columns, &Row::fetches);
   add_metric_columns(columns, report, &Row::metrics);
   return columns;

@@ -118,7 +118,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
     std::string_view meaning;
   };
   constexpr Cause kCauses[] = {
-      {IdleCause::kStartUp, "Start-up", "Before the window's first work on the device."},
+      {IdleCause::kStartUp, "Start-up",
+       "Before the window's first work on the device, or after copies alone its first kernel."},
       {IdleCause::kSynchronization, "Synchronization", "The host waited for the device."},
       {IdleCause::kCopyCall, "Copy Call", "The host was in a copy's call."},
       {IdleCause::kLaunchCall, "Launch Call", "The host was in a launch's or a library's call."},

@@ -249,17 +249,19 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
   std::uint64_t device_time = 0;
+  bool overlapped = false;
   for (const IterationDeviceRow& device : row.devices) {
     all.work.merge(device.work);
     all.busy += device.busy;
     all.kernel_busy += device.kernel_busy;
     if (all.duration) device_time += device.time(duration);
+    overlapped = overlapped || device.overlapped;
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
   all.flops = host_flop_rate(row.flops, duration, *report.run);
   all.fetches = report.statistics->fetches().of(row);
   all.gap = row.gap;
-  all.utilization = share_of(all.kernel_busy, device_time);
+  all.utilization = share_of(all.kernel_busy, overlapped ? 0 : device_time);
   all.metrics = iteration_metrics(*report.statistics, row, row.devices);
   report.iterations.push_back(std::move(all));
   for (const IterationDeviceRow& device : row.devices) {
@@ -269,7 +271,8 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
     entry.busy = device.busy;
     entry.kernel_busy = device.kernel_busy;
     entry.gap = device.gap;
-    entry.utilization = share_of(device.kernel_busy, each.duration ? device.time(duration) : 0);
+    entry.utilization =
+        share_of(device.kernel_busy, each.duration && !device.overlapped ? device.time(duration) : 0);
     entry.metrics = iteration_metrics(*report.statistics, row, {&device, 1});
   }
 }

@@ -118,6 +118,11 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
     return;
   }
   if (next.launch_end <= begin) {
+    // Only copies have run: the device is at work on kernels that were launched before the window.
+    if (is_kernel(next.kind) && kernels_.end == 0 && last_.stream != next.stream) {
+      blame(time, {IdleCause::kStartUp}, &next);
+      return;
+    }
     const bool other_stream = last_.stream != next.stream;
     const bool collective = last_.kind == TimedWorkKind::kCollective;
     blame(time,

@@ -28,7 +28,9 @@ void add_gaps(IterationRow& row, const IterationRow& next) {
   for (IterationDeviceRow& device : row.devices) {
     last = std::max(last, device.last);
     for (const IterationDeviceRow& after : next.devices) {
-      if (after.device == device.device) device.gap = duration(device.last, after.first);
+      if (after.device != device.device) continue;
+      device.gap = duration(device.last, after.first);
+      device.overlapped = after.first + (device.last - device.first) / 10 < device.last;
     }
   }
   if (!row.devices.empty() && !next.devices.empty()) row.gap = duration(last, first);
@@ -420,7 +422,7 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   for (const Part& part : row.parts) {
     result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy,
                               part.kernel_busy.busy() + part.more_kernel_busy, part.busy.first(),
-                              part.busy.last(), std::nullopt});
+                              part.busy.last(), std::nullopt, false});
   }
   std::sort(result.devices.begin(), result.devices.end(),
             [](const IterationDeviceRow& a, const IterationDeviceRow& b) { return a.device < b.device; });

@@ -42,6 +42,9 @@ struct IterationDeviceRow {
   /// From the end of the iteration's last work to the start of the next iteration's first, if that is in the
   /// same window.
   std::optional<std::uint64_t> gap;
+  /// The next iteration's work begins long before this one's ends, as copies ahead of time do: time() is then
+  /// longer than what the device takes for an iteration.
+  bool overlapped = false;
 
   /// How long the iteration takes on the device: from its first work to the next iteration's first or, at a
   /// window's end, to the end of its own, but at least `duration`, its time on the host.

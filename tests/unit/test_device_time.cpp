@@ -158,6 +158,21 @@ TEST_CASE("Kernels, copies and collectives share the time", "[device_time]") {
   CHECK(times.idle() == 0);
 }
 
+TEST_CASE("Until its first kernel the device is at work on what came before the window", "[device_time]") {
+  // Copies ahead of time, on a stream of their own, do not wait for the kernels of earlier iterations.
+  Run run;
+  run.statistics.work(1, 0, run.work(0, 5, 0, 1, TimedWorkKind::kUpload));
+  run.statistics.work(1, 0, run.work(10, 15, 2, 3, TimedWorkKind::kUpload));
+  TimedWork kernel = run.work(150, 200, 3, 4);
+  kernel.stream = 2;
+  run.statistics.work(1, 0, kernel);
+  kernel = run.work(210, 250, 5, 6);
+  kernel.stream = 3;
+  run.statistics.work(1, 0, kernel);
+  CHECK(idle_of(run.settle(250)) ==
+        Idle{{IdleCause::kQueue, 5}, {IdleCause::kStartUp, 135}, {IdleCause::kOtherStream, 10}});
+}
+
 TEST_CASE("What was launched in time waited on the device", "[device_time]") {
   Run run;
   run.statistics.work(1, 0, run.work(0, 100, 0, 1));

@@ -62,6 +62,22 @@ TEST_CASE("The latest step times, as far as they are kept", "[stats]") {
   CHECK(iterations.recent_step_times(number).count() == IterationStatistics::kMaxRecent);
 }
 
+TEST_CASE("The next iteration's work may begin long before this one's has ended", "[stats]") {
+  for (const bool ahead : {false, true}) {
+    IterationStatistics iterations;
+    iterations.boundary(boundary(7, 100, 1, 0));
+    iterations.activity(kernel(1, 100, 100, 400));
+    iterations.boundary(boundary(8, 200, 1, 1));
+    iterations.activity(kernel(1, 200, 5, ahead ? 200 : 395));
+    iterations.boundary(boundary(9, 300, 0, 1));
+    iterations.settle_window(1, 90, 310);
+    const auto rows = iterations.rows();
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0].devices[0].gap == 0u);
+    CHECK(rows[0].devices[0].overlapped == ahead);
+  }
+}
+
 TEST_CASE("Work belongs to the iteration in which it was launched", "[stats]") {
   IterationStatistics iterations;
   iterations.boundary(boundary(7, 100, 1, 0));
@@ -90,6 +106,7 @@ TEST_CASE("Work belongs to the iteration in which it was launched", "[stats]") {
   CHECK(rows[0].devices[0].work.kernels.sum == 70);
   CHECK(rows[0].devices[0].busy == 70);
   CHECK(rows[0].devices[0].gap == 10u);  // 670 … 680
+  CHECK_FALSE(rows[0].devices[0].overlapped);
   CHECK(rows[0].gap == 10u);
   CHECK(rows[1].number == 8);
   CHECK(rows[1].complete);
