@@ -83,7 +83,7 @@ TEST_CASE("step pace: a host that runs ahead at first", "[step_pace]") {
 }
 
 TEST_CASE("step pace: a host that waits every few steps", "[step_pace]") {
-  for (const std::size_t sync : {2, 5, 10, 50}) {
+  for (const std::size_t sync : {2u, 5u, 10u, 50u}) {
     CAPTURE(sync);
     const Played as{1, 10, 0, 200, sync};
     Player player(1);
