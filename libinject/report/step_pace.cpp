@@ -10,7 +10,7 @@ namespace inject {
 
 namespace {
 
-// As many launches may wait in a queue (measured on H100 and H200: 1,024), and a program may have several.
+// Some 1,020 launches wait in a queue of an H200, and a program may have several.
 constexpr double kMostWaiting = 4096;
 constexpr std::size_t kBlocks = 20;
 

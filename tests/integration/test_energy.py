@@ -60,6 +60,14 @@ class EnergyTest(simulated.SimulatedTest):
         self.assertAlmostEqual(float(row["Power (W)"]), joules / (int(row["Duration (ns)"]) / 1e9), delta=0.1)
         return joules, error
 
+    def check_two_windows(self, done):
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        rows = self.windows(done)
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            begin = base + int(row["Start (ns)"])
+            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+
 
 class Energy(EnergyTest):
     def test_a_window(self):
@@ -187,12 +195,7 @@ class Energy(EnergyTest):
 
     def test_several_windows(self):
         done = self.run_it(f"kernel:k:1 sync loop:2 [ start {kernels('', 30)} stop sleep:100 ] {AFTER}")
-        base = done.out.run["time_zero"]["clock_monotonic_ns"]
-        rows = self.windows(done)
-        self.assertEqual(len(rows), 2)
-        for row in rows:
-            begin = base + int(row["Start (ns)"])
-            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+        self.check_two_windows(done)
 
     def test_a_window_that_ends_with_the_program(self):
         # Read once since it began. The program's end waits for the reading there.
@@ -309,12 +312,7 @@ class Costs(EnergyTest):
         window = f"start {kernels('', 40)} stop"
         done = self.run_it(f"kernel:k:1 sync {window} sleep:2000 {window} {AFTER}",
                            power="step_us=100000,busy_mw=300000,limit_mw=160000,energy_cost_us=3000")
-        base = done.out.run["time_zero"]["clock_monotonic_ns"]
-        rows = self.windows(done)
-        self.assertEqual(len(rows), 2)
-        for row in rows:
-            begin = base + int(row["Start (ns)"])
-            self.check_energy(done, row, self.used(done, begin=begin, end=begin + int(row["Duration (ns)"])))
+        self.check_two_windows(done)
         energy = done.out.run["energy"]
         # The pause between the windows earns, too.
         self.assertLess(energy["readings_cpu_ns"], (energy["readings_ns"] + 2e9) / 1000 + self.AT_ONCE)

@@ -467,6 +467,15 @@ class Planted(CheckTest):
                  "Units/s of GPU Busy in Window": in_window}])
             self.assertEqual({finding.rule for finding in findings(folder)} & {"units"}, said, name)
 
+    def test_a_rate_is_empty_only_where_the_host_ran_ahead(self):
+        for name, step, rate, said in (("kept pace", "1000000000.0", "100.000", set()), ("empty all the same", "1000000000.0", "", {"units"}),
+                                       ("ran ahead", "3000000000.0", "", set())):
+            folder = folders.write_run(self.folder / name, files=["iteration_sum.csv"])
+            folders.write_table(folder, "iteration_sum", [
+                {"Window": 1, "Iteration": 0, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 5, "Duration (ns)": 1_000_000_000,
+                 "Step Time (ns)": step, "GPU Busy (ns)": 800_000_000, "Units": 100, "Units From": "called", "Units/s": rate}])
+            self.assertEqual({finding.rule for finding in findings(folder)} & {"units"}, said, name)
+
     def test_memory_over_time_of_each_device(self):
         rows = [{"Device": device, "Of": "allocated", "Start (ns)": start, "Duration (ns)": 100, "Lowest (MB)": "1.000", "Highest (MB)": "9.000",
                  "Highest at (ns)": start} for device in (0, 1) for start in (100, 200)]
