@@ -3,6 +3,7 @@
 #include "libinject/analysis/diagnosis.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "libinject/analysis/device_times.h"
 
@@ -24,6 +25,39 @@ constexpr double kShortKernel = 5'000;
 constexpr double kWellFilled = 0.5;
 // Using less than this share of what a device can do does not limit a kernel by itself.
 constexpr double kMuchUsed = 0.1;
+// From this share of the compute-limited time off tensor cores on, that time bounds what moving there can
+// win. Below, nothing does: products on tensor cores, too, come with kernels off them, which sum up and
+// reorder.
+constexpr double kOffTensorCores = 0.9;
+
+// What limits most of the time of a GPU-bound program's kernels.
+Bottleneck main_limit(const KernelLimits& limits) {
+  const std::array<BottleneckPart, 3> kinds{{{Bottleneck::kGpuCompute, limits.compute},
+                                             {Bottleneck::kGpuMemory, limits.memory},
+                                             {Bottleneck::kGpuLatency, limits.latency}}};
+  const auto most =
+      std::max_element(kinds.begin(), kinds.end(),
+                       [](const BottleneckPart& a, const BottleneckPart& b) { return a.time < b.time; });
+  return most->time == 0 || most->time < limits.unknown ? Bottleneck::kGpu : most->kind;
+}
+
+// Of the kernels' time, what a remedy for this limit could save at most; none where nothing bounds it. Lower
+// precision, or sizes that fit, also make kernels faster that are on tensor cores already.
+std::optional<std::uint64_t> winnable_time(const KernelLimits& limits, Bottleneck limit) {
+  switch (limit) {
+    case Bottleneck::kGpuCompute:
+      if (static_cast<double>(limits.off_tensor_cores) <
+          kOffTensorCores * static_cast<double>(limits.compute))
+        return std::nullopt;
+      return limits.compute;
+    case Bottleneck::kGpuMemory:
+      return limits.memory;
+    case Bottleneck::kGpuLatency:
+      return limits.latency;
+    default:
+      return std::nullopt;
+  }
+}
 
 }  // namespace
 
@@ -191,25 +225,16 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
   }
   // A program that loses less than this is bound by its kernels, whatever limits them.
   if (well_used || !share(largest, kWorthNaming)) {
-    const std::array<BottleneckPart, 3> kinds{{{Bottleneck::kGpuCompute, limits.compute},
-                                               {Bottleneck::kGpuMemory, limits.memory},
-                                               {Bottleneck::kGpuLatency, limits.latency}}};
-    const auto most =
-        std::max_element(kinds.begin(), kinds.end(),
-                         [](const BottleneckPart& a, const BottleneckPart& b) { return a.time < b.time; });
-    result.verdict = most->time == 0 || most->time < limits.unknown ? Bottleneck::kGpu : most->kind;
-    // Scaled from the sum of the kernels' times to the device's time, since kernels may overlap.
-    const std::uint64_t winnable = result.verdict == Bottleneck::kGpuCompute ? limits.off_tensor_cores
-                                   : result.verdict == Bottleneck::kGpu      ? 0
-                                                                             : most->time;
-    // Never more than all of it, even if the kernels' times are so wrong that their sum is wrong as well.
-    if (winnable >= limits.total()) {
-      result.gain = winnable == 0 ? 0 : result.compute_time;
-    } else {
-      result.gain =
-          static_cast<std::uint64_t>(static_cast<double>(winnable) / static_cast<double>(limits.total()) *
-                                     static_cast<double>(result.compute_time));
-    }
+    result.verdict = main_limit(limits);
+    const std::optional<std::uint64_t> winnable = winnable_time(limits, result.verdict);
+    if (!winnable) return result;
+    // Scaled from the sum of the kernels' times to the device's time, since kernels may overlap. Never more
+    // than all of it, even if the kernels' times are so wrong that their sum is wrong as well.
+    result.gain = *winnable >= limits.total()
+                      ? result.compute_time
+                      : static_cast<std::uint64_t>(static_cast<double>(*winnable) /
+                                                   static_cast<double>(limits.total()) *
+                                                   static_cast<double>(result.compute_time));
     return result;
   }
   const BottleneckPart& first = result.parts.front();
@@ -222,7 +247,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
         static_cast<double>(second.time) >= kShareOfFirst * static_cast<double>(first.time)) {
       result.leading = 2;
       result.verdict = Bottleneck::kMixed;
-      result.gain += second.gain;
+      result.gain = first.gain + second.gain;
     }
   }
   return result;

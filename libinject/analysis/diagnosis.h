@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -71,7 +72,8 @@ struct Diagnosis {
   Bottleneck verdict = Bottleneck::kNone;
   std::uint64_t device_time = 0;
   std::uint64_t compute_time = 0;  ///< at least one kernel ran that is not a collective's
-  std::uint64_t gain = 0;          ///< the most that the verdict's remedies could save
+  /// The most that the verdict's remedies could save. None: nothing bounds it, which is not the same as 0.
+  std::optional<std::uint64_t> gain;
   /// The time that is not compute time, by kind, largest first; kinds without time are left out. For a mixed
   /// verdict, the kinds that make it so come first.
   std::vector<BottleneckPart> parts;

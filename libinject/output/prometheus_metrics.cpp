@@ -399,8 +399,9 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Report& repor
   for (const auto& [device, diagnosis] : diagnoses)
     text.count(1, {{"device", device_text(device)}, {"verdict", bottleneck_name(diagnosis.verdict)}});
   text.family(kTable[kPotentialGain]);
-  for (const auto& [device, diagnosis] : diagnoses)
-    text.number(diagnosis.share(diagnosis.gain), {{"device", device_text(device)}});
+  for (const auto& [device, diagnosis] : diagnoses) {
+    if (diagnosis.gain) text.number(diagnosis.share(*diagnosis.gain), {{"device", device_text(device)}});
+  }
 }
 
 void PrometheusMetrics::copy_samples(PrometheusText& text, const Statistics& statistics) const {

@@ -295,9 +295,9 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
       .member("kernel_busy_ns", times.kernel_busy)
       .member("copy_only_ns", times.copy_only)
       .member("exposed_collective_ns", times.exposed_collective())
-      .member("taken_by_collectives_ns", entry.taken_by_collectives)
-      .member("potential_gain_ns", entry.diagnosis.gain)
-      .member("judged_time_ns", entry.diagnosis.device_time);
+      .member("taken_by_collectives_ns", entry.taken_by_collectives);
+  if (entry.diagnosis.gain) json.member("potential_gain_ns", *entry.diagnosis.gain);
+  json.member("judged_time_ns", entry.diagnosis.device_time);
   json.name("idle_ns").open_object();
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     if (times.idle_by_cause[i].time != 0)

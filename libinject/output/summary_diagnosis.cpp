@@ -104,8 +104,8 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
                                (evidence.text.empty() ? std::string() : ": " + evidence.text));
     if (leading && !evidence_advice(evidence).empty()) {
       std::string advice(evidence_advice(evidence));
-      if (diagnosis.leading != 0 || diagnosis.gain != 0) {
-        advice += " (at most " + share_text(evidence.gain, diagnosis.device_time) + " of the time" +
+      if (evidence.gain) {
+        advice += " (at most " + share_text(*evidence.gain, diagnosis.device_time) + " of the time" +
                   (diagnosis.device_time < span ? " without the profiler)" : ")");
       }
       page.paragraph("    -> ", advice);

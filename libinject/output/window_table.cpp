@@ -181,9 +181,12 @@ void add_time_columns(Columns<WindowReport>& columns) {
       "too little ran for a verdict");
   diagnosed.add(
       "Potential Gain (%)", kPercent,
-      [](const Times& of) { return 100.0 * of.diagnosis.share(of.diagnosis.gain); },
+      [](const Times& of) {
+        return of.diagnosis.gain ? Cell(100.0 * of.diagnosis.share(*of.diagnosis.gain)) : Cell();
+      },
       "Share of the device's time, likewise without what the profiler adds, that fixing this could save at "
-      "most.");
+      "most.",
+      "no verdict, or one for which nothing bounds it (diagnosis.md)");
 }
 
 constexpr std::string_view kNoSteps =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,7 +25,7 @@ namespace inject {
 struct Evidence {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
-  std::uint64_t gain = 0;                   ///< the most that the remedy could save
+  std::optional<std::uint64_t> gain;        ///< the most that the remedy could save; none: not bounded
   InputCause cause = InputCause::kUnknown;  ///< of kInput, what the verdict is about
   std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
 };

@@ -19,8 +19,7 @@ from study import Point, Run, Spread, Study, ratio  # noqa: E402
 from libinject.report.remedies import gains  # noqa: E402
 
 # By exercise: the kinds of the diagnosis that the fault belongs to, as docs/diagnosis.md has them.
-# Of compute the gain bounds the way to tensor cores alone, not a lower precision on them nor sizes that fit them.
-KINDS = {"tensor_cores": ("GPU-bound (compute)",), "precision": (), "padding": (),
+KINDS = {"tensor_cores": ("GPU-bound (compute)",), "precision": ("GPU-bound (compute)",), "padding": ("GPU-bound (compute)",),
          "logging": ("synchronization-bound",), "copies": ("copy-bound",), "loading": ("input-bound",), "optimizer": ("launch-bound",),
          "fusion": ("GPU-bound (memory)",), "bucketing": ()}
 # Without the compiler's time: it is compiled before the window.

@@ -64,8 +64,8 @@ def device_rows(folder):
 
 
 def promised(row, seconds):
-    """Seconds of a step that the remedy may win at most."""
-    return float(row["Potential Gain (%)"] or 0) / 100 * seconds
+    """Seconds of a step that the remedy may win at most; None where nothing bounds it."""
+    return float(row["Potential Gain (%)"]) / 100 * seconds if row["Potential Gain (%)"] else None
 
 
 def judge_verdicts(case, before, after):
@@ -84,6 +84,8 @@ def judge_gain(promise, before, after):
     won = before - after
     if won <= 0:
         return [f"the remedy won nothing: {1e3 * before:.3f} ms, {1e3 * after:.3f} ms with it"]
+    if promise is None:
+        return [f"nothing was promised, and {1e3 * won:.3f} ms were won"]
     wrong = []
     if promise < (1 - TOLERANCE) * won:
         wrong.append(f"promised less than was won: {1e3 * promise:.3f} ms, {1e3 * won:.3f} ms")
@@ -196,7 +198,7 @@ def compare(options, report, case, table):
     else:
         wrong = [] if fixed["seconds"] < said["seconds"] else ["the remedy won nothing"]
     report.check(f"{case.name}: what the remedy wins" + (" is what was promised" if case.gain else ""), not wrong,
-                 "; ".join(wrong) or f"promised {table[-1][5]} ms, won {table[-1][6]}")
+                 "; ".join(wrong) or f"promised {table[-1][5] or '–'} ms, won {table[-1][6]}")
 
 
 def resnet50(options, report, table):

@@ -618,6 +618,7 @@ class Judging(unittest.TestCase):
         self.assertIn("more", diagnosis.judge_gain(0.0201, 0.020, 0.010)[0])
         self.assertEqual(len(diagnosis.judge_gain(0.0, 0.010, 0.010)), 1)
         self.assertEqual(len(diagnosis.judge_gain(0.005, 0.010, 0.011)), 1)
+        self.assertIn("nothing was promised", diagnosis.judge_gain(None, 0.010, 0.005)[0])
 
     def test_study(self):
         good = [(1, "launch-bound", 30.0), (4, "mixed", 60.0), (16, "GPU-bound (memory)", 98.0), (64, "GPU-bound (compute)", 97.0)]
@@ -656,7 +657,8 @@ class Tables(unittest.TestCase):
 
     def test_a_row_without_a_gain(self):
         self.row["Potential Gain (%)"] = ""
-        self.assertEqual(diagnosis.promised(self.row, 0.010), 0)
+        self.assertIsNone(diagnosis.promised(self.row, 0.010))
+        self.assertEqual(diagnosis.table_row("a", 0.010, self.row)[5], "")
 
     def test_the_busiest_device_of_each_window(self):
         class Folder:
@@ -708,10 +710,10 @@ class Programs(unittest.TestCase):
         self.assertEqual(self.compare("tiny_kernels", ("input-bound", 30, 30), ("mixed", 90, 0)), [False, False])
 
     def test_no_promise_is_judged_of_kernels(self):
-        self.assertEqual(self.compare("gemm_fp32", ("GPU-bound (compute)", 99, 0), ("GPU-bound (memory)", 99, 0)), [True, True])
+        self.assertEqual(self.compare("gemm_fp32", ("GPU-bound (compute)", 99, ""), ("GPU-bound (memory)", 99, 0)), [True, True])
 
     def test_without_a_remedy(self):
-        self.results["rnn_large",] = self.result({"seconds": 0.010}, ("GPU-bound (compute)", 99, 0))
+        self.results["rnn_large",] = self.result({"seconds": 0.010}, ("GPU-bound (compute)", 99, ""))
         diagnosis.compare(None, self.report, Judging.case("rnn_large"), self.table)
         self.assertEqual(self.verdicts(), [True])
 

@@ -435,6 +435,22 @@ class Dashboard(WithDashboard):
             {"record": f"panel:{i}", "expr": expression} for i, expression in enumerate(plain)]}]}))
         self.assertIn(f"{len(plain)} rules found", self.promtool("check", "rules", path))
 
+    def test_a_verdict_without_a_gain_by_promtool(self):
+        """Its row stays in the table of verdicts."""
+        (expression,) = [target["expr"] for panel in self.dashboard["panels"] for target in panel["targets"] if "potential_gain" in target["expr"]]
+        verdicts = {"0": "launch-bound", "1": "GPU-bound"}
+        own = 'instance="node7",pid="7",rank="0"'
+        series = [{"series": f'libinject_verdict{{{own},device="{device}",verdict="{verdict}"}}', "values": "1x5"} for device, verdict in verdicts.items()]
+        series.append({"series": f'libinject_potential_gain_ratio{{{own},device="0"}}', "values": "0.25x5"})
+        # NaN equals nothing, so it is counted.
+        asked = re.sub(r"\$(host|rank)", ".*", expression)
+        test = self.folder / "test.yml"
+        test.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [
+            {"expr": f"count by (device, verdict) ({asked})", "eval_time": "3m", "exp_samples": [
+                {"labels": f'{{device="{device}",verdict="{verdict}"}}', "value": 1} for device, verdict in verdicts.items()]},
+            {"expr": f"({asked}) >= 0", "eval_time": "3m", "exp_samples": [{"labels": f'{{{own},device="0",verdict="launch-bound"}}', "value": 0.25}]}]}]}))
+        self.promtool("test", "rules", test)
+
     def test_alerts_by_promtool(self):
         """A process that was killed is told of, one that has ended is not."""
         path = source / "examples" / "grafana" / "libinject.rules.yml"

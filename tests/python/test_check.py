@@ -270,6 +270,8 @@ PLANTED = [
     ("kernel-busy", "iteration_sum", 0, {"Kernel Busy (ns)": "99999999"}, ("device-sum",)),
     ("device-time", "window_sum", 0, {"Idle (ns)": "1"}, ("idle-sum", "device-sum", "diagnosis-sum")),
     ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum", "gap-sum", "own-work")),
+    ("gain", "window_sum", 1, {"Verdict": "GPU-bound", "Potential Gain (%)": "0.0"}, ()),
+    ("gain", "window_sum", 1, {"Verdict": "launch-bound", "Potential Gain (%)": ""}, ()),
     ("utilization", "window_sum", 1, {"GPU Utilization (%)": "100.0"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "2.000"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "129.000"}, ()),
@@ -388,6 +390,8 @@ class Planted(CheckTest):
                 ("window-run", lambda run: run["windows"].append({**run["windows"][0], "number": 2}), ()),
                 ("window-run", lambda run: run["windows"].clear(), ()),
                 ("diagnosis-sum", lambda run: run["diagnosis"][0].update(copy_only_ns=1), ()),
+                ("gain", lambda run: run["diagnosis"][0].update(verdict="GPU-bound", potential_gain_ns=0), ()),
+                ("gain", lambda run: run["diagnosis"][0].update(verdict="undetermined", potential_gain_ns=7), ()),
                 ("diagnosis-sum", lambda run: run["diagnosis"][0]["idle_ns"].update({"Queue": 1}), ())):
             with self.subTest(rule=rule):
                 folder = self.copy()

@@ -697,12 +697,14 @@ class Ranks(Case):
 
     def test_usage(self):
         ranks.write_rank(self.folder / "0", 0, [100 * MS] * 5, lost={"host_records": 7, "names": 0}, utilization=0.5, verdict="input-bound", peak=100.0)
-        ranks.write_rank(self.folder / "1", 1, [100 * MS] * 5, state="open", messages=["no CUPTI"])
+        ranks.write_rank(self.folder / "1", 1, [100 * MS] * 5, state="open", messages=["no CUPTI"],
+                         diagnosis=[{"device": 0, "verdict": "GPU-bound (compute)", "device_time_ns": 500 * MS}])
         job = self.job()
         first, second = job["by_rank"]
         self.assertEqual((first["utilization"], first["peak_memory_mb"], first["device_memory_in_use_mb"], first["potential_gain"]), (0.5, 100, 600, 0.1))
         self.assertEqual((first["lost"], job["lost"], second["messages"]), ({"host_records": 7}, {"host_records": 7}, ["no CUPTI"]))
         self.assertNotIn("cores_used", first)
+        self.assertIsNone(second["potential_gain"])
         self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
         self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' completes the tables of a killed process): rank 1"])
 

@@ -230,6 +230,12 @@ class OneRun(folders.TemporaryFolder):
                          ("0", shown["verdicts"][0]["device_ns"], len(shown["verdicts"][0]["remedies"])))
         self.assertEqual((run.name, run.rank, run.host, run.run["pid"]), ("resnet50", None, "vm", 2922))
         self.assertIn("GPU-bound (memory), step time 33.270ms", repr(run))
+        self.assertEqual(verdict.gain, shown["verdicts"][0]["gain"])
+        unbounded = libinject.load(folders.write_run(self.folder / "unbounded", diagnosis=[{"device": 0, "verdict": "GPU-bound", "device_time_ns": 1000}]))
+        self.assertIsNone(unbounded.verdicts[0].gain)
+        self.assertNotIn("could be saved", unbounded._repr_html_())
+        both = libinject.load([DATA, unbounded.path]).verdicts["Potential Gain (%)"]
+        self.assertEqual((both.iloc[0], bool(both.isna().iloc[1])), (verdict.gain, True))
         empty = libinject.load(folders.write_run(self.folder / "empty"))
         self.assertEqual((empty.verdict, empty.steps, empty.steps_in_windows, empty.utilization, empty.samples_per_second), (None,) * 5)
         self.assertIn("no verdict", repr(empty))

@@ -413,10 +413,34 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual({kind: gain and round(gain, 6) for kind, gain in found.by_kind.items()},
                          {"launch-bound": 90, "synchronization-bound": 90, "input-bound": 45, "copy-bound": 58, "communication-bound": 81, "": None})
         self.assertEqual(found.percent("synchronization-bound"), 11.7)
+        # Kernels that nothing bounds the gain of, and those of a known 0.
+        kernels = {"verdict": "GPU-bound (compute)", "device_time_ns": 1000, "evidence": [{"kind": "GPU-bound (compute)", "time_ns": 900}]}
+        self.assertIsNone(remedies.gains(kernels).percent("GPU-bound (compute)"))
+        self.assertEqual(remedies.gains({**kernels, "potential_gain_ns": 0}).percent("GPU-bound (compute)"), 0)
         # More than there is: not known, but for what run.json says itself.
         found = remedies.gains({**entry, "judged_time_ns": 100})
         self.assertEqual({kind for kind, gain in found.by_kind.items() if gain is not None}, {"launch-bound"})
         self.assertEqual((found.percent("launch-bound"), found.percent("copy-bound")), (100.0, None))
+
+    def test_a_gain_that_nothing_bounds(self):
+        """It is not told as 0 %, and the remedy is to be done all the same."""
+        def shown(verdict, **gain):
+            folder = folders.write_run(self.folder / f"{verdict} {gain}", diagnosis=[{
+                "device": 0, "verdict": verdict, "device_time_ns": 1000, "kernel_busy_ns": 900, **gain,
+                "evidence": [{"kind": verdict, "time_ns": 900, "text": "", "advice": "the GPU computes: lower precision" if verdict.endswith(")") else ""}]}])
+            (found,) = model_of(folder)["verdicts"]
+            return found, render(page_model([Result(folder)], []))
+
+        verdict, page = shown("GPU-bound (compute)")
+        self.assertEqual((verdict["gain"], verdict["worth"]), (None, 1))
+        self.assertIn('<p class="gain">not known</p>', page)
+        verdict, page = shown("GPU-bound")
+        self.assertEqual((verdict["gain"], verdict["worth"]), (None, 0))
+        self.assertNotIn("could save", page)
+        verdict, page = shown("GPU-bound (compute)", potential_gain_ns=0)
+        self.assertEqual((verdict["gain"], verdict["worth"]), (0, 0))
+        verdict, _ = shown("GPU-bound (compute)", potential_gain_ns=-7)
+        self.assertIsNone(verdict["gain"])
 
     def test_where_kernels_and_copies_are_from(self):
         folder = folders.write_run(self.folder / "a", diagnosis=[{

@@ -3,8 +3,16 @@
 #include "libinject/analysis/diagnosis.h"
 
 #include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "libinject/output/run_json.h"
+#include "libinject/output/summary.h"
+#include "libinject/output/table_files.h"
+#include "libinject/output/tables.h"
 #include "libinject/report/report.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/stats_run.h"
@@ -70,19 +78,85 @@ TEST_CASE("What a remedy can win at most", "[diagnosis]") {
   CHECK(mixed.gain == 600);
   CHECK(mixed.leading == 2);
   CHECK(mixed.parts.front().kind == Bottleneck::kInput);
-  // Half of what computes is not on tensor cores, of the kernels' time 35 %.
-  CHECK(diagnose(times_of(1000, {}), limits).gain == 350);
+  // Half of what computes is on tensor cores already, where lower precision may win as well.
+  CHECK(diagnose(times_of(1000, {}), limits).verdict == Bottleneck::kGpuCompute);
+  CHECK(diagnose(times_of(1000, {}), limits).gain == std::nullopt);
+  CHECK(diagnose(times_of(1000, {}), {700, 200, 100, 0, 0, 0}).gain == std::nullopt);
+  CHECK(diagnose(times_of(1000, {}), {700, 200, 100, 0, 629, 0}).gain == std::nullopt);
+  CHECK(diagnose(times_of(1000, {}), {700, 200, 100, 0, 630, 0}).gain == 700);
+  CHECK(diagnose(times_of(1000, {}), {700, 200, 100, 0, 700, 0}).gain == 700);
   CHECK(diagnose(times_of(1000, {}), {100, 700, 200, 0, 0}).verdict == Bottleneck::kGpuMemory);
   CHECK(diagnose(times_of(1000, {}), {100, 700, 200, 0, 0}).gain == 700);
   CHECK(diagnose(times_of(1000, {}), {100, 200, 700, 0, 0}).verdict == Bottleneck::kGpuLatency);
   CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).verdict == Bottleneck::kGpu);
-  CHECK(diagnose(times_of(1000, {}), {}).gain == 0);
+  // What nothing bounds is not 0 …
+  CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).gain == std::nullopt);
+  CHECK(diagnose(times_of(1000, {}), {}).gain == std::nullopt);
+  CHECK(diagnose(times_of(500, {{IdleCause::kOtherStream, 450}, {IdleCause::kHostWait, 50}}), limits).gain ==
+        std::nullopt);
+  CHECK(diagnose(times_of(500, {{IdleCause::kStartUp, 500}}), limits).gain == std::nullopt);
+  CHECK(diagnose(DeviceTimes{}, limits).gain == std::nullopt);
+  // … and a known 0 is: nothing but a collective's kernel ran in this window, so the others cannot be
+  // shorter.
+  const Diagnosis collective_alone = diagnose(times_of(15,
+                                                       {{IdleCause::kStartUp, 490},
+                                                        {IdleCause::kLaunchCall, 99},
+                                                        {IdleCause::kSynchronization, 99},
+                                                        {IdleCause::kHostWait, 99},
+                                                        {IdleCause::kCopyCall, 99},
+                                                        {IdleCause::kCollective, 84},
+                                                        {IdleCause::kOtherStream, 15}},
+                                                       0, 15),
+                                              {100, 700, 200, 0, 0});
+  CHECK(collective_alone.verdict == Bottleneck::kGpuMemory);
+  CHECK(collective_alone.gain == 0);
   // 80 of 132 multiprocessors for 132 ns beside other kernels.
   DeviceTimes shared = times_of(950, {{IdleCause::kCollective, 50}}, 0, 400);
   shared.collective_block_time = 80 * 132;
   CHECK(diagnose(shared, limits).gain == 450);
   CHECK(diagnose(shared, limits, 132).gain == 530);
   CHECK(diagnose(shared, limits, 132).parts.front().time == 450);
+}
+
+TEST_CASE("A gain that nothing bounds is left out, and not told as 0", "[diagnosis]") {
+  struct Told {
+    std::string table;
+    nlohmann::json run;
+    std::string summary;
+  };
+  const auto told = [](std::string_view kernel) {
+    StatsRun run;
+    KernelEvent event = run.kernel(kernel, 100'000);
+    event.grid = {1000, 1, 1};
+    run.statistics.add(event);
+    run.statistics.settle_window(1, 1000, 101'000);
+    RunInfo info;
+    WindowInfo window;
+    window.number = 1;
+    window.state = WindowState::kClosed;
+    window.start = 1000;
+    window.end = 101'000;
+    info.windows = {window};
+    const Report report = build_report(run.statistics, info);
+    return Told{table_text(window_table(), report),
+                nlohmann::json::parse(run_json_text(info, {}, {}, report.diagnoses)).at("diagnosis").at(0),
+                summary_text(report, "/out")};
+  };
+  const Told unknown = told("mine");
+  CHECK(unknown.run.at("verdict") == "GPU-bound");
+  CHECK(unknown.run.count("potential_gain_ns") == 0);
+  CHECK(unknown.table.find(",GPU-bound,,") != std::string::npos);
+  const Told on_tensor_cores = told("nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT");
+  CHECK(on_tensor_cores.run.at("verdict") == "GPU-bound (compute)");
+  CHECK(on_tensor_cores.run.count("potential_gain_ns") == 0);
+  CHECK(on_tensor_cores.table.find(",GPU-bound (compute),,") != std::string::npos);
+  CHECK(on_tensor_cores.summary.find("-> the GPU computes") != std::string::npos);
+  CHECK(on_tensor_cores.summary.find("at most") == std::string::npos);
+  const Told off_them = told("ampere_sgemm_128x64_nn");
+  CHECK(off_them.run.at("verdict") == "GPU-bound (compute)");
+  CHECK(off_them.run.at("potential_gain_ns") == 100'000);
+  CHECK(off_them.table.find(",GPU-bound (compute),100.0,") != std::string::npos);
+  CHECK(off_them.summary.find("(at most 100.0%") != std::string::npos);
 }
 
 TEST_CASE("What limits a kernel", "[diagnosis]") {

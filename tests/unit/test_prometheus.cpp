@@ -412,6 +412,20 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
   CHECK(share == Approx(1 - 1000 / 200'000.0));  // the copy
 }
 
+TEST_CASE("A verdict whose gain nothing bounds has no sample of it", "[prometheus]") {
+  Monitored run;
+  run.info.devices.clear();  // so that no grid is too small for them
+  run.open(1);
+  run.work(1, "mine", 99'000);
+  run.work(1, "void at::native::vectorized_elementwise_kernel<4, float>(int, float*)", 99'000, 1);
+  run.close(1);
+  const auto samples = samples_of(run.text());
+  CHECK(samples.count("libinject_verdict{device=\"0\",verdict=\"GPU-bound\"}") == 1);
+  CHECK(samples.count("libinject_potential_gain_ratio{device=\"0\"}") == 0);
+  CHECK(samples.count("libinject_verdict{device=\"1\",verdict=\"GPU-bound (memory)\"}") == 1);
+  CHECK(value_of(samples, "libinject_potential_gain_ratio{device=\"1\"}") == Approx(0.99));
+}
+
 TEST_CASE("Windows that have no row any longer have their gauges", "[prometheus]") {
   Monitored run;
   const std::uint32_t last = Statistics::kMaxRows + 5;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "libinject/base/text.h"
+#include "libinject/base/time.h"
 #include "libinject/record/nvtx_trigger.h"
 #include "libinject/record/watched_ranges.h"
 #include "libinject/session/occurrences.h"

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "libinject/base/time.h"
 #include "libinject/config/window_spec.h"
 #include "tests/unit/catch.h"
 

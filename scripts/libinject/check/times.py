@@ -14,6 +14,7 @@ from libinject.check.rows import APART
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import IDLE_CAUSES, rows_of, without_devices
 from libinject.figures import FEWEST_STEPS
+from libinject.result import printable
 
 _FETCHES = ("Waiting", "Processing")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
@@ -144,6 +145,31 @@ def own_work(folder: Folder) -> Iterator[Place]:
     for index, (value, own, whole, *parts) in table.each(column, "Own Work (ns)", "Device Time (ns)", *causes) if table is not None else ():
         if whole and abs(value - 100 * (sum(parts) - own) / whole) > table.half(index, column) + 1e-6:
             yield table.place(index, column, f"{value} is not {sum(parts)} without {own}, of {whole}")
+
+
+# Of GPU-bound (compute) it depends on which kernels use tensor cores.
+_BOUNDED = {"GPU-bound (memory)", "GPU-bound (latency)", "launch-bound", "synchronization-bound", "input-bound", "copy-bound", "communication-bound", "mixed"}
+_UNBOUNDED = {"", "GPU-bound", "undetermined", "too short"}
+
+
+def _contradicts(verdict: str, known: bool) -> bool:
+    return known if verdict in _UNBOUNDED else verdict in _BOUNDED and not known
+
+
+@rule("gain", ERROR, "What fixing a bottleneck could save is known where the verdict bounds it, and empty where nothing does.")
+def gain(folder: Folder) -> Iterator[Place]:
+    column = "Potential Gain (%)"
+    table = folder.table("window_sum", "Verdict", column)
+    for index, verdict in enumerate(table.texts("Verdict") if table is not None else ()):
+        cell = table.cells(column)[index]
+        if _contradicts(verdict, bool(cell)):
+            yield table.place(index, column, f"{printable(cell, 40) or 'empty'}, where the verdict is '{verdict}'")
+    for told in folder.run["diagnosis"] if isinstance(folder.run.get("diagnosis"), list) else ():
+        if isinstance(told, dict) and isinstance(verdict := told.get("verdict"), str):
+            known = told.get("potential_gain_ns") is not None
+            if _contradicts(verdict, known):
+                yield folder.in_run("diagnosis", f"the gain of device {printable(str(told.get('device')), 40)} is {'known' if known else 'left out'}, "
+                                                 f"where the verdict is '{verdict}'")
 
 
 @rule("utilization", ERROR, "GPU Utilization is the share of the device's time in which kernels run.")

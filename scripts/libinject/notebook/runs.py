@@ -49,13 +49,14 @@ class Steps:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """What a GPU was bound by, over all windows (docs/diagnosis.md). `utilization` and `gain` are percent of its time in windows: with a
-    kernel running, and what fixing this could save at most. `evidence` has a line for each part of the time, `advice` what to do, the most to win first."""
+    kernel running, and what fixing this could save at most, None where nothing bounds that. `evidence` has a line for each part of the time,
+    `advice` what to do, the most to win first."""
 
     device: str
     verdict: str
     meaning: str
     utilization: float
-    gain: float
+    gain: float | None
     device_time_ns: int
     evidence: tuple[str, ...]
     advice: tuple[str, ...]

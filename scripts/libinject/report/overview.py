@@ -75,6 +75,7 @@ def _verdict(result: Result, entry: dict, names: dict[Any, str]) -> dict[str, An
     if not device_time or device_time < 0:
         return None
     gains = remedies.gains(entry)
+    gain = whole(entry.get("potential_gain_ns"))
     evidence = [{"kind": text_of(part.get("kind")), "ns": time, "share": share(time, device_time), "label": _label(text_of(part.get("kind"))),
                  "colour": colour_of(text_of(part.get("kind"))), "text": text_of(part.get("text")), "advice": text_of(part.get("advice"))}
                 for part in objects(entry.get("evidence")) if (time := whole(part.get("time_ns"))) is not None and time >= 0]
@@ -83,7 +84,7 @@ def _verdict(result: Result, entry: dict, names: dict[Any, str]) -> dict[str, An
     kernels = whole(entry.get("kernel_busy_ns")) or 0
     return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict or "too short", "colour": colour_of(verdict),
             "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
-            "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, whole(entry.get("judged_time_ns")) or device_time),
+            "utilization": share(kernels, device_time), "gain": None if gain is None or gain < 0 else share(gain, whole(entry.get("judged_time_ns")) or device_time),
             "parts": _parts(entry, evidence, device_time),
             "remedies": ordered, "worth": sum(map(remedies.worth_doing, ordered))}
 

@@ -21,7 +21,7 @@ RULES = (
          "recurrent layers that their roofline does not show to be bound by memory; memory for kernels that move data. Where hardware metrics were "
          "taken, these decide.",
          "It is the verdict if such kernels run for 80% of the time or more, or if nothing else takes 10%. What can be won is the share of the kernels with "
-         "that limit; for compute, only of those known not to use tensor cores."),
+         "that limit; for compute it is known only where 90% of them or more do not use tensor cores."),
     Rule("launch-bound", "Idle time in which the host was in the launch call or in another call, or computed on its way to the next launch, and the time "
          "that the GPU takes from one piece of work to the next.", _LARGEST),
     Rule("synchronization-bound", "Idle time that ended late because the host had waited for the GPU before it launched on.", _LARGEST),
