@@ -74,10 +74,10 @@ bool ClientArbiter::may_attach() const noexcept {
   return !yielding() && foreign_client.lets_attach();
 }
 
-bool ClientArbiter::detach(bool may_gate, bool sampler_out) noexcept {
+bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts) noexcept {
   // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
   const bool spare_none = yielding() || parts_.windows.none_left();
-  const bool detached = parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_});
+  const bool detached = parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_, contexts});
   if (detached) parts_.state.changed.notify_all();
   return detached;
 }

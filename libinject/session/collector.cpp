@@ -138,7 +138,7 @@ void Collector::step(std::uint32_t current) {
   }
   if (parts_.cupti.detach_owed() && state.idle() && !state.collecting && !parts_.windows.attached_ahead() &&
       !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
-    parts_.arbiter.detach(true, true);
+    parts_.arbiter.detach(true, true, ContextWait::kMay);
   }
   if (state.collecting && !state.open() && !state.naming()) {
     if (parts_.log.opened() != 0 && parts_.windows.none_left()) parts_.callbacks.last_window_closed();
@@ -331,7 +331,7 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
     return 0;
   }
   if (parts_.launches.armed()) return 0;
-  const Nanoseconds detached = parts_.arbiter.detach(true, sampler_out) ? now() : 0;
+  const Nanoseconds detached = parts_.arbiter.detach(true, sampler_out, ContextWait::kMay) ? now() : 0;
   if (Tracer::saw_graphs() && parts_.once.first(OnceLog::Topic::kGraphsKeepCupti)) {
     state.warn(
         "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "

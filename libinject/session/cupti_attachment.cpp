@@ -104,7 +104,7 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   {
     const LaunchGate gate(how.may_gate);
     detaching_.store(true, std::memory_order_relaxed);
-    tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize());
+    tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize(), how.contexts);
     detaching_.store(false, std::memory_order_relaxed);
   }
   if (tracer_.finalized()) {

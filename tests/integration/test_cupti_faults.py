@@ -313,6 +313,14 @@ class OtherThreads(FaultTest):
                 self.assertEqual(done.misuse(), 0)
                 self.assertGreaterEqual(done.simulated_calls()["cuptiFinalize"], 1)
 
+    def test_one_that_creates_a_context_while_CUPTI_is_given_up(self):
+        """The driver, asked before that, would have said that there is none."""
+        for ms in (150, 250, 350):
+            with self.subTest(ms=ms):
+                done = self.script(f"device_count sleep:{ms} kernel:a:1 sync until_closed until_calls:cuptiFinalize:1 sleep:50",
+                                   faults="context_ms=400,detach_ms=300", WINDOW="time:0s+100ms")
+                self.assertEqual(done.misuse(), 0)
+
 
 class Attaching(FaultTest):
     def test_slowly(self):

@@ -39,6 +39,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   delivered last first finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
+///   detach_ms=MS              cuptiUnsubscribe takes that long
 ///   profiler_stop_ms=MS       CUPTI takes that long over cuProfilerStop, before and after the call itself
 ///   context_ms=MS             creating a device's primary context takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name

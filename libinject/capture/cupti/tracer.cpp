@@ -249,13 +249,25 @@ void Tracer::flush(bool force) noexcept {
 // call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Once we have
 // unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
 // cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
-// context is created: the collector waits for that first, a client that CUPTI is given up for does not.
-bool Tracer::wait_until_left() noexcept {
+// context is created. So the driver is asked about contexts last of all: one may have been begun since the
+// collector asked. Who had to wait for the answer gives the thread time to get out of CUPTI, and starts over.
+bool Tracer::wait_until_left(ContextWait contexts) noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
-  return !thread_inside() && wait_grace_period(kMost) && !thread_inside();
+  constexpr Nanoseconds kAnswered = 1'000'000;
+  constexpr timespec kAfterCreation{0, 50'000'000};
+  constexpr int kMostCreations = 16;  // devices are set up one after the other
+  for (int i = 0; i < kMostCreations; ++i) {
+    if (thread_inside() || !wait_grace_period(kMost) || thread_inside()) return false;
+    if (contexts == ContextWait::kNo) return true;
+    const Nanoseconds asked = now();
+    wait_for_primary_contexts();
+    if (now() - asked < kAnswered) return true;
+    nanosleep(&kAfterCreation, nullptr);
+  }
+  return false;
 }
 
-void Tracer::detach(bool finalize) noexcept {
+void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   if (level_ == TracerLevel::kDetached) return;
   const std::unique_lock use = Tracer::use();
   stop_activity();
@@ -263,7 +275,7 @@ void Tracer::detach(bool finalize) noexcept {
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
-  thread_stayed_ = finalize && !wait_until_left();
+  thread_stayed_ = finalize && !wait_until_left(contexts);
   finalize = finalize && !thread_stayed_;
   // A buffer that CUPTI keeps for kernels launched after the window would get the next attachment's records
   // as well, whose correlation ids mean other launches.

@@ -53,8 +53,9 @@ class Tracer {
   void flush(bool force) noexcept;
 
   /// Unsubscribes and, if `finalize`, finalizes CUPTI, unless it has failed or has traced CUDA graphs, or a
-  /// thread stays inside it. Waits for a use() on another thread, and for threads to leave CUPTI.
-  void detach(bool finalize) noexcept;
+  /// thread stays inside it. Waits for a use() on another thread, and for threads to leave CUPTI; those that
+  /// create a context only as `contexts` allows.
+  void detach(bool finalize, ContextWait contexts = ContextWait::kNo) noexcept;
 
   /// Whether our subscription is still valid: a cuptiFinalize by any client ends all of them.
   bool holds() noexcept;
@@ -94,7 +95,7 @@ class Tracer {
   static std::uint32_t failures() noexcept;
 
  private:
-  static bool wait_until_left() noexcept;
+  static bool wait_until_left(ContextWait contexts) noexcept;
   bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts);
   bool attach(std::string& error);
   bool look_up_driver_functions(std::string& error);

@@ -217,6 +217,9 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "attach_ms") {
     if (!off && !is_number) return false;
     fault.attach_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "detach_ms") {
+    if (!off && !is_number) return false;
+    fault.detach_ms = static_cast<std::uint32_t>(number);
   } else if (name == "profiler_stop_ms") {
     if (!off && !is_number) return false;
     fault.profiler_stop_ms = static_cast<std::uint32_t>(number);

@@ -108,6 +108,7 @@ struct Faults {
   std::atomic<const char*> holder{nullptr};  ///< who has it, as CUPTI tells others; null: no name
   std::atomic<bool> fatal_error{false};
   std::atomic<std::uint32_t> attach_ms{0};
+  std::atomic<std::uint32_t> detach_ms{0};
   std::atomic<std::uint32_t> profiler_stop_ms{0};
   std::atomic<std::uint32_t> context_ms{0};
   std::atomic<std::uint32_t> cupti_version{0};

@@ -526,6 +526,8 @@ CUptiResult unsubscribe(CUpti_SubscriberHandle handle) {
   counters::unsubscribing();
   clear_callbacks();
   state().subscriber = nullptr;
+  if (std::uint32_t delay = faults().detach_ms.load())
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
   return CUPTI_SUCCESS;
 }
 
