@@ -85,7 +85,7 @@ def exposed(run: Run) -> float | None:
 def one_gpu(study: Study, points: list[Point]) -> None:
     study.table("speed", points, lambda point: {
         "Runs": point.status, "Step (ms)": point.figure("step_time_ns", 1e-6).text(2), "Images/s": point.figure("samples_per_s").text(0),
-        "GPU utilization (%)": point.figure("gpu_utilization_pct").text(), "TFLOP/s": point.figure("flop_rate_tflops").text(2),
+        "GPU utilization (%)": point.figure("gpu_utilization_pct").text(), "TFLOP/s": point.figure("flop_rate_tflops").text(2) or "–",
         "Kernels at once": point.spread(concurrency).text(2), "Peak memory (GB)": point.figure("peak_memory_mb", 1e-3).text(2)})
     study.table("kernels", points, lambda point: {
         "Convolutions by algorithm": algorithms(point), "Convolutions (%)": point.spread(convolutions).text(),
