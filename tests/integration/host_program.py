@@ -47,6 +47,7 @@ def worker(seconds, told, stay):
     compute(seconds)
     told.send(usage(resource.RUSAGE_SELF))
     stay.wait()
+    told.send(usage(resource.RUSAGE_SELF))  # what telling and waiting took as well
 
 
 def helper(seconds, stay, times):
@@ -73,8 +74,8 @@ def main():
     own = {"INJECT_OUT": "child", "INJECT_WINDOW": "always", "INJECT_TRACE": "off", "CUDASIM_REPORT": "/dev/null"}
     cuda_child = subprocess.Popen(sys.argv[2:], env={**os.environ, **own}) if len(sys.argv) > 2 else None
     # One that has worked before, and does nothing now.
-    old, told = child(context, 0.1, stay)
-    told.recv()
+    old, old_told = child(context, 0.1, stay)
+    worked = old_told.recv()
     outer = both()
     runtime.cudaProfilerStart()
     time.sleep(QUIET)
@@ -86,11 +87,12 @@ def main():
         thread.start()
     while len(thread_times) < 2:
         time.sleep(0.01)
-    stays, told = child(context, 0.4, stay)
-    staying = told.recv()
+    stays, stays_told = child(context, 0.4, stay)
+    staying = stays_told.recv()
     for seconds in (0.3, 0.01):
         leaves, told = child(context, seconds, leave)
-        told.recv()
+        for _ in range(2):
+            told.recv()
         leaves.join()
     cuda.training_launch(b"second", 1)
     inner = [difference(after, before) for after, before in zip(both(), inner)]
@@ -101,12 +103,13 @@ def main():
     outer = [difference(after, before) for after, before in zip(both(), outer)]
     stay.set()
     stay_thread.set()
+    waiting = sum(told.recv()["time"] - before["time"] for told, before in ((old_told, worked), (stays_told, staying)))
     for process in (old, stays):
         process.join()
     if cuda_child is not None:
         cuda_child.wait()
     print(json.dumps({"main": {"inner": inner[0], "outer": outer[0]}, "process": {"inner": inner[1], "outer": outer[1]},
-                      "threads": sum(thread_times), "staying": staying, "waited_for": waited_for}))
+                      "threads": sum(thread_times), "staying": staying, "waiting": waiting, "waited_for": waited_for}))
 
 
 main()

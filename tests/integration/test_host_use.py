@@ -57,7 +57,7 @@ class Used(simulated.SimulatedTest):
         workers, ended = roles["loader worker"], roles["[ended children]"]
         self.assertEqual(int(roles["process"]["Count"]), sum(int(roles[role]["Count"]) for role in THREADS if role in roles))
         self.assertEqual((roles["[rest]"]["Count"], ended["Count"]), ("", ""))
-        self.near(int(workers[TIME]) + int(ended[TIME]), told["staying"]["time"] + told["waited_for"]["time"], "children")
+        self.near(int(workers[TIME]) + int(ended[TIME]), told["staying"]["time"] + told["waited_for"]["time"], "children", told["waiting"])
         faults = int(workers["Minor Faults"]) + int(ended["Minor Faults"])
         self.assertLessEqual(told["staying"]["minor"], faults)
         self.assertGreaterEqual(int(workers["Count"]), 2)
