@@ -60,7 +60,7 @@ class CuptiAttachment {
     bool sampler_out = true;   ///< stop_sampler()
     bool spare_none = false;   ///< finalized whatever that costs: the last window is over, or a client waits
     bool may_finalize = true;  ///< false where the program is about to do so itself
-    ContextWait contexts = ContextWait::kNo;
+    ContextWait contexts = ContextWait::kNo;  ///< whether one that is being created may be waited for
   };
   /// False where the sampling has not come out of CUPTI: pulled from under a call, it would end the program.
   /// It stays subscribed then, with nothing recorded, and detach_owed() until the sampling has come out.
