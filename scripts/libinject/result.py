@@ -29,6 +29,7 @@ Lost Range Records|M|N|K|Major Faults|Memsets|Minor Faults|Missing Activity Reco
 Samples|Samples/s|Samples/s in Window|Self Instances|Small Copies|Submissions|Synchronizing|Tensors|TFLOP/s|TID|Total Instances|Unattributed|Units|Units in Window|Units/s|Units/s in Window|
 Units/s of GPU Busy|Units/s of GPU Busy in Window|Unprofiled Iterations|User Code Copies|Voluntary Switches|Waves|Window|Workers Asleep|Workers Blocked|± IPC
 """.replace("\n", "").split("|"))
+METRIC_LOSSES = frozenset({"metric_samples", "metric_records", "metric_rows"})  # of run.json's losses
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C|J)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
 ESCAPED = re.compile(r"'[=+\-@\t\r\n]")

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import pathlib
+import sys
 import unittest
 import unittest.mock
 
 import folders
-from libinject.doctor import machine
+from libinject.doctor import machine, trial
 
 SIMULATION = {"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}
 
@@ -45,6 +46,18 @@ class Command(folders.TemporaryFolder):
         found = self.doctor(status=1, **SIMULATION, CUDASIM_FAULTS="subscriber_taken=a profiler")
         self.assertEqual(found["trial"]["state"], "bad")
         self.assertIn("a profiler", found["trial"]["text"])
+
+    def test_samples_of_counters_lost(self):
+        # As on a busy machine: no sign of anything that does not work.
+        out = self.folder / "out"
+        with unittest.mock.patch.dict(os.environ, SIMULATION):
+            done = trial._run(sys.executable, folders.BUILD / "libinject.so", out, metrics=True)
+        told = json.loads((out / "run.json").read_text())
+        for kind, states in (("metric_samples", ("good", "note")), ("api_records", ("bad", "good"))):
+            (out / "run.json").write_text(json.dumps({**told, "lost": {kind: 3}}))
+            found = {finding.subject: finding for finding in trial._judge(out, done)}
+            self.assertEqual((found["trial"].state, found["counters"].state), states)
+            self.assertIn(f"3 {kind}", found["counters" if kind == "metric_samples" else "trial"].text)
 
     def test_a_program_that_fails(self):
         found = self.doctor("--python", self.folder / "none", status=1, **SIMULATION)

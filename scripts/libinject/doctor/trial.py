@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from libinject import library
 from libinject.doctor.finding import BAD, GOOD, NOTE, WARNING, Finding
-from libinject.result import BadFile, Result, printable
+from libinject.result import METRIC_LOSSES, BadFile, Result, printable
 
 _PROGRAM = pathlib.Path(__file__).with_name("trial_program.py")
 _SECONDS = 60
@@ -76,7 +76,8 @@ def _judge(folder: pathlib.Path, done: subprocess.CompletedProcess[str]) -> Iter
         yield Finding(GOOD, "CUPTI", printable(", ".join(cupti), 300))
     memsets = sum(row["Memsets"] or 0 for row in result.rows("window_sum", "Memsets", "Device") if row["Device"] == "all")
     expected = int(next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("memsets ")), 0))
-    lost = result.lost()
+    # A machine that is busy loses samples of the counters, and no work.
+    lost = {kind: count for kind, count in result.lost().items() if kind not in METRIC_LOSSES}
     if memsets == expected and expected > 0 and not lost:
         yield Finding(GOOD, "trial", f"a window opened and closed, and the GPU's work in it ({memsets} memsets) is in the tables")
     elif not told:
@@ -86,4 +87,5 @@ def _judge(folder: pathlib.Path, done: subprocess.CompletedProcess[str]) -> Iter
     if not told and not metrics:
         yield Finding(NOTE, "counters", "no hardware metrics were sampled in the trial")
     elif metrics and not told:
-        yield Finding(GOOD, "counters", "hardware metrics can be sampled (INJECT_METRICS)")
+        few = ", ".join(f"{count} {kind} lost" for kind, count in result.lost().items() if kind in METRIC_LOSSES)
+        yield Finding(NOTE if few else GOOD, "counters", "hardware metrics can be sampled (INJECT_METRICS)" + (f": {few}" if few else ""))

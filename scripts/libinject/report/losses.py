@@ -8,7 +8,7 @@ from typing import Any
 
 from libinject.page.parts import numbers
 from libinject.page.values import object_of, objects, text_of, texts, whole
-from libinject.result import Result
+from libinject.result import METRIC_LOSSES, Result
 
 # In the words of the text summary.
 _LOST = {
@@ -36,7 +36,6 @@ _LOST = {
     "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
     "metric_rows": "rows left out of metric_samples.csv",
 }
-_METRICS_ALONE = frozenset({"metric_samples", "metric_records", "metric_rows"})
 _RECOVERED = {
     "calls_not_kept": "calls not in the file when the process was killed",
     "submissions_after_full": "submissions after the journal was full: raise INJECT_RING",
@@ -81,4 +80,4 @@ def losses(result: Result) -> dict[str, Any]:
     for key, what in (("stale_files", "Of an earlier moment, as it could not be written anew"),
                       ("write_errors", "A file could not be written"), ("messages", "libinject said")):
         notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
-    return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= _METRICS_ALONE, "notes": notes}
+    return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= METRIC_LOSSES, "notes": notes}
