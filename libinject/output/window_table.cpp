@@ -119,7 +119,7 @@ void add_time_columns(Columns<WindowReport>& columns) {
   };
   constexpr Cause kCauses[] = {
       {IdleCause::kStartUp, "Start-up",
-       "Before the window's first work on the device, or after copies alone its first kernel."},
+       "Before the window's first work on the device, copies ahead left out."},
       {IdleCause::kSynchronization, "Synchronization", "The host waited for the device."},
       {IdleCause::kCopyCall, "Copy Call", "The host was in a copy's call."},
       {IdleCause::kLaunchCall, "Launch Call", "The host was in a launch's or a library's call."},

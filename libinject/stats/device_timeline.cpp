@@ -14,6 +14,8 @@ namespace {
 constexpr Nanoseconds kQueueTime = 20'000;
 // CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
 constexpr std::size_t kMaxResidentGrids = 128;
+// A program copies ahead on one or two.
+constexpr std::size_t kMaxStreamsAhead = 16;
 
 bool is_kernel(TimedWorkKind kind) {
   return kind == TimedWorkKind::kKernel || kind == TimedWorkKind::kCollective;
@@ -118,11 +120,6 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
     return;
   }
   if (next.launch_end <= begin) {
-    // Only copies have run: the device is at work on kernels that were launched before the window.
-    if (is_kernel(next.kind) && kernels_.end == 0 && last_.stream != next.stream) {
-      blame(time, {IdleCause::kStartUp}, &next);
-      return;
-    }
     const bool other_stream = last_.stream != next.stream;
     const bool collective = last_.kind == TimedWorkKind::kCollective;
     blame(time,
@@ -153,7 +150,35 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   for (std::size_t kind = 0; kind < kFetchKinds; ++kind) fetch_idle_[kind] += fetching[kind];
 }
 
+/// Whether the device was at work on what had been launched before the window until this, its first kernel,
+/// started: it had been launched by then, nothing of the window ran before it on its stream, and it did not
+/// wait for a copy, or it would have started right after that.
+bool DeviceTimeline::ends_earlier_work(const TimedWork& work) const {
+  return is_kernel(work.kind) && kernels_.end == 0 && work.launch_known && work.launch_end <= all_.end &&
+         work.start - all_.end > kQueueTime && copied_on_.size() < kMaxStreamsAhead && !told_ &&
+         std::find(copied_on_.begin(), copied_on_.end(), work.stream) == copied_on_.end();
+}
+
+/// Forgets the copies before it, which ran beside other work than the window's, and the gaps between them.
+void DeviceTimeline::begin_with(const TimedWork& kernel) {
+  first_ = kernel.start;
+  for (Union* sum : {&all_, &copies_, &copies_and_kernels_, &uploads_, &downloads_}) sum->time = 0;
+  idle_ = {};
+  own_work_ = 0;
+  fetch_idle_ = {};
+  shares_ = {};
+  gaps_.clear();
+}
+
+std::vector<IdleGap> DeviceTimeline::take_gaps() {
+  told_ = told_ || (!gaps_.empty() && kernels_.end == 0);
+  return std::exchange(gaps_, {});
+}
+
 void DeviceTimeline::count(const TimedWork& work) {
+  if (kernels_.end == 0 && copied_on_.size() < kMaxStreamsAhead &&
+      std::find(copied_on_.begin(), copied_on_.end(), work.stream) == copied_on_.end())
+    copied_on_.push_back(work.stream);
   all_.add(work.start, work.end);
   if (is_kernel(work.kind)) {
     kernel_time_ += work.end - work.start;
@@ -207,6 +232,8 @@ void DeviceTimeline::judge(const HostThreads& threads, std::span<const DeviceWai
   for (const TimedWork& work : judged) {
     if (!any_) {
       first_ = work.start;
+    } else if (work.start > all_.end && ends_earlier_work(work)) {
+      begin_with(work);
     } else if (work.start > all_.end) {
       const auto after = std::lower_bound(launches.begin(), launches.end(), work, launched_earlier);
       gap(threads, waits, all_.end, work, after == launches.begin() ? nullptr : &*std::prev(after), judged);

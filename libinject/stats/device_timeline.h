@@ -80,7 +80,7 @@ class DeviceTimeline {
   KernelPauses take_pauses() { return std::exchange(pauses_, {}); }
   /// Gaps are kept until they are taken; otherwise they are not kept.
   void keep_gaps() { keeps_gaps_ = true; }
-  std::vector<IdleGap> take_gaps() { return std::exchange(gaps_, {}); }
+  std::vector<IdleGap> take_gaps();
 
  private:
   /// Length of the union of intervals added in ascending order of begin.
@@ -94,6 +94,8 @@ class DeviceTimeline {
     std::uint64_t blocks = 0;
   };
 
+  bool ends_earlier_work(const TimedWork& work) const;
+  void begin_with(const TimedWork& kernel);
   void count(const TimedWork& work);
   // Kernels of a device, in order of start.
   void compute(const TimedWork& kernel);
@@ -117,6 +119,8 @@ class DeviceTimeline {
   TimedWork last_launch_;             // the work launched last
   bool any_ = false;
   bool any_launch_ = false;
+  std::vector<std::uint64_t> copied_on_;  // streams of the work before the first kernel
+  bool told_ = false;                     // gaps before the first kernel have been taken
   Union all_;
   Union kernels_;
   KernelPauses pauses_;

@@ -30,6 +30,7 @@ SUMS = ("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
 RATIOS = ("GPU Utilization (%)", "Kernel Concurrency", "Copy Overlap (%)")
 
 LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
+STREAMS_AHEAD = 16               # copies on as many streams before the first kernel are no copies ahead
 QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
 SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
@@ -270,7 +271,8 @@ class DeviceTime:
         self.lead = Lead((call for tid in launching for call in threads[tid].calls if call.waits), [w.start for w in self.work])
         self.last = max(w.end for w in self.work)
         lag = max(0, self.last - closing)
-        self.begin = opening + min(lag, self.work[0].start - opening)
+        self.ahead = self._copies_ahead()
+        self.begin = opening + min(lag, self.work[self.ahead].start - opening)
         self.end = max(closing, self.last)
         self.launches = sorted({(w.launch.begin, w.launch.tid) for w in self.work if w.launch})
         self.gaps = []
@@ -280,14 +282,24 @@ class DeviceTime:
         """`computing`: the longest stretch of host compute in it."""
         self.gaps.append(Gap(self.window, self.device, begin, end, cause, parts or {}, cause == HOST_COMPUTE and computing >= OWN_WORK))
 
+    def _copies_ahead(self):
+        """How many copies ran before the first kernel, beside work of before the window that this kernel waited for."""
+        first = next((index for index, w in enumerate(self.work) if w.kernel), 0)
+        kernel, copies = self.work[first], self.work[:first]
+        end = max((w.end for w in copies), default=0)
+        streams = {w.stream for w in copies}
+        waited = copies and kernel.launch and kernel.launch.end <= end and kernel.start - end > LONGEST_QUEUE
+        return first if waited and kernel.stream not in streams and len(streams) < STREAMS_AHEAD else 0
+
     def _find_gaps(self):
-        first = self.work[0]
-        if first.start > self.begin:
-            self._gap(self.begin, first.start, START_UP)
         # Of works that end together the one that started last counts, which comes last here.
-        before = first
-        for index, next_work in enumerate(self.work[1:], 1):
-            if next_work.start > before.end:
+        before = self.work[0]
+        for index, next_work in enumerate(self.work):
+            if index == self.ahead:
+                self.gaps.clear()
+                if next_work.start > self.begin:
+                    self._gap(self.begin, next_work.start, START_UP)
+            elif next_work.start > before.end:
                 self._between(before, next_work, index)
             if next_work.end >= before.end:
                 before = next_work
@@ -354,13 +366,13 @@ class DeviceTime:
 
     def columns(self):
         def busy(chosen):
-            return length(w.span for w in self.work if chosen(w))
+            return length(w.span for w in self.work[self.ahead:] if chosen(w))
 
         kernels = busy(lambda w: w.kernel)
         everything = busy(lambda w: True)
         copies = busy(lambda w: w.copy)
         span = self.end - self.begin
-        found = {"GPU Busy (ns)": everything, "GPU Span (ns)": self.last - self.work[0].start, "Device Time (ns)": span,
+        found = {"GPU Busy (ns)": length(w.span for w in self.work), "GPU Span (ns)": self.last - self.work[0].start, "Device Time (ns)": span,
                  "Kernel Busy (ns)": kernels, "Copy Only (ns)": everything - kernels, "Idle (ns)": span - everything}
         for cause in CAUSES:
             found[idle_column(cause)] = sum(gap.end - gap.begin for gap in self.gaps if gap.cause == cause)

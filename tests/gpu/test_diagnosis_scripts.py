@@ -206,6 +206,18 @@ class Rules(Truth):
     def test_start_up(self):
         self.assertEqual(self.idle(self.r)["Start-up"], 100)
 
+    def test_copies_ahead(self):
+        """Beside work of before the window, unless the first kernel waited for them, came late or was on their stream."""
+        for call_end, begin, stream, expected in ((40, 500, 8, {"Start-up": 500}), (40, 215, 8, {"Start-up": 100, "Other Stream": 15}),
+                                                  (210, 500, 8, {"Start-up": 100}), (40, 500, 7, {"Start-up": 100, "Other Stream": 300})):
+            with self.subTest((call_end, begin, stream)):
+                r = Records((0, 1000))
+                r.call(10, 20, "cudaMemcpyAsync", correlation := r.next_correlation())
+                r.transfer(100, 200, correlation)
+                r.launched((30, call_end), (begin, 1000), stream=stream)
+                found = self.idle(r)
+                self.assertEqual({cause: found.get(cause) for cause in expected}, expected)
+
     def test_unknown(self):
         self.r.kernel(500, 1000, 77)
         self.assertEqual(self.between(), "Unknown")

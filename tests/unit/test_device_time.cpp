@@ -40,6 +40,7 @@ struct Run {
     statistics.reading(1, thread, {at(time), processor * kUs, waits == 0 ? ++readings : waits});
   }
   std::uint64_t readings = 0;
+  std::uint64_t told = 0;  ///< idle time, by tell_gaps()
   TimedWork work(Nanoseconds start, Nanoseconds end, Nanoseconds begin, Nanoseconds returned,
                  TimedWorkKind kind = TimedWorkKind::kKernel) {
     TimedWork made;
@@ -158,19 +159,51 @@ TEST_CASE("Kernels, copies and collectives share the time", "[device_time]") {
   CHECK(times.idle() == 0);
 }
 
-TEST_CASE("Until its first kernel the device is at work on what came before the window", "[device_time]") {
-  // Copies ahead of time, on a stream of their own, do not wait for the kernels of earlier iterations.
+TEST_CASE("Copies ahead run beside work from before the window, and are not the window's time", "[device_time]") {
+  // On a stream of their own, they do not wait for the kernels of earlier iterations.
   Run run;
+  run.statistics.tell_gaps([&run](std::uint32_t, const IdleGap& gap) { run.told += gap.time; });
   run.statistics.work(1, 0, run.work(0, 5, 0, 1, TimedWorkKind::kUpload));
   run.statistics.work(1, 0, run.work(10, 15, 2, 3, TimedWorkKind::kUpload));
   TimedWork kernel = run.work(150, 200, 3, 4);
   kernel.stream = 2;
-  run.statistics.work(1, 0, kernel);
-  kernel = run.work(210, 250, 5, 6);
-  kernel.stream = 3;
-  run.statistics.work(1, 0, kernel);
-  CHECK(idle_of(run.settle(250)) ==
-        Idle{{IdleCause::kQueue, 5}, {IdleCause::kStartUp, 135}, {IdleCause::kOtherStream, 10}});
+  SECTION("a host as far ahead at the end as at the beginning") {
+    run.statistics.work(1, 0, kernel);
+    kernel = run.work(210, 250, 5, 6);
+    kernel.stream = 3;
+    run.statistics.work(1, 0, kernel);
+    const DeviceTimeRow& row = run.settle(100);
+    CHECK(row.times.span == 100 * kUs);
+    CHECK(row.times.copy_only == 0);
+    CHECK(row.times.upload_busy == 0);
+    CHECK(idle_of(row) == Idle{{IdleCause::kOtherStream, 10}});
+  }
+  SECTION("a host that has waited by the end") {
+    run.statistics.work(1, 0, kernel);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 150}});
+  }
+  SECTION("a kernel that waited for the copy") {
+    kernel.start = Run::at(17);
+    run.statistics.work(1, 0, kernel);
+    const DeviceTimeRow& row = run.settle(200);
+    CHECK(row.times.copy_only == 10 * kUs);
+    CHECK(idle_of(row) == Idle{{IdleCause::kQueue, 5}, {IdleCause::kOtherStream, 2}});
+  }
+  SECTION("a kernel that came too late") {
+    kernel.launch_end = Run::at(150);
+    run.statistics.work(1, 0, kernel);
+    const DeviceTimeRow& row = run.settle(200);
+    CHECK(row.times.copy_only == 10 * kUs);
+    CHECK(row.times.idle(IdleCause::kStartUp) == 0);
+  }
+  SECTION("a copy of the window before it on its stream") {
+    kernel.stream = 1;
+    run.statistics.work(1, 0, kernel);
+    CHECK(run.settle(200).times.copy_only == 10 * kUs);
+  }
+  std::uint64_t idle = 0;
+  for (const DeviceTimes::Idle& cause : run.statistics.rows().front().times.idle_by_cause) idle += cause.time;
+  CHECK(run.told == idle);
 }
 
 TEST_CASE("What was launched in time waited on the device", "[device_time]") {

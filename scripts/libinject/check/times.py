@@ -76,7 +76,7 @@ def kernel_busy(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "Kernel Busy (ns)", f"{time} is more than {column}, {most}")
 
 
-@rule("device-time", ERROR, "A device's time is that of kernels, of copies alone and idle time; the first two are the GPU's busy time.")
+@rule("device-time", ERROR, "A device's time is that of kernels, of copies alone and idle time; the first two are the GPU's busy time, but for copies ahead of the first kernel.")
 def device_time(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum")
     if table is None:
@@ -85,18 +85,21 @@ def device_time(folder: Folder) -> Iterator[Place]:
         if whole != sum(parts):
             yield table.place(index, "Device Time (ns)", f"{whole} is not {' + '.join(map(str, parts))}, which is {sum(parts)}")
     if not folder.lost("busy_time_records", "device_time_records"):
-        for index, (whole, *parts) in table.each("GPU Busy (ns)", "Kernel Busy (ns)", "Copy Only (ns)"):
-            if whole != sum(parts):
+        for index, (whole, *parts, copies, memsets) in table.each("GPU Busy (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Copy Time (ns)", "Memset Time (ns)"):
+            if not 0 <= whole - sum(parts) <= copies + memsets:
                 yield table.place(index, "GPU Busy (ns)", f"{whole} is not {parts[0]} + {parts[1]} of kernels and copies alone")
 
 
-@rule("device-span", ERROR, "A device's time holds all its work of the window, and is not less than the window.")
+@rule("device-span", ERROR, "A device's time holds all its work of the window but copies ahead of the first kernel, and is not less than the window.")
 def device_span(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Device")
     if table is None:
         return
+    ahead = {index for index, (busy, *parts) in table.each("GPU Busy (ns)", "Kernel Busy (ns)", "Copy Only (ns)") if busy > sum(parts)}
     for column in ("Duration (ns)", "GPU Span (ns)"):
         for index, (whole, part) in table.each("Device Time (ns)", column):
+            if column == "GPU Span (ns)" and index in ahead:
+                continue
             if table.cells("Device")[index] != "all" and whole < part and not folder.lost("busy_time_records", "device_time_records"):
                 yield table.place(index, "Device Time (ns)", f"{whole} is less than {column}, {part}")
 
