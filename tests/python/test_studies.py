@@ -67,6 +67,27 @@ class Studies(unittest.TestCase):
         self.assertIn("cudnnRNNForward", rows[0]["Host time in library calls"])
         self.assertEqual({row["Batch"] for row in self.table(out, "longest")}, {"8"})
 
+    def test_gemm_rnn(self):
+        step = "start kernel:{KIND}:1 rnn:forward loop:20 [ sgemm ] sync stop"
+        done, out = self.study("gemm_rnn", step, "--rounds", "2", "--values", "KIND=bf16-NT,LSTM-fp16")
+        self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
+        (rates,), (rule,), (layers,) = (self.table(out, name) for name in ("rates", "rule", "layers"))
+        self.assertEqual([rates[column] for column in ("Type", "Op", "M", "K")], ["bf16", "NT", "64", "64"])
+        self.assertGreater(float(rates["N = 64"].split()[0]), 0)
+        self.assertEqual((rule["M = K"], rule["N"]), ("64", "64"))
+        self.assertEqual((layers["Cell"], layers["State"], layers["Layers"]), ("LSTM", "512", "2"))
+        self.assertNotIn("", [cell for row in (rates, rule, layers) for cell in row.values()])
+
+    def test_training(self):
+        step = "copy:h2d:4000 kernel:{WORKLOAD}:1 kernel:of_{SIZE}:1 loop:60 [ sgemm ] kernel:multi_tensor_apply_kernel:1 sync sleep:3 units:5"
+        done, out = self.study("training", step, "--rounds", "1", "--values", "WORKLOAD=gan,speech", "--values", "SIZE=small")
+        self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
+        rows = self.table(out, "speed")
+        self.assertEqual([(row["Workload"], row["Unit"]) for row in rows], [("gan", "images"), ("speech", "sounds")])
+        self.assertTrue(all(row["Bound by"] for row in rows), rows)
+        self.assertEqual({row["Workload"] for row in self.table(out, "unused")}, {"gan", "speech"})
+        self.assertEqual({row["Parameters (MB)"] for row in self.table(out, "memory")}, {"–"})
+
     def test_exercises(self):
         # The wrong version waits for the host, the mended one less; what is promised for a wait by an input is more than what is won.
         step = "copy:h2d:4000 kernel:{EXERCISE}:1 kernel:of_{VERSION}:1 sync sleep:4 units:7"
@@ -117,6 +138,30 @@ class Programs(unittest.TestCase):
         code = ("import math, train\n"
                 "print(all(math.isfinite(loss.item()) for loss in train.losses(2, 'bf16', 2, hidden=8, layers=1, scale=0.05)))")
         self.assertEqual(self.run_there("deepspeech2", code), "True\n")
+
+    def test_gemm_rnn_computes(self):
+        code = ("import program, torch\n"
+                "for layout in ('NN', 'NT', 'TN'):\n"
+                "    for m, n, k, result in program.products('bf16', layout, states=(32,)):\n"
+                "        assert result.shape == (n, m) and torch.isfinite(result).all(), (layout, m, n, k)\n"
+                "print(sum(torch.isfinite(found).all().item() for found in program.layers('GRU', 'fp16', states=(16,), steps=3)))")
+        self.assertEqual(self.run_there("gemm_rnn", code), "10\n")
+
+    def test_workloads_train(self):
+        code = ("import importlib.util, math, train\n"
+                "vision = importlib.util.find_spec('torchvision') is not None\n"
+                "names = [name for name in train.WORKLOADS if vision or name not in ('image_classification', 'object_detection')]\n"
+                "for name in names:\n"
+                "    assert all(math.isfinite(loss.item()) for loss in train.losses(name, 'small', 2, scale=8)), name\n"
+                "print(len(names), vision)")
+        self.assertIn(self.run_there("training", code), ("7 True\n", "5 False\n"))
+
+    def test_units_are_of_the_workloads(self):
+        code = ("import sys, train\n"
+                "sys.path.insert(0, '..')\n"
+                "import run\n"
+                "print({name: unit for name, (_, unit, _) in train.WORKLOADS.items()} == run.UNITS)")
+        self.assertEqual(self.run_there("training", code), "True\n")
 
     def test_exercises_train(self):
         code = ("import math, train\n"

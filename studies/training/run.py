@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Seven kinds of training as benchmarks of training have them, at two batch sizes: throughput, utilization without the profiler's overhead, FP32 and
+tensor utilization, processors, memory by purpose, what each is bound by, and long kernels of low utilization. Needs PyTorch, torchvision,
+one GPU, and the right to sample its counters.
+
+    studies/training/run.py --out results     # tables and README.md; some fifteen minutes
+
+The same command goes on where it was ended.
+"""
+
+import pathlib
+import sys
+from collections.abc import Callable
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from study import Point, Run, Study  # noqa: E402
+
+# With the unit of each; train.py has the sizes.
+UNITS = {"image_classification": "images", "object_detection": "images", "translation_transformer": "tokens", "translation_lstm": "tokens", "speech": "sounds",
+         "gan": "images", "reinforcement_learning": "games' steps"}
+ITERATIONS = "100"
+OPTIONS = ["--window", "iter:30+10", "--after", "exit", "--metrics", "auto", "--timeout-each", "4m", "--summary", "off"]
+NONE = "–"
+KERNELS = 3
+PURPOSES = (("Parameters", "parameters_mb"), ("Gradients", "gradients_mb"), ("Optimizer", "optimizer_state_mb"), ("Activations at peak", "activations_mb"),
+            ("Workspaces", "workspaces_mb"))
+
+
+def windows(column: str) -> Callable[[Run], float | None]:
+    """Of the windows: the mean."""
+    def mean(run: Run) -> float | None:
+        found = [row[column] for row in run.rows("window_sum") if row["Total"] == "no" and isinstance(row.get(column), (int, float))]
+        return sum(found) / len(found) if found else None
+    return mean
+
+
+def diagnosis(run: Run) -> dict:
+    """Of the first GPU, as one is used."""
+    return next((found for result in run.results for found in result.run.get("diagnosis") or []), {})
+
+
+def verdicts(point: Point) -> str:
+    return ", ".join(dict.fromkeys(str(diagnosis(run).get("verdict", "")) for run in point.rounds if run.results))
+
+
+def without_overhead(run: Run) -> float | None:
+    """Where too few steps told it: with what the profiler added."""
+    found = windows("Utilization w/o Overhead (%)")(run)
+    return run.figures.get("gpu_utilization_pct") if found is None else found
+
+
+def unused(points: list[Point]) -> list[dict[str, str]]:
+    """Of each point's first round that is done: the kernels that leave most of the GPU unused for longest."""
+    rows = []
+    for point in points:
+        run = next((run for run in point.rounds if run.status == "done"), None)
+        found = [row for row in run.rows("kernel_metrics") if row["Unused Time (ns)"]] if run else []
+        whole = run.total("window_sum", "Kernel Time (ns)", lambda row: row["Total"] == "no") if run else None
+        for row in sorted(found, key=lambda row: -row["Unused Time (ns)"])[:KERNELS]:
+            rows.append({"Workload": point.values["WORKLOAD"], "Size": point.values.get("SIZE", NONE), "Kernel": str(row["Name"])[:90],
+                         "Kernel time (%)": f"{100 * row['Total Time (ns)'] / whole:.1f}" if whole else NONE, "Busiest unit": str(row["Busiest Unit"]),
+                         "Of it used (%)": f"{row['Utilization (%)']:.1f}", "Unused (ms)": f"{row['Unused Time (ns)'] / 1e6:.2f}"})
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    study = Study(HERE, __doc__, arguments)
+    points = study.sweep("workloads", {"WORKLOAD": ",".join(UNITS), "SIZE": "small,large"},
+                         [sys.executable, str(HERE / "train.py"), "{WORKLOAD}", "{SIZE}", ITERATIONS], OPTIONS)
+    study.table("speed", points, lambda point: {
+        "Runs": point.status, "Step (ms)": point.figure("step_time_ns", 1e-6).text(2), "Units/s": point.figure("units_per_s").text(0),
+        "Unit": UNITS.get(point.values["WORKLOAD"], NONE), "GPU utilization (%)": point.spread(without_overhead).text(),
+        "FP32 (%)": point.spread(windows("FP32 Utilization (%)")).text() or NONE, "Tensor (%)": point.spread(windows("Tensor Utilization (%)")).text() or NONE,
+        "Processors used": point.figure("processors").text(2) or NONE, "Bound by": verdicts(point)})
+    study.table("memory", points, lambda point: {
+        "Peak (GB)": point.figure("peak_memory_mb", 1e-3).text(2), **{f"{name} (MB)": point.figure(figure).text(1) or NONE for name, figure in PURPOSES}})
+    study.rows("unused", unused(points))
+    study.figures.update(conditions=study.conditions(points))
+    return study.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
