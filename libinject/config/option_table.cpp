@@ -122,6 +122,10 @@ Problem parse_hooks(std::string_view value, Options& options, const EnvironmentL
 }
 
 Problem parse_batch(std::string_view value, Options& options, const EnvironmentLookup& /*environment*/) {
+  if (value == "auto") {
+    options.loader_batches = true;
+    return {};
+  }
   if (value.starts_with("nvtx:")) {
     WindowSpecResult ranges = parse_window_spec(value);
     if (!ranges.error.empty()) return ranges.error;

@@ -41,8 +41,9 @@ struct Options {
   std::string out = "inject-%h-%p";
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
-  std::uint64_t batch = 0;  ///< samples per iteration, 0 if not given
-  WindowSpec unit_ranges;   ///< kNvtx: the ranges whose payloads are units of work; else there are none
+  std::uint64_t batch = 0;      ///< samples per iteration, 0 if not given
+  bool loader_batches = false;  ///< samples as a DataLoader returns them
+  WindowSpec unit_ranges;       ///< kNvtx: the ranges whose payloads are units of work; else there are none
   bool metrics = false;
   std::vector<std::string> metric_names;     ///< chosen by the user; empty: a set chosen for the chip
   std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
@@ -62,6 +63,7 @@ struct Options {
 
   UnitSource unit_source() const {
     if (unit_ranges.kind == WindowKind::kNvtx) return UnitSource::kPayload;
+    if (loader_batches) return UnitSource::kLoader;
     return batch != 0 ? UnitSource::kStated : UnitSource::kCalled;
   }
 

@@ -132,8 +132,9 @@ enum class UnitSource : std::uint8_t {
   kCalled,   ///< the program: inject_units()
   kStated,   ///< the user, of all iterations alike: INJECT_BATCH=N
   kPayload,  ///< payloads of NVTX ranges and marks: INJECT_BATCH=nvtx:NAME
+  kLoader,   ///< the batches that PyTorch's DataLoader returns: INJECT_BATCH=auto
 };
-inline constexpr std::size_t kUnitSources = 3;
+inline constexpr std::size_t kUnitSources = 4;
 
 enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
 

@@ -33,7 +33,8 @@ void add_device(Columns<Row>& columns) {
 inline constexpr std::string_view kUnitsMeaning =
     "Units of work: samples, tokens, seconds of audio (units.md).";
 inline constexpr std::string_view kUnitSourceMeaning =
-    "Who said so: `called`: the program, by inject_units(); `payload`: an NVTX range or mark; `stated`: "
+    "Who said so: `called`: the program, by inject_units(); `payload`: an NVTX range or mark; `loader`: "
+    "PyTorch's DataLoader, with INJECT_BATCH=auto; `stated`: "
     "INJECT_BATCH.";
 
 /// So many decimals that a positive number has `digits` significant ones. Without libm, which is not linked.

@@ -60,6 +60,8 @@ std::string_view unit_source_name(UnitSource source) {
       return "stated";
     case UnitSource::kPayload:
       return "payload";
+    case UnitSource::kLoader:
+      return "loader";
   }
   return {};
 }

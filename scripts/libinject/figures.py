@@ -98,7 +98,7 @@ def units_per_second(result: Result) -> float | None:
 
 
 def unit_source(result: Result) -> str:
-    """`called`, `payload`, `stated`; empty where no units are known."""
+    """`called`, `payload`, `loader`, `stated`; empty where no units are known."""
     return next((str(row["Units From"]) for row in windows(result) if row.get("Units From")), "")
 
 

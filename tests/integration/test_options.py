@@ -25,7 +25,7 @@ REFUSED = {
     "INJECT_OUT": ["lone%", "%z", "%q", "%q{}", "%q{NO_SUCH_VARIABLE}", ".", "..", "/", "out/..", "./"],
     "INJECT_API": ["all", "CUDA"],
     "INJECT_HOOKS": ["cufft", "cudart,,cublas", "all,cudart", ","],
-    "INJECT_BATCH": ["many", "0", "-4", "32x", "99999999999999999999", "nvtx", "nvtx:", "nvtx:batch/2", "auto"],
+    "INJECT_BATCH": ["many", "0", "-4", "32x", "99999999999999999999", "nvtx", "nvtx:", "nvtx:batch/2", "AUTO"],
     "INJECT_METRICS": ["on", "sm", "auto,sm__cycles_active.avg", "sm__cycles_active", "sm__cycles_active.avg,"],
     "INJECT_METRICS_INTERVAL": ["100", "5us", "2ms", "1s", "soon"],
     "INJECT_METRICS_TIMELINE": ["yes", "2"],

@@ -328,6 +328,20 @@ class WithPyTorch(UnitsTest):
                 for row in [*rows, *self.rows(done.out, "step_times.csv")]:
                     self.assertEqual((row["Units"], row["Units From"]), (str(told[int(row["Iteration"])]), "called"), row)
 
+    def test_batches_of_a_loader(self):
+        """INJECT_BATCH=auto: the first dimension of a batch's first tensor, however it is packed, or nothing."""
+        for pattern in ("tensor", "pair", "named", "encoding", "nested", "arrays", "workers", "accumulated", "unknown", "deep", "thread"):
+            with self.subTest(pattern):
+                done = self.script("", command=[PYTHON, str(HERE / "torch_batches.py"), str(simulated.programs / "script_training.so"), pattern, "90"],
+                                   timeout=120, WINDOW="iter:30+6", BATCH="auto")
+                self.assertEqual((done.code, done.warnings()), (0, []), done.stderr)
+                told = json.loads(done.stdout)
+                rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
+                self.assertEqual(len(rows), 6)
+                for row in [*rows, *self.rows(done.out, "step_times.csv")]:
+                    samples = told[int(row["Iteration"])]
+                    self.assertEqual((row["Units"], row["Units From"]), ("", "") if samples is None else (str(samples), "loader"), row)
+
 
 if __name__ == "__main__":
     simulated.main()

@@ -105,6 +105,7 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"INJECT_BATCH="}).batch == 0);
   CHECK(accepted({"INJECT_BATCH="}).unit_source() == UnitSource::kCalled);
   CHECK(accepted({"INJECT_BATCH=1"}).unit_source() == UnitSource::kStated);
+  CHECK(accepted({"INJECT_BATCH=auto"}).unit_source() == UnitSource::kLoader);
   const Options by_range = accepted({"INJECT_BATCH=nvtx:tok*@\"my data\""});
   CHECK(by_range.unit_source() == UnitSource::kPayload);
   CHECK(by_range.batch == 0);
@@ -150,7 +151,7 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_BATCH=-1",
                             "INJECT_BATCH= 32",
                             "INJECT_BATCH=32k",
-                            "INJECT_BATCH=auto",
+                            "INJECT_BATCH=Auto",
                             "INJECT_BATCH=nvtx:",
                             "INJECT_BATCH=nvtx:batch@",
                             "INJECT_BATCH=nvtx:batch/10",

@@ -130,10 +130,23 @@ void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
   set_function(calls.error_matches, symbols.find("PyErr_ExceptionMatches"));
   set_function(calls.clear_error, symbols.find("PyErr_Clear"));
   set_function(calls.release, symbols.find("Py_DecRef"));
+  set_function(calls.take_gil, symbols.find("PyGILState_Ensure"));
+  set_function(calls.return_gil, symbols.find("PyGILState_Release"));
+  set_function(calls.current_frame, symbols.find("PyEval_GetFrame"));
+  set_function(calls.attribute, symbols.find("PyObject_GetAttrString"));
+  set_function(calls.mapping_item, symbols.find("PyMapping_GetItemString"));
+  set_function(calls.type_flags, symbols.find("PyType_GetFlags"));
+  set_function(calls.dict_values, symbols.find("PyDict_Values"));
+  set_function(calls.sequence_size, symbols.find("PySequence_Size"));
+  set_function(calls.sequence_item, symbols.find("PySequence_GetItem"));
+  set_function(calls.as_integer, symbols.find("PyLong_AsLongLong"));
+  set_function(calls.error_is_set, symbols.find("PyErr_Occurred"));
+  set_function(calls.interrupt, symbols.find("PyErr_SetInterrupt"));
   const auto type = [&](const char* name) { return static_cast<void* const*>(symbols.find_data(name)); };
   calls.memory_error = type("PyExc_MemoryError");
   calls.import_error = type("PyExc_ImportError");
   calls.recursion_error = type("PyExc_RecursionError");
+  calls.keyboard_interrupt = type("PyExc_KeyboardInterrupt");
 }
 
 /// Why it is refused; null if it isn't.

@@ -40,10 +40,24 @@ struct PythonCalls {
   int (*error_matches)(void* type) = nullptr;
   void (*clear_error)() = nullptr;
   void (*release)(void* object) = nullptr;
+  // For batches of a DataLoader (loader_batch.h):
+  int (*take_gil)() = nullptr;
+  void (*return_gil)(int state) = nullptr;
+  void* (*current_frame)() = nullptr;  ///< borrowed
+  void* (*attribute)(void* object, const char* name) = nullptr;
+  void* (*mapping_item)(void* mapping, const char* key) = nullptr;
+  unsigned long (*type_flags)(void* type) = nullptr;
+  void* (*dict_values)(void* dict) = nullptr;
+  std::ptrdiff_t (*sequence_size)(void* sequence) = nullptr;
+  void* (*sequence_item)(void* sequence, std::ptrdiff_t index) = nullptr;
+  long long (*as_integer)(void* number) = nullptr;
+  void* (*error_is_set)() = nullptr;  ///< borrowed
+  void (*interrupt)() = nullptr;
   // Where it keeps its types of errors:
   void* const* memory_error = nullptr;
   void* const* import_error = nullptr;
   void* const* recursion_error = nullptr;
+  void* const* keyboard_interrupt = nullptr;
 
   bool complete() const noexcept {
     return add_pending_call != nullptr && compile != nullptr && evaluate != nullptr && builtins != nullptr &&
@@ -53,6 +67,14 @@ struct PythonCalls {
            type_of != nullptr && is_subtype != nullptr && error_matches != nullptr &&
            clear_error != nullptr && release != nullptr && memory_error != nullptr &&
            import_error != nullptr && recursion_error != nullptr;
+  }
+  bool can_read_batches() const noexcept {
+    return take_gil != nullptr && return_gil != nullptr && current_frame != nullptr && attribute != nullptr &&
+           mapping_item != nullptr && type_flags != nullptr && dict_values != nullptr &&
+           sequence_size != nullptr && sequence_item != nullptr && as_integer != nullptr &&
+           error_is_set != nullptr && interrupt != nullptr && keyboard_interrupt != nullptr &&
+           type_of != nullptr && utf8 != nullptr && error_matches != nullptr && clear_error != nullptr &&
+           release != nullptr;
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
+#include "libinject/capture/torch/loader_batch.h"
 #include "libinject/record/control.h"
 #include "libinject/record/core.h"
 #include "libinject/record/iteration_watch.h"
@@ -55,6 +56,11 @@ void fetch_ends(const void* function) noexcept {
   thread->fetch = nullptr;
   if (thread->fetch_kind == FetchKind::kWaiting) fetching_thread.store(0, std::memory_order_relaxed);
   publish(*thread, now());
+  // What other threads fetch, the one that trains may get at any time.
+  const Core* core = Core::get_if_any();
+  if (core != nullptr && core->configuration.options.unit_source() == UnitSource::kLoader &&
+      kind_of(*thread) != FetchThread::kOther)
+    say_batch();
 }
 
 }  // namespace inject

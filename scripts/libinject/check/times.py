@@ -427,7 +427,7 @@ def _busy_by_device(table: Table) -> list[dict[str, Number]]:
       compares=True)
 def units(folder: Folder) -> Iterator[Place]:
     batch = folder.option("BATCH")
-    source = "called" if not batch else "payload" if batch.startswith("nvtx:") else "stated"
+    source = "called" if not batch else "payload" if batch.startswith("nvtx:") else "loader" if batch == "auto" else "stated"
     stated = number_of(batch) if source == "stated" else None
     steps = folder.table("step_times", "Duration (ns)", "Units", "Units From")
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)", "GPU Busy (ns)", "Units", "Units From")

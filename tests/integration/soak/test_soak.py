@@ -73,8 +73,11 @@ class SoakTest(harness.Case):
         self.assertEqual(done.status, 0, done.stdout + done.stderr[-2000:])
         finalizations = done.output.run["overhead"]["finalizations"]
         self.assertLessEqual(finalizations, MOST_FINALIZATIONS + hours + 1)
-        kept = [line for line in done.problems() if f"finalized {MOST_FINALIZATIONS} times" in line]
-        self.assertEqual(done.problems(), kept)
+        # On a busy machine a thread is sometimes held up inside CUPTI as a window ends, which is told once.
+        problems = [line for line in done.problems() if "not finalized because a thread of the program's stays inside it" not in line]
+        self.assertLessEqual(len(done.problems()) - len(problems), 1)
+        kept = [line for line in problems if f"finalized {MOST_FINALIZATIONS} times" in line]
+        self.assertEqual(problems, kept)
         self.assertEqual(len(kept), int(finalizations >= MOST_FINALIZATIONS))
         said = dict(line.split(": ") for line in done.stdout.splitlines())
         self.assertEqual(said["flush"], "0")

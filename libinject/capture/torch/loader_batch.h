@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// How many samples a DataLoader has returned (INJECT_BATCH=auto): the first dimension of the batch's first
+// tensor. As a fetch ends (loader_fetch.h), the iterator's `__next__` is a caller of ours, and has the batch
+// in its variable `data`, in PyTorch 1.12 to 2.15. It is asked for by CPython's stable interface, with the
+// GIL, which the thread is about to take anyway: PyTorch's operators, of which the end of a fetch is one, run
+// without it.
+#pragma once
+
+namespace inject {
+
+/// Says it as units of work (emit_units()) of what follows; a number that can't be told is said not to be
+/// known. Nothing where the loader returned none, as at its end. Of the thread whose fetch has just ended.
+void say_batch() noexcept;
+
+}  // namespace inject
