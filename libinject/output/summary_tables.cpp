@@ -27,8 +27,7 @@ void time_table(TextPage& page, const std::vector<TimeRow>& rows, std::string_vi
 }
 
 void library_table(TextPage& page, const std::vector<LibraryRow>& rows, std::uint64_t kernel_time) {
-  TextTable table({"GPU(%)", "GPU time", "Kernels", "Calls", "Host time", "Avg"},
-                  "Library call (with the calls inside it)");
+  TextTable table({"GPU(%)", "GPU time", "Kernels", "Calls", "Host time", "Avg"}, "Library call (inclusive)");
   std::size_t outer = 0;
   for (const LibraryRow& row : rows) {
     // The outer calls' figures include the calls inside them.

@@ -53,6 +53,13 @@ def _wrong_use(error: Any) -> str:
     return f"{' '.join(text.split()).rstrip('.')} ({command} --help)"
 
 
+class _Command(typer.core.TyperCommand):
+    """Its usage is written as in the documentation."""
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        return ["[OPTIONS]", *(str(parameter.metavar) for parameter in self.params if parameter.param_type_name == "argument")]
+
+
 app = typer.Typer(name="inject", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   context_settings={"help_option_names": ["-h", "--help"]},
                   help="Find out where a training program spends the GPU's time, and why: run programs under libinject and read "
@@ -72,6 +79,8 @@ def _options(version: bool = typer.Option(False, "--version", callback=_version,
 
 for command in (run, doctor, report, check, compare, merge, sweep, lib):
     command.add_to(app)
+for added in app.registered_commands:
+    added.cls = _Command
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 """The documents: their links and words, the reference pages against what they describe, the commands of the guides on the simulated
 CUDA, and the site that MkDocs makes of them."""
 
+import ctypes
 import html.parser
 import importlib.util
 import json
@@ -12,20 +13,25 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 import urllib.parse
 
 import commands_page
 import folders
+import ranks
 from libinject.compare.measures import METRICS
 
 ROOT = folders.ROOT
 DOCS = ROOT / "docs"
 TEXTS = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("tests/gpu/*.md"), *ROOT.glob("studies/*.md")])
-# Those with blocks of shell that are run here as they stand.
-TRIED = ("README.md", "docs/get_started.md", "docs/install.md", "docs/pytorch.md", "docs/jax.md", "docs/cpp.md", "docs/distributed.md",
-         "docs/ci.md", "docs/windows.md", "docs/commands.md")
+# Those with blocks of shell, which are run here as they stand, and how many runs each leaves at least.
+TRIED = {"README.md": 2, "docs/ci.md": 2, "docs/commands.md": 2, "docs/compare.md": 0, "docs/cpp.md": 5, "docs/deployment.md": 4, "docs/distributed.md": 2,
+         "docs/get_started.md": 2, "docs/install.md": 0, "docs/jax.md": 1, "docs/merge.md": 2, "docs/metrics_collection.md": 1, "docs/notebook.md": 0,
+         "docs/prometheus.md": 2, "docs/pytorch.md": 4, "docs/report.md": 0, "docs/run_json.md": 0, "docs/sweep.md": 21, "docs/timeline.md": 1, "docs/windows.md": 3}
+# Folders that they name as runs of the reader's.
+THERE = ("inject-node-28228", "before", "after", "after1", "after2", "a1", "a2", "a3", "b1", "b2", "b3", "again", "again2", "fp32")
 OPTIONS = re.findall(r"^INJECT_OPTION\((\w+), \w+, \"((?:[^\"\\]|\\.)*)\"", (ROOT / "libinject/config/options.def").read_text(), re.MULTILINE)
 
 
@@ -92,12 +98,42 @@ class Texts(unittest.TestCase):
             named = set(re.findall(r"\bINJECT_[A-Z_]+\b", path.read_text(encoding="utf-8")))
             self.assertEqual(named - names, set(), path.name)
 
-    def test_blocks_of_other_languages_can_be_read(self):
+    def test_blocks_of_shell_are_run(self):
+        """Those of every page, and no command stands where it would not be."""
+        pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+        self.assertEqual({str(path.relative_to(ROOT)) for path in pages if blocks(path.read_text(encoding="utf-8"), "sh")}, set(TRIED))
+        for path in pages:
+            self.assertNotRegex(re.sub(r"^ *(```+).*?^ *\1 *$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL),
+                                r"(?m)^ {4,}(?:inject |injectctl |export |pip |LD_PRELOAD=|INJECT_\w+=\S+ .*(?:python|inject|torchrun) )", path.name)
+
+    def test_blocks_of_python_run(self):
+        """As a program's, whose own names are stand-ins."""
+        names = {"torch": unittest.mock.MagicMock(), "nvtx": unittest.mock.MagicMock(), "train_step": lambda *batch: None, "model": None, "tokens": 7, "batch": 7,
+                 "loader": [unittest.mock.MagicMock()], "ctypes": ctypes}
+        if not importlib.util.find_spec("pandas"):
+            self.skipTest("no pandas: scripts/setup.sh")
+        holder = tempfile.TemporaryDirectory(prefix="inject-test-")
+        self.addCleanup(holder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(holder.name)
+        folders.profile_example("inject-node-28228", "--steps", "400", "--no-profiler-api", WINDOW="iter:20+10")
+        ranks.write_job(pathlib.Path("out"), 4)
+        for rank in pathlib.Path("out").iterdir():
+            rank.rename(rank.with_name(f"rank-{rank.name}"))
         for path in TEXTS:
+            own = dict(names)
             for block in blocks(path.read_text(encoding="utf-8"), "python"):
-                compile(block, path.name, "exec")
-            for block in blocks(path.read_text(encoding="utf-8"), "json"):
-                json.loads(block)
+                own["evaluate"] = lambda model: None
+                exec(compile(block, path.name, "exec"), own)  # noqa: S102 - it is ours
+
+    def test_blocks_of_cpp_compile(self):
+        for path in TEXTS:
+            for block in blocks(path.read_text(encoding="utf-8"), "cpp"):
+                includes, body = re.findall(r"(?m)^#.*$", block), re.sub(r"(?m)^#.*$", "", block)
+                program = "\n".join([*includes, "void train(int);", "void program(double tokens) { (void)tokens;", body, "}"])
+                done = subprocess.run(["g++", "-Wall", "-Werror", "-fsyntax-only", "-I", ROOT / "include", "-x", "c++", "-"], input=program, capture_output=True,
+                                      text=True, timeout=100, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), path.name)
 
     def test_versions(self):
         """The changes begin with the version that is being worked on."""
@@ -171,12 +207,16 @@ class Commands(folders.TemporaryFolder):
         self.stand_in("scripts/inject", f'exec "{sys.executable}" "{ROOT}/scripts/inject" "$@"')
         shutil.copy(self.folder / "scripts" / "inject", self.bin("inject"))
         self.bin("injectctl").symlink_to(folders.BUILD / "injectctl" / "injectctl")
-        for name in ("apt-get", "cmake", "pip"):
+        for name in ("apt-get", "cmake", "docker", "pip"):
             self.stand_in(f"bin/{name}", "")
+        self.stand_in("bin/kubectl", '[[ -f $3 ]]')
+        self.stand_in("bin/sbatch", '[[ -f $1 ]]')
+        self.stand_in("train", "exec python train.py")
         # Windows by the clock come sooner than in a real training, and end the program.
         self.stand_in("bin/python", f"""
             case "$1" in
               -m) mkdir -p "$3/bin" && touch "$3/bin/activate"; exit ;;
+              -c) exec "{sys.executable}" "$@" ;;
               *.py) ;;
               *) exit 2 ;;
             esac
@@ -207,16 +247,23 @@ class Commands(folders.TemporaryFolder):
 
     def try_page(self, name):
         found = blocks(read(name), "sh")
-        self.assertTrue(found)
+        run = folders.profile_example(self.folder / "run") if name in ("docs/compare.md", "docs/report.md") else None
+        for there in THERE if run else ():
+            (self.folder / there).symlink_to(run)
+        for count in (8, 16, 32) if name == "docs/merge.md" else ():
+            ranks.write_job(self.folder / f"job-{count}", count)
         # A gate may go either way on a machine that others use.
         script = "inject() { local status=0; command inject \"$@\" || status=$?; [[ $1 == compare && $status == [13] ]] || return $status; }\n"
-        script += "set -x\n" + "\n".join(found).replace("/path/to/libinject.so", str(folders.BUILD / "libinject.so")) + "\nwait\n"
+        script += "set -x\n" + "\n".join(found) + "\nwait\n"
+        for path, there in (("/path/to/libinject.so", folders.BUILD / "libinject.so"), ("/var/lib/node_exporter/textfile", self.folder)):
+            script = script.replace(path, str(there))
         env = {variable: value for variable, value in os.environ.items() if not variable.startswith("INJECT_")}
         env |= {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(folders.BUILD / "sim"),
-                "LIBINJECT": str(folders.BUILD / "libinject.so"), "PYTHONDONTWRITEBYTECODE": "1"}
+                "LIBINJECT": str(folders.BUILD / "libinject.so"), "PYTHONDONTWRITEBYTECODE": "1", "BROWSER": "true"}
         done = subprocess.run(["bash", "-e"], input=script, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        runs = {path: json.loads(path.read_text()) for path in self.folder.glob("**/run.json")}
+        runs = {path: json.loads(path.read_text()) for path in self.folder.glob("**/run.json")
+                if path.parent.name not in (*THERE, "run") and not re.match(r"job-\d", path.parent.parent.name)}
         for path, run in runs.items():
             self.assertEqual(run["state"], "closed", path)
             self.assertGreaterEqual(len(run["windows"]), 1, f"{path}\n{done.stderr}")
@@ -224,7 +271,7 @@ class Commands(folders.TemporaryFolder):
 
 
 def _try(name):
-    return lambda self: self.assertGreaterEqual(self.try_page(name), {"docs/install.md": 0, "docs/jax.md": 1}.get(name, 2))
+    return lambda self: self.assertGreaterEqual(self.try_page(name), TRIED[name])
 
 
 for _name in TRIED:

@@ -13,6 +13,7 @@ from test_energy import ROW as ENERGY
 from libinject import console
 
 TEXT_OF = "return arguments[0].textContent"
+EXAMPLES = sorted(folders.ROOT.glob("examples/data/*/*"))
 REAL = folders.ROOT / "examples" / "data" / "h100" / "resnet50"
 # Of each plot: whether it is drawn, whether it is at most a screen away, and its height.
 STATES = f"return {PLOTS}.map((plot) => {{ const box = plot.getBoundingClientRect(); return [plot.querySelector('.main-svg') !== null, box.top <= 2 * innerHeight && box.bottom >= -innerHeight, box.height]; }})"
@@ -148,20 +149,46 @@ class Page(PageCase):
         with_records(cls.folder / "records", 20)
         with_records(cls.folder / "long", 10_000)
         many_kernels_and_plots(cls.folder / "full", 10_000)
-        for folder in (*(cls.folder / name for name in ("example", "hostile", "many", "narrow", "stacks", "shapes", "records", "long", "full")), REAL):
-            cls.pages[folder.name] = cls.folder / f"{folder.name}.html"
-            done = folders.invoke("report", folder, "-o", cls.pages[folder.name])
+        made = {name: cls.folder / name for name in ("example", "hostile", "many", "narrow", "stacks", "shapes", "records", "long", "full")}
+        for name, folder in {**made, REAL.name: REAL, **{f"{folder.parent.name}-{folder.name}": folder for folder in EXAMPLES if folder != REAL}}.items():
+            cls.pages[name] = cls.folder / f"{name}.html"
+            done = folders.invoke("report", folder, "-o", cls.pages[name])
             if done.returncode or done.stderr:
                 raise RuntimeError(done.stderr)
 
+    def test_every_example(self):
+        """The pages of real runs: readable whatever the screen, each table sorted by each of its columns and searched, and all of it on paper."""
+        sort_and_search = """
+          return [...document.querySelectorAll(".table")].flatMap((table) => {
+            const sorts = [...table.querySelectorAll("th button")].map((button, at) => {
+              const [one, other] = [1, 2].map(() => { button.click(); return [...table.querySelectorAll("tbody tr")].map((row) => row.children[at].textContent); });
+              // What is empty is last either way.
+              return one.join() !== other.join() || new Set([...one, ...other].filter(Boolean)).size < 2;
+            });
+            const field = table.querySelector("input[type=search]");
+            const find = (text) => { field.value = text; field.dispatchEvent(new Event("input")); return table.querySelectorAll("tbody tr").length; };
+            const finds = field ? [find("no such row") === 0, find("") > 0] : [];
+            return [...sorts, ...finds].every(Boolean) ? [] : [[table.id, sorts, finds]];
+          })"""
+        self.assertEqual(len(EXAMPLES), 6)
+        for name in (name for name in self.pages if name == REAL.name or "-" in name):
+            with self.subTest(name):
+                self.assertLess(self.pages[name].stat().st_size, 3_000_000)
+                for width in (1280, 800, 500, 400):
+                    self.opened(name, changed=True, width=width)
+                    self.every_plot_is_drawn(14)
+                    self.every_axis_is_readable()
+                self.assertEqual(self.browser.run(sort_and_search), [])
+                self.assertGreater(len(self.browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]), 100_000)
+                self.assertEqual(self.browser.driver.get_log("browser"), [])
+
     def test_every_axis_has_ticks(self):
         """Logarithmic ones that span less than a decade as well, on a phone, and where they are zoomed."""
-        for name in ("resnet50", "example", "narrow"):
-            self.opened(name)
-            self.every_axis_is_readable()
-            self.looks(width=400, height=850)
-            self.every_axis_is_readable()
-            self.looks(width=1280, height=900)
+        for name in ("example", "narrow"):
+            for width in (1280, 400):
+                self.opened(name, width=width)
+                self.every_axis_is_readable()
+        self.opened("resnet50")
         zoomed = """const [plot] = [...document.querySelectorAll("[data-plot]")].filter((plot) => plot._fullLayout.xaxis.type === "log");
           await Plotly.relayout(plot, %s); await new Promise((resume) => setTimeout(resume, 50));
           return [plot.layout.xaxis.tickvals, plot._fullLayout.xaxis.range.map((power) => 10 ** power)]"""
@@ -622,16 +649,25 @@ class Page(PageCase):
         self.assertEqual([(width, colour) for width, room, colour in self.browser.run(f"return {looks}") if width != room or colour in light], [])
 
     def test_opening_ten_thousand_kernels(self):
-        """By the processor time of the page's thread, next to that of a loop that takes about a second."""
+        """In a tab that has shown no such page before, as a user opens it. By the processor time of the page's thread, next to that of a loop that
+        takes about a second: until the plots near the top are drawn, and the tables are there long before."""
         took = []
         for _ in range(3):
+            self.browser.new_tab()
+            self.browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
+              new MutationObserver(() => {
+                if (document.documentElement.dataset.tables) window.tables ??= performance.now();
+                if (document.documentElement.dataset.plots === "drawn") window.drawn ??= performance.now();
+              }).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-tables", "data-plots"] })"""})
             self.opened_only("full")
             opening = self.browser.processor_time()
+            elapsed = self.browser.run("return [window.tables, window.drawn]")
             self.browser.run("let sum = 1; for (let at = 0; at < 1.5e8; at += 1) sum = (sum * 1103515245 + 12345 + at) | 0; return sum")
             loop = self.browser.processor_time() - opening
-            took.append((opening / loop, opening))
-        print("10,000 kernels: opened in {1:.2f} s, {0:.2f} times what the loop takes".format(*min(took)))
-        self.assertLess(min(took)[0], 1)
+            took.append((opening / loop, opening, *elapsed))
+        print("10,000 kernels: opened with {1:.2f} s of a processor, {0:.2f} times what the loop takes; elapsed until the tables can be sorted {2:.0f} ms, "
+              "until the plots are drawn {3:.0f} ms".format(*min(took)))
+        self.assertLess(min(took)[0], 2)
 
     def test_durations_by_keyboard(self):
         from selenium.webdriver.common.keys import Keys

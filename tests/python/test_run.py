@@ -109,6 +109,7 @@ class Run(folders.TemporaryFolder):
                                   env={"LD_LIBRARY_PATH": str(folders.BUILD / "sim"), "COLUMNS": columns})
             lines = done.stderr.splitlines()
             self.assertGreater(len(lines), 10)
+            self.assertIn("  Library call (inclusive)", {line[line.find("  Library call"):] for line in lines}, "no header is cut off")
             for line in lines:
                 if not line.startswith(("  tables: ", "  next: ")):
                     self.assertLessEqual(len(line), int(columns), line)
@@ -165,7 +166,7 @@ class Run(folders.TemporaryFolder):
         for arguments, line in ((("run", "--windw", "x", "true"), "there is no option --windw; did you mean --window? (inject run --help)"),
                                 (("run", "--foo", "true"), "there is no option --foo (inject run --help)"),
                                 (("sweep", "--bach-var", "x"), "there is no option --bach-var; did you mean --batch-var? (inject sweep --help)"),
-                                (("foo",), "No such command 'foo' (inject --help)"), (("report",), "Missing argument 'DIR' (inject report --help)")):
+                                (("foo",), "No such command 'foo' (inject --help)"), (("report",), "Missing argument 'FOLDER…' (inject report --help)")):
             done = folders.inject(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertEqual(done.stderr, f"inject: {line}\n")

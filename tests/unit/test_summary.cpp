@@ -87,7 +87,7 @@ TEST_CASE("The summary of a small run", "[output]") {
     93.8%   1.500ms      3  500.00us  500.00us  500.00us  ampere_sgemm_128x64_tn
      6.2%  100.00us      1  100.00us  100.00us  100.00us  relu(float*, int)
 
-  GPU(%)  GPU time  Kernels  Calls  Host time       Avg  Library call (with the calls inside it)
+  GPU(%)  GPU time  Kernels  Calls  Host time       Avg  Library call (inclusive)
    93.8%   1.500ms        3      1   20.000us  20.000us  cublasSgemm_v2
 
       Time  Calls     Size  Avg size  Throughput  Copies and memsets

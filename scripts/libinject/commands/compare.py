@@ -36,14 +36,14 @@ def groups(arguments: list[str]) -> list[list[str]]:
 
 
 def compare(
-    folders: list[str] = typer.Argument(..., metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and from A to C. "
+    folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="A B: what changed from A to B. A B C: from A to B, and from A to C. "
                                         "A1 A2 vs B1 B2: runs repeated on either side."),
     fail_if: list[str] = typer.Option([], "--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
                                       "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable."),
     strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),
     least: float = typer.Option(1.0, "--least", metavar="PERCENT", min=0, help="Do not report smaller changes."),
-    top: int = typer.Option(10, "--top", min=1, help="Rows to show of each table on the terminal."),
-    output: pathlib.Path = typer.Option(None, "--output", "-o", help="Write an HTML page: compare.html."),
+    top: int = typer.Option(10, "--top", metavar="COUNT", min=1, help="Rows to show of each table on the terminal."),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write an HTML page: compare.html."),
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
@@ -76,10 +76,10 @@ def compare(
             if number:
                 console.out.print()
             print_comparison(comparison, top, of_it)
-    if output is not None:
+    if out is not None:
         from libinject.compare.page import page
-        files.write_or_fail(output, page(comparisons, outcomes))
-        console.err.print(f"inject: wrote {printable(str(output), 500)}")
+        files.write_or_fail(out, page(comparisons, outcomes))
+        console.err.print(f"inject: wrote {printable(str(out), 500)}")
     results = [outcome.result for of_it in outcomes for outcome in of_it]
     for outcome in (outcome for of_it in outcomes for outcome in of_it):
         console.err.print(f"inject: {describe.gate(outcome)}")

@@ -20,12 +20,12 @@ _MANY = 50  # folders, whose reading takes a while
 
 
 def merge(
-    folders: list[pathlib.Path] = typer.Argument(..., metavar="DIR", help="Result folders of ranks, folders that contain such folders, or "
+    folders: list[pathlib.Path] = typer.Argument(..., metavar="FOLDER…", help="Result folders of ranks, folders that contain such folders, or "
                                                  "Parquet copies."),
     out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write the report as an HTML page."),
     parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder."),
-    ranks: int = typer.Option(16, min=1, help="Show at most so many ranks on the terminal."),
-    jobs: str = typer.Option("auto", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
+    ranks: int = typer.Option(16, metavar="COUNT", min=1, help="Show at most this many ranks on the terminal."),
+    jobs: str = typer.Option("auto", metavar="WHICH", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
                              "rank occurs twice)."),
     force: bool = typer.Option(False, "--force", help="Merge the folders even if they are not ranks of one job."),
     as_json: bool = console.Json,

@@ -18,8 +18,8 @@ _MOST_FOLDERS = 32  # some hundred kB each
 
 
 def report(
-    folders: list[str] = typer.Argument(..., metavar="DIR", help="Folders written by libinject."),
-    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", help="The file to write; - for stdout."),
+    folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Folders written by libinject."),
+    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", metavar="FILE", help="The file to write; - for stdout."),
     open_it: bool = typer.Option(False, "--open", help="Open the page in a browser."),
     as_json: bool = console.Json,
 ) -> None:

@@ -27,6 +27,13 @@ function themeOf(page) {
     cycle: PARTS.slice(0, CYCLE).map((part) => of(`--part-${part}`)) };
 }
 
+// Of a plot's small texts.
+const pen = document.createElement("canvas").getContext("2d");
+function widthOfText(text, theme) {
+  pen.font = `12px ${theme.font}`;
+  return pen.measureText(text).width;
+}
+
 // Times are drawn in the unit of the largest one.
 function scaleOf(unit, values) {
   if (unit !== "ns") return { size: 1, unit: "" };
@@ -109,10 +116,13 @@ function ticksAsked(axis, scale, values, most) {
   return most + 2;
 }
 
+// The labels of two axes don't meet where the axes do.
+const APART = { ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)" };
+
 function axisOf(axis, scale, theme, values = [], most = 0) {
   return { nticks: axis.log || !most ? undefined : ticksAsked(axis, scale, values, most), ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
-    tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
+    tickfont: { color: theme.muted, size: 12 }, ...APART, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
     separatethousands: true, fixedrange: false };
 }
 
@@ -156,9 +166,11 @@ function barFigure(plot, theme, width) {
   const legend = legendOf(plot, width);
   const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
   const after = plot.series[0].after ?? [];
-  const labels = (most) => {
+  // As long as there is room for, in letters and in pixels.
+  const labels = (most, pixels) => {
     const short = shortNames(names, most - (after.length ? after.reduce((length, text) => Math.max(length, text.length), 0) + 2 : 0));
-    return names.map((name, i) => plain(short.get(name) + (after[i] ? `  ${after[i]}` : "")));
+    const texts = names.map((name, i) => short.get(name) + (after[i] ? `  ${after[i]}` : ""));
+    return most > 14 && texts.some((text) => widthOfText(text, theme) > pixels) ? labels(most - 1, pixels) : texts.map(plain);
   };
   const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
   const data = plot.series.map((series, at) => {
@@ -173,11 +185,11 @@ function barFigure(plot, theme, width) {
   const above = namesAbove(plot, width);
   const layout = { ...baseLayout(plot, theme, width),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
-    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: labels(room), automargin: true, fixedrange: true,
-      tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
+    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: labels(room, Infinity), automargin: true, fixedrange: true,
+      tickfont: { color: theme.text, size: 12 }, ...APART, showgrid: false, zeroline: false } };
   if (above) {
     layout.yaxis.showticklabels = false;
-    layout.annotations = labels(Math.floor(width / 7.5)).map((text, i) => ({ text, x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
+    layout.annotations = labels(Math.floor(width / 7), width - 24).map((text, i) => ({ text, x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
       showarrow: false, font: { color: theme.text, size: 12 } }));
   }
   layout.xaxis.fixedrange = true;
@@ -187,7 +199,7 @@ function barFigure(plot, theme, width) {
   if (bars.length === 1) {
     const values = plot.series.flatMap((series) => scaled(series.values, scale));
     const [least, most] = [Math.min(0, ...values), Math.max(0, ...values)];
-    const more = (width < NARROW ? 0.4 : 0.16) * (most - least);
+    const more = (width < NARROW ? 0.4 : Math.max(0.16, 150 / width)) * (most - least);
     layout.xaxis.range = [least < 0 ? least - more : 0, most > 0 ? most + more : 0];
     layout.xaxis.zeroline = least < 0 && !above;
     layout.xaxis.zerolinecolor = theme.muted;
@@ -201,8 +213,8 @@ function roofTrace(series, theme, x, y, width) {
     line: { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" } };
 }
 
-// Beside the slope, or over the end of a flat roof.
-function roofLabel(series, theme, axisX, scaleX, panel) {
+// Beside the slope, on the side where there is room, or over the end of a flat roof.
+function roofLabel(series, theme, axisX, scaleX, panel, range, width) {
   const flat = series.y[0] === series.y[1];
   const place = (axis, scale, value) => (axis.log ? Math.log10(value / scale.size) : value / scale.size);
   // Not quite at the end of a flat one: what is beside the axis is not drawn.
@@ -210,8 +222,10 @@ function roofLabel(series, theme, axisX, scaleX, panel) {
     const [from, to] = pair.map((value) => place(axis, scale, value));
     return from + (flat ? 0.995 : 0.5) * (to - from);
   };
-  return { text: plain(series.name), showarrow: false, xanchor: "right", yanchor: "bottom", yshift: 2, xshift: flat ? 0 : -6, font: { color: theme.muted, size: 12 },
-    x: along(axisX, scaleX, series.x), y: along(panel.axis, panel.scale, series.y), yref: panel.name };
+  const x = along(axisX, scaleX, series.x);
+  const below = !flat && range && ((x - range[0]) / (range[1] - range[0])) * (width - 100) < widthOfText(series.name, theme) + 12;
+  return { text: plain(series.name), showarrow: false, xanchor: below ? "left" : "right", yanchor: below ? "top" : "bottom", yshift: below ? -2 : 2, xshift: flat ? 0 : below ? 6 : -6,
+    font: { color: theme.muted, size: 12 }, x, y: along(panel.axis, panel.scale, series.y), yref: panel.name };
 }
 
 // Axes one below the other, over one of x.
@@ -266,7 +280,7 @@ function pointFigure(plot, theme, width) {
   }
   layout.shapes = plot.bands.map((band, at) => ({ type: "rect", layer: "below", yref: "paper", y0: 0, y1: 1, x0: band.from / scaleX.size, x1: band.to / scaleX.size,
     fillcolor: theme.band, opacity: at % 2 ? 0.55 : 1, line: { width: 0 } }));
-  const annotations = width < NARROW ? [] : plot.series.filter((series) => series.roof).map((series) => roofLabel(series, theme, plot.x, scaleX, panels[series.panel ?? 0]));
+  const annotations = width < NARROW ? [] : plot.series.filter((series) => series.roof).map((series) => roofLabel(series, theme, plot.x, scaleX, panels[series.panel ?? 0], layout.xaxis.range, width));
   if (plot.bands.length <= (width < NARROW ? 3 : 8)) {
     annotations.push(...plot.bands.map((band) => ({ x: band.from / scaleX.size, xanchor: "left", y: 1, yref: "paper", yanchor: "top", showarrow: false, text: plain(band.label),
       font: { color: theme.muted, size: 12 } })));
