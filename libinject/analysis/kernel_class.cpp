@@ -14,7 +14,7 @@ constexpr FamilySet kWithoutProducts = kPoolings | kCollectives | Family::kNorma
                                        Family::kLoss | Family::kElementwise | Family::kReduction |
                                        Family::kEmbedding | Family::kOptimizer | Family::kLayoutChange |
                                        Family::kCopy;
-constexpr FamilySet kProducts = kConvolutions | Family::kGemm | Family::kAttention | Family::kRnnCell;
+constexpr FamilySet kProductFamilies = kConvolutions | Family::kGemm | Family::kAttention | Family::kRnnCell;
 
 Family family_by_name(std::string_view name) {
   const FamilyRule* rule = first_match(family_rules(), name);
@@ -79,7 +79,7 @@ ProductRole product_role_of(std::string_view name) noexcept {
   }
   const Family family = family_by_name(name);
   if (kWithoutProducts.contains(family)) return ProductRole::kHelps;
-  return kProducts.contains(family) ? ProductRole::kMultiplies : ProductRole::kUnknown;
+  return kProductFamilies.contains(family) ? ProductRole::kMultiplies : ProductRole::kUnknown;
 }
 
 }  // namespace inject

@@ -70,7 +70,7 @@ struct KnownProduct {
 };
 
 // The first match counts. Products not listed here are not known. docs/peaks.md has the sources.
-constexpr KnownProduct kProducts[] = {
+constexpr KnownProduct kKnownProducts[] = {
     {6, 0, "P100", Product::kFull},
     {7, 0, "V100", Product::kFull},
     {7, 0, "V100S", Product::kFull},
@@ -174,7 +174,7 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept {
 Product product_of(int major, int minor, std::string_view device_name) noexcept {
   // Mining cards: most of their rates were cut.
   if (has_words(device_name, "CMP")) return Product::kReduced;
-  for (const KnownProduct& known : kProducts) {
+  for (const KnownProduct& known : kKnownProducts) {
     if (known.major == major && known.minor == minor && has_words(device_name, known.words))
       return known.product;
   }

@@ -19,7 +19,7 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMaxName = 256;
+constexpr std::size_t kMaxOperatorName = 256;
 /// What autograd's engine calls around each node of the backward pass, and around what it adds up between
 /// them.
 constexpr std::string_view kEnginePrefix = "autograd::engine::";
@@ -51,7 +51,7 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
     const OpenOperator& op = thread.operators.at(level);
     const char* text = operator_name(op.function);
     if (text == nullptr) continue;
-    const std::string_view name(text, ::strnlen(text, kMaxName));
+    const std::string_view name(text, ::strnlen(text, kMaxOperatorName));
     if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix)))
       found.backward = &op;
     found.node =

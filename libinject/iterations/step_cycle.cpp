@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <unordered_set>
 
 #include "libinject/record/launch_sign.h"
 
@@ -20,7 +19,7 @@ constexpr std::uint64_t kMinEvents = 200;
 // So many of the latest steps launched as much.
 constexpr std::size_t kLargeSteps = 8;
 // Of so many of the latest steps, half have contents that an earlier one had: they come back.
-constexpr std::uint64_t kRecent = 24;
+constexpr unsigned kRecent = 24;
 
 }  // namespace
 
@@ -30,6 +29,7 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   if (steps_.size() == kMaxSteps) steps_.pop_front();
   steps_.push_back(step);
   ++count_;
+  note_contents(step.contents);
   if (cycle_ && cycle_->length >= comparable()) return;
   if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
     // Its contents may have been new as long as the optimizers made their state.
@@ -82,13 +82,17 @@ bool StepSequence::are_large() const {
                      [](const OptimizerStep& step) { return step.signs >= kMinEvents; });
 }
 
+void StepSequence::note_contents(std::uint32_t contents) {
+  if (count_ >= kPatience) {
+    contents_.clear();
+    return;
+  }
+  came_back_ = came_back_ << 1 | (contents_.insert(contents).second ? 0u : 1u);
+}
+
 bool StepSequence::contents_come_back() const {
-  std::unordered_set<std::uint32_t> earlier;
-  const std::size_t recent = steps_.size() - std::min<std::size_t>(steps_.size(), kRecent);
-  for (std::size_t i = 0; i < recent; ++i) earlier.insert(steps_[i].contents);
-  std::uint64_t back = 0;
-  for (std::size_t i = recent; i < steps_.size(); ++i) back += !earlier.insert(steps_[i].contents).second;
-  return 2 * back >= kRecent;
+  constexpr std::uint32_t kMask = (1u << kRecent) - 1;
+  return 2 * static_cast<unsigned>(std::popcount(came_back_ & kMask)) >= kRecent;
 }
 
 std::uint64_t StepSequence::cycles_needed(std::uint64_t length) const {
@@ -111,10 +115,11 @@ bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, ToldApart
 
 std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
   if (count_ < kMinSteps && !few_) return std::nullopt;
+  if (token(0, by) == 0) return std::nullopt;  // what is not known repeats nothing
   for (std::uint64_t length = 1; kMinCycles * length <= comparable(); ++length) {
     // Most are ruled out by this.
     if (token(0, by) != token(length, by)) continue;
-    if (!repeats(length, cycles_needed(length), by)) continue;
+    if (!repeats(length, kMinCycles, by) || !repeats(length, cycles_needed(length), by)) continue;
     StepCycle cycle{length, by, 0};
     // Where a step was left out (a gradient that is not finite), counting on would give another one.
     const bool same = former_ && former_->length == length && former_->told_apart_by == by;

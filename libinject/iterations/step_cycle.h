@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <unordered_set>
 
 #include "libinject/base/time.h"
 
@@ -128,10 +129,13 @@ class StepSequence {
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;
   bool repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const;
+  void note_contents(std::uint32_t contents);
   bool contents_come_back() const;
   std::uint32_t last_of(std::uint64_t length, ToldApartBy by) const;
 
-  std::deque<OptimizerStep> steps_;  // the latest
+  std::deque<OptimizerStep> steps_;             // the latest
+  std::unordered_set<std::uint32_t> contents_;  // of all steps, until kPatience
+  std::uint32_t came_back_ = 0;  // of the latest steps, a bit each: whether an earlier one had its contents
   bool few_ = false;
   std::uint64_t count_ = 0;
   std::uint64_t since_ = 0;  // steps before the last cycle ended

@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-constexpr std::uint32_t kReserved = 2;
+constexpr std::uint32_t kReservedShapes = 2;
 
 std::uint64_t hash_of(const CallShape& shape) noexcept {
   // Four sums side by side: sixteen multiplications one after the other would take 20 ns.
@@ -37,7 +37,7 @@ std::uint64_t hash_of(const CallShape& shape) noexcept {
 }  // namespace
 
 ShapeTable::ShapeTable(std::uint32_t capacity) noexcept
-    : capacity_(capacity < kReserved ? kReserved : capacity) {
+    : capacity_(capacity < kReservedShapes ? kReservedShapes : capacity) {
   const std::uint32_t slots = std::bit_ceil(capacity_ * 2u);
   const std::size_t slot_bytes = slots * sizeof(std::atomic<std::uint64_t>);
   mapped_ = slot_bytes + capacity_ * sizeof(CallShape);
@@ -50,7 +50,7 @@ ShapeTable::ShapeTable(std::uint32_t capacity) noexcept
   slots_ = static_cast<std::atomic<std::uint64_t>*>(base_);
   shapes_ = reinterpret_cast<CallShape*>(static_cast<char*>(base_) + slot_bytes);
   slot_mask_ = slots - 1;
-  count_.store(kReserved, std::memory_order_relaxed);
+  count_.store(kReservedShapes, std::memory_order_relaxed);
 }
 
 ShapeTable::~ShapeTable() {
@@ -102,12 +102,12 @@ std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {
 }
 
 CallShape ShapeTable::shape(std::uint32_t id) const noexcept {
-  if (id < kReserved || id >= capacity_ || id >= count_.load(std::memory_order_acquire)) return {};
+  if (id < kReservedShapes || id >= capacity_ || id >= count_.load(std::memory_order_acquire)) return {};
   return shapes_[id];
 }
 
 ShapeKind ShapeTable::kind(std::uint32_t id) const noexcept {
-  const bool known = id >= kReserved && id < capacity_ && id < count_.load(std::memory_order_acquire);
+  const bool known = id >= kReservedShapes && id < capacity_ && id < count_.load(std::memory_order_acquire);
   return known ? shapes_[id].kind() : ShapeKind::kNone;
 }
 

@@ -31,7 +31,7 @@ constinit std::atomic<bool> replaced{false};
 
 static_assert(sizeof(arrivals) == sizeof(std::uint32_t) && std::atomic<std::uint32_t>::is_always_lock_free);
 
-constexpr std::time_t kLookInterval = 1;  // seconds
+constexpr std::time_t kLookAgain = 1;  // seconds
 
 bool is_handler(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 ||
@@ -66,7 +66,7 @@ void* wait_for_signals(void*) noexcept {
   for (std::uint32_t seen = 0;;) {
     const std::uint32_t now = arrivals.load(std::memory_order_acquire);
     if (seen == now) {
-      const timespec interval{kLookInterval, 0};
+      const timespec interval{kLookAgain, 0};
       const bool look = !replaced.load(std::memory_order_relaxed);
       syscall(SYS_futex, &arrivals, FUTEX_WAIT_PRIVATE, now, look ? &interval : nullptr, nullptr, 0);
       if (look) SignalTrigger::look();

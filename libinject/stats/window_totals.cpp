@@ -11,7 +11,7 @@ namespace {
 
 // Intervals held for the busy times of unsettled windows; beyond, those of the oldest are collapsed into
 // sums.
-constexpr std::size_t kMaxIntervals = 262'144;
+constexpr std::size_t kMaxWindowIntervals = 262'144;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ DeviceWork& WindowTotals::work(std::uint32_t window, std::uint32_t device, Nanos
   intervals_held_ += busy.held() - held;
   if (held == 0 && busy.held() != 0)
     unsettled_.emplace(index == kOtherIndex ? kOtherIndex : device_keys_.key(index)[0], index);
-  while (intervals_held_ > kMaxIntervals) settle_oldest();
+  while (intervals_held_ > kMaxWindowIntervals) settle_oldest();
   return devices_.at(index);
 }
 

@@ -161,8 +161,8 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
     for (std::size_t begin = 0; begin < text.size(); ++lines) {
       const std::size_t end = text.find('\n', begin);
       const std::string line = text.substr(begin, end - begin);
-      INFO(table.name << ": " << line);
-      REQUIRE(std::count(line.begin(), line.end(), ',') == commas);
+      // A hundred thousand lines: Catch2 would take longer over each than all else does.
+      if (std::count(line.begin(), line.end(), ',') != commas) FAIL(table.name << ": " << line);
       begin = end + 1;
     }
     INFO(table.name);

@@ -19,7 +19,7 @@ namespace inject {
 namespace {
 
 // A plan of kernels that were compiled for it carries them in its text: 40 to 300 kB.
-constexpr std::int64_t kMaxText = std::int64_t{4} << 20;
+constexpr std::int64_t kMaxPlanText = std::int64_t{4} << 20;
 
 constinit PlanTable plans;
 
@@ -87,7 +87,7 @@ class Reader {
     std::int64_t size = 0;
     if (get_(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &size, nullptr) !=
             CUDNN_STATUS_SUCCESS ||
-        size <= 0 || size > kMaxText) {
+        size <= 0 || size > kMaxPlanText) {
       return {};
     }
     const auto bytes = static_cast<std::size_t>(size);

@@ -51,17 +51,17 @@ class LayoutTest {
   static PythonTestResult failed(const char* why) noexcept { return {PythonTest::kFailed, why}; }
 
   bool names_its_types() const noexcept {
-    struct Name {
+    struct NamedType {
       const void* type;
       const char* name;
     };
-    const std::array<Name, 6> names = {{{python_.code_type, "code"},
-                                        {python_.text_type, "str"},
-                                        {python_.bytes_type, "bytes"},
-                                        {python_.tuple_type, "tuple"},
-                                        {python_.cell_type, "cell"},
-                                        {python_.frame_type, "frame"}}};
-    return std::all_of(names.begin(), names.end(), [&](const Name& known) {
+    const std::array<NamedType, 6> names = {{{python_.code_type, "code"},
+                                             {python_.text_type, "str"},
+                                             {python_.bytes_type, "bytes"},
+                                             {python_.tuple_type, "tuple"},
+                                             {python_.cell_type, "cell"},
+                                             {python_.frame_type, "frame"}}};
+    return std::all_of(names.begin(), names.end(), [&](const NamedType& known) {
       const void* name = memory_.pointer(known.type, python_object::kTypeName);
       const std::size_t bytes = std::strlen(known.name) + 1;
       return memory_.holds(name, bytes) && std::memcmp(name, known.name, bytes) == 0 && is_type(known.type);

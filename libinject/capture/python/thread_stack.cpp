@@ -20,10 +20,10 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMaxText = 512;
+constexpr std::size_t kMaxNameText = 512;
 /// Frames that run no function lie between others, one or two at a time: with kMaxFrames there may be so
 /// many.
-constexpr std::size_t kMaxHidden = 256;
+constexpr std::size_t kMaxHiddenFrames = 256;
 /// As much of a frame or a code object as is looked at.
 constexpr std::size_t kMaxHead = 512;
 constexpr PythonOffset kReferences = 0;  // PyObject.ob_refcnt
@@ -72,7 +72,7 @@ std::optional<std::uint32_t> intern(const PythonInterpreter& python, const Chang
   if (text.length == 0) return NameTable::kEmpty;
   // Cut as copy_name() does.
   text.length = std::min(text.length, DoubtfulText::kMaxLength);
-  std::array<char, kMaxText> copy;
+  std::array<char, kMaxNameText> copy;
   BoundedText out(copy.data(), copy.size());
   if (!text.add_to(out, memory)) return std::nullopt;
   return names.intern({copy.data(), out.end(copy.size())});
@@ -143,7 +143,7 @@ ThreadStacks::Reading ThreadStacks::read_chain(const void* state, Chain& chain) 
     const std::int32_t first =
         owner && code != nullptr ? code_head.read<std::int32_t>(layout.first_traceable) : 0;
     if (owner && is_hidden_frame(*owner, code != nullptr, unit, first)) {
-      if (++hidden > kMaxHidden) return Reading::kTorn;
+      if (++hidden > kMaxHiddenFrames) return Reading::kTorn;
     } else if (code == nullptr) {
       return Reading::kTorn;
     } else if (chain.count == kMaxFrames) {

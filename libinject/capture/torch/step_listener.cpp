@@ -38,10 +38,10 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kStepPrefix = "Optimizer.step#";
-constexpr std::size_t kMaxName = 256;
+constexpr std::size_t kMaxRangeName = 256;
 /// The wrapper around step() is so near: between it and PyTorch lie the frames of record_function and of the
 /// operator that it calls.
-constexpr int kMaxFrames = 8;
+constexpr int kMaxFramesOut = 8;
 /// So often the callback is registered anew in vain.
 constexpr unsigned kMaxRefusals = 8;
 
@@ -54,14 +54,14 @@ CallbackTest test;
 /// innermost Python function that got an object of the class in the mark's name. 0 if there is none, as in
 /// C++.
 std::uint32_t stepping_optimizer(const char* name) noexcept {
-  const std::string_view text(name, ::strnlen(name, kMaxName));
+  const std::string_view text(name, ::strnlen(name, kMaxRangeName));
   const std::size_t end = text.rfind(".step");
   if (end == std::string_view::npos || end <= kStepPrefix.size()) return 0;
   const std::string_view type = text.substr(kStepPrefix.size(), end - kStepPrefix.size());
   PythonFrame frame = innermost_frame();
-  for (int depth = 0; frame && depth < kMaxFrames; ++depth, frame = caller_of(frame)) {
+  for (int depth = 0; frame && depth < kMaxFramesOut; ++depth, frame = caller_of(frame)) {
     const void* object = first_argument(frame);
-    std::array<char, kMaxName> found{};
+    std::array<char, kMaxRangeName> found{};
     const std::size_t length = copy_type_name(object, found.data(), found.size());
     if (std::string_view(found.data(), length) != type) continue;
     const auto hash =
@@ -91,7 +91,7 @@ NoContext on_start(const void* function) noexcept {
   // Of steps within steps, as a wrapper's around the wrapped one's, the outermost counts.
   if (thread == nullptr || thread->step != nullptr) return {};
   std::uint64_t hash = kHashSeed;
-  for (std::size_t i = 0; i < kMaxName && name[i] != '\0'; ++i)
+  for (std::size_t i = 0; i < kMaxRangeName && name[i] != '\0'; ++i)
     hash = hash_mix((hash ^ static_cast<unsigned char>(name[i])) * kHashSeed);
   thread->step = function;
   thread->step_function = hash;
