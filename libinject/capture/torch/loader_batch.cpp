@@ -19,23 +19,23 @@ namespace {
 
 /// Between `__next__` and PyTorch's end of the fetch lie the frames of record_function and of the operator
 /// that it calls.
-constexpr int kMaxFrames = 8;
-constexpr int kMaxDepth = 4;     // of tuples in dictionaries in lists
-constexpr int kMaxObjects = 64;  // looked at
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr int kMaxCallers = 8;
+constexpr int kMaxBatchDepth = 4;     // of tuples in dictionaries in lists
+constexpr int kMaxBatchObjects = 64;  // looked at
+constexpr double kUnknownBatch = std::numeric_limits<double>::quiet_NaN();
 
 // Py_TPFLAGS_…_SUBCLASS (Include/object.h), the same in all versions.
-constexpr unsigned long kList = 1ul << 25u;
-constexpr unsigned long kTuple = 1ul << 26u;
-constexpr unsigned long kDict = 1ul << 29u;
+constexpr unsigned long kListFlag = 1ul << 25u;
+constexpr unsigned long kTupleFlag = 1ul << 26u;
+constexpr unsigned long kDictFlag = 1ul << 29u;
 
 /// A reference that is ours, or none.
-class Owned {
+class Reference {
  public:
-  Owned(const PythonCalls& python, void* object) : python_(python), object_(object) {}
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
+  Reference(const PythonCalls& python, void* object) : python_(python), object_(object) {}
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+  ~Reference() {
     if (object_ != nullptr) python_.release(object_);
   }
   void* get() const { return object_; }
@@ -47,26 +47,26 @@ class Owned {
 };
 
 /// The search for the first tensor of a batch.
-class Search {
+class BatchSearch {
  public:
-  explicit Search(const PythonCalls& python) : python_(python) {}
+  explicit BatchSearch(const PythonCalls& python) : python_(python) {}
 
   std::optional<double> first_dimension(void* object, int depth = 0) {
-    if (object == nullptr || depth > kMaxDepth || ++objects_ > kMaxObjects) return std::nullopt;
-    const Owned type(python_, python_.type_of(object));
+    if (object == nullptr || depth > kMaxBatchDepth || ++objects_ > kMaxBatchObjects) return std::nullopt;
+    const Reference type(python_, python_.type_of(object));
     const unsigned long flags = type ? python_.type_flags(type.get()) : 0;
-    if ((flags & (kList | kTuple)) != 0) return in_sequence(object, depth);
-    if ((flags & kDict) != 0) {
-      const Owned values(python_, python_.dict_values(object));
+    if ((flags & (kListFlag | kTupleFlag)) != 0) return in_sequence(object, depth);
+    if ((flags & kDictFlag) != 0) {
+      const Reference values(python_, python_.dict_values(object));
       return values ? in_sequence(values.get(), depth) : nothing();
     }
     // A tensor, or an array of NumPy's: one without dimensions is no batch.
-    if (const Owned shape(python_, attribute(object, "shape")); shape) return size_in(shape.get());
+    if (const Reference shape(python_, attribute(object, "shape")); shape) return size_in(shape.get());
     // A dictionary in a wrapper, such as transformers.BatchEncoding (collections.UserDict).
-    const Owned data(python_, attribute(object, "data"));
+    const Reference data(python_, attribute(object, "data"));
     if (!data) return std::nullopt;
-    const Owned wrapped(python_, python_.type_of(data.get()));
-    return wrapped && (python_.type_flags(wrapped.get()) & kDict) != 0
+    const Reference wrapped(python_, python_.type_of(data.get()));
+    return wrapped && (python_.type_flags(wrapped.get()) & kDictFlag) != 0
                ? first_dimension(data.get(), depth + 1)
                : std::nullopt;
   }
@@ -82,8 +82,8 @@ class Search {
   std::optional<double> in_sequence(void* sequence, int depth) {
     const std::ptrdiff_t size = python_.sequence_size(sequence);
     if (size < 0) return nothing();
-    for (std::ptrdiff_t i = 0; i < size && objects_ < kMaxObjects; ++i) {
-      const Owned item(python_, python_.sequence_item(sequence, i));
+    for (std::ptrdiff_t i = 0; i < size && objects_ < kMaxBatchObjects; ++i) {
+      const Reference item(python_, python_.sequence_item(sequence, i));
       if (!item) return nothing();
       if (const auto found = first_dimension(item.get(), depth + 1)) return found;
     }
@@ -92,7 +92,7 @@ class Search {
 
   std::optional<double> size_in(void* shape) {
     if (python_.sequence_size(shape) < 1) return nothing();
-    const Owned first(python_, python_.sequence_item(shape, 0));
+    const Reference first(python_, python_.sequence_item(shape, 0));
     const long long size = first ? python_.as_integer(first.get()) : -1;
     return size >= 0 ? std::optional<double>(static_cast<double>(size)) : nothing();
   }
@@ -109,28 +109,28 @@ class Search {
   int objects_ = 0;
 };
 
-bool is_named(const PythonCalls& python, Search& search, void* frame, std::string_view name) {
-  const Owned code(python, search.attribute(frame, "f_code"));
-  const Owned text(python, code ? search.attribute(code.get(), "co_name") : nullptr);
+bool has_code_named(const PythonCalls& python, BatchSearch& search, void* frame, std::string_view name) {
+  const Reference code(python, search.attribute(frame, "f_code"));
+  const Reference text(python, code ? search.attribute(code.get(), "co_name") : nullptr);
   std::ptrdiff_t size = 0;
   const char* found = text ? python.utf8(text.get(), &size) : nullptr;
   return found != nullptr && std::string_view(found, static_cast<std::size_t>(size)) == name;
 }
 
-/// Empty where the loader has returned nothing; kUnknown if that can't be told, or what it returned.
+/// Empty where the loader has returned nothing; kUnknownBatch if that can't be told, or what it returned.
 std::optional<double> returned_batch(const PythonCalls& python) {
-  Search search(python);
+  BatchSearch search(python);
   // Frames live as long as what they call; attributes are references of their own.
   void* frame = python.current_frame();
   void* held = nullptr;
-  std::optional<double> found = kUnknown;
-  for (int depth = 0; frame != nullptr && depth < kMaxFrames; ++depth) {
-    if (is_named(python, search, frame, "__next__")) {
-      const Owned variables(python, search.attribute(frame, "f_locals"));
-      const Owned data(python, variables ? python.mapping_item(variables.get(), "data") : nullptr);
+  std::optional<double> found = kUnknownBatch;
+  for (int depth = 0; frame != nullptr && depth < kMaxCallers; ++depth) {
+    if (has_code_named(python, search, frame, "__next__")) {
+      const Reference variables(python, search.attribute(frame, "f_locals"));
+      const Reference data(python, variables ? python.mapping_item(variables.get(), "data") : nullptr);
       if (variables && !data) found = std::nullopt;
       if (!data) python.clear_error();
-      if (data) found = search.first_dimension(data.get()).value_or(kUnknown);
+      if (data) found = search.first_dimension(data.get()).value_or(kUnknownBatch);
       break;
     }
     void* const back = search.attribute(frame, "f_back");
@@ -148,7 +148,7 @@ void say_batch() noexcept {
   // While iterations are not followed only that something was said matters.
   if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone || interpreter == nullptr ||
       !interpreter->calls.can_read_batches() || interpreter->is_finalizing() != 0) {
-    emit_units(kUnknown, UnitSource::kLoader);
+    emit_units(kUnknownBatch, UnitSource::kLoader);
     return;
   }
   const PythonCalls& python = interpreter->calls;
@@ -157,7 +157,11 @@ void say_batch() noexcept {
     const UnseenThread unseen;
     const int state = python.take_gil();
     // With an error on its way nothing may be asked for.
-    samples = python.error_is_set() == nullptr ? returned_batch(python) : kUnknown;
+    samples = kUnknownBatch;
+    if (python.error_is_set() == nullptr) {
+      samples = returned_batch(python);
+      python.clear_error();
+    }
     python.return_gil(state);
   }
   if (samples) emit_units(*samples, UnitSource::kLoader);

@@ -27,7 +27,7 @@ def run(
     out: str = typer.Option(None, "--out", "-o", metavar="FOLDER", help=_help("INJECT_OUT", "Folder for the tables; %p is the process id, %r the rank.")),
     metrics: str = typer.Option(None, metavar="METRICS", help=_help("INJECT_METRICS", "Hardware metrics: off, auto, or a list.")),
     trace: str = typer.Option(None, metavar="FORMATS", help=_help("INJECT_TRACE", "Also write raw records: off, csv, chrome.")),
-    batch: str = typer.Option(None, metavar="COUNT", help=_help("INJECT_BATCH", "Samples per iteration.")),
+    batch: str = typer.Option(None, metavar="BATCH", help=_help("INJECT_BATCH", "Samples per iteration: a number, auto, nvtx:NAME.")),
     summary: str = typer.Option(None, metavar="PLACE", help=_help("INJECT_SUMMARY", "Where the text summary goes: stderr, off, a file.")),
     setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other libinject variable: RING=64M."),
     show: bool = typer.Option(False, "--show", help="Print the command line with its variables instead of running it."),
