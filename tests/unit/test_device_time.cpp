@@ -159,7 +159,8 @@ TEST_CASE("Kernels, copies and collectives share the time", "[device_time]") {
   CHECK(times.idle() == 0);
 }
 
-TEST_CASE("Copies ahead run beside work from before the window, and are not the window's time", "[device_time]") {
+TEST_CASE("Copies ahead run beside work from before the window, and are not the window's time",
+          "[device_time]") {
   // On a stream of their own, they do not wait for the kernels of earlier iterations.
   Run run;
   run.statistics.tell_gaps([&run](std::uint32_t, const IdleGap& gap) { run.told += gap.time; });
