@@ -59,11 +59,15 @@ void* Worker::entry(void* worker) noexcept {
 
 // Out of memory. What is on disk stays; nobody waits for the rest.
 void Worker::give_up() noexcept {
-  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
-  current_window.store(0, std::memory_order_release);
+  const auto stop_recording = [] {
+    control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+    current_window.store(0, std::memory_order_release);
+  };
+  stop_recording();
   parts_.pipeline.stop_files();  // none is left half-way when the process ends
   SessionState& state = parts_.state;
   const SessionLock lock(state);
+  stop_recording();  // a window may have been opened meanwhile
   running_ = state.collecting = state.unwritten = false;
   state.set_idle();
   state.stage = SessionState::Stage::kEnded;
