@@ -87,7 +87,7 @@ bool is_hidden(const void* frame, const void* code) noexcept {
 }
 
 PythonFrame first_visible(const void* frame) noexcept {
-  for (int i = 0; i < kMaxHidden && frame != nullptr && is_plausible(frame); ++i) {
+  for (int i = 0; i < kMaxHidden && is_plausible(frame); ++i) {
     const void* code = code_of(frame);
     if (!is_hidden(frame, code)) return {code == nullptr ? nullptr : frame};
     frame = pointer_at(frame, known_python.layout->caller);

@@ -101,7 +101,8 @@ inline const void* pointer_at(const void* object, std::size_t offset) noexcept {
 /// Whether `pointer` may be that of an object or a frame: in the lower half of the address space, aligned.
 inline bool is_plausible(const void* pointer) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  return address >= 4096 && address < (std::uintptr_t{1} << 56u) && address % sizeof(void*) == 0;
+  return pointer != nullptr && address >= 4096 && address < (std::uintptr_t{1} << 56u) &&
+         address % sizeof(void*) == 0;
 }
 
 /// The object that a slot of a frame refers to; null if there is none, as for an integer that 3.14 keeps in

@@ -59,7 +59,7 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
   find(object, "aoti_torch_create_tensor_from_blob", torch.tensor_from_blob);
   find(object, "aoti_torch_delete_tensor_object", torch.delete_tensor);
   find(object, "aoti_torch_copy_", torch.copy_tensor);
-  std::strncpy(search.path.data(), info->dlpi_name, search.path.size() - 1);
+  std::strncpy(search.path.data(), file, search.path.size() - 1);
   search.found = true;
   return 1;
 }
