@@ -20,8 +20,8 @@ function(inject_layer name)
   foreach(lower IN LISTS arg_DEPENDS)
     target_link_libraries(${target} PUBLIC inject_${lower})
   endforeach()
-  # All of its files at once: half the time, most of which is their headers'. A name in the unnamed namespaces of two is told of
-  # as soon as there is one.
+  # All of its files at once: half the time, most of which goes into their headers. Two files that use the same name in their unnamed
+  # namespaces do not compile then.
   if(INJECT_JOIN)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
