@@ -526,7 +526,7 @@ TEST_CASE("what a process still writes to is left alone, wherever it runs", "[re
 TEST_CASE("the version of the format is the one that is described", "[recovery]") {
   std::ifstream file(INJECT_SOURCE_DIR "/docs/recovery.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  CHECK(text.find("In the byte order of the machine, version " + std::to_string(kVersion) + ".") !=
+  CHECK(text.find("in the byte order of the machine, version " + std::to_string(kVersion) + ".") !=
         std::string::npos);
 }
 

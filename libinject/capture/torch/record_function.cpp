@@ -39,7 +39,8 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
   auto& search = *static_cast<TorchSearch*>(data);
   search.adds = info->dlpi_adds;
   if (search.adds == search.seen) return 1;
-  const char* file = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+  if (info->dlpi_name == nullptr) return 0;
+  const char* file = info->dlpi_name;
   if (const char* slash = std::strrchr(file, '/'); slash != nullptr) file = slash + 1;
   if (std::strncmp(file, "libtorch_cpu.so", 15) != 0) return 0;
   const ElfObject object(*info);
@@ -59,7 +60,7 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
   find(object, "aoti_torch_create_tensor_from_blob", torch.tensor_from_blob);
   find(object, "aoti_torch_delete_tensor_object", torch.delete_tensor);
   find(object, "aoti_torch_copy_", torch.copy_tensor);
-  std::strncpy(search.path.data(), file, search.path.size() - 1);
+  std::strncpy(search.path.data(), info->dlpi_name, search.path.size() - 1);
   search.found = true;
   return 1;
 }
