@@ -71,7 +71,7 @@ def main():
     ended_before.set()
     thread_times, stay_thread = [], threading.Event()
     cuda.training_launch(b"first", 1)
-    own = {"INJECT_OUT": "child", "INJECT_WINDOW": "always", "INJECT_TRACE": "off", "CUDASIM_REPORT": "/dev/null"}
+    own = {"INJECT_OUT": "child", "INJECT_WINDOW": "always", "INJECT_TRACE": "off", "CUDASIM_REPORT": ""}
     cuda_child = subprocess.Popen(sys.argv[2:], env={**os.environ, **own}) if len(sys.argv) > 2 else None
     # One that has worked before, and does nothing now.
     old, old_told = child(context, 0.1, stay)

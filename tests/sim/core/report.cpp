@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/sim/core/report.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -86,7 +87,12 @@ uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* t
 }
 
 int cudasim_write_report(const char* path) {
-  std::FILE* file = std::fopen(path, "w");
+  // Whole or not there: another thread may end the process while this one writes. A device is no file to
+  // replace.
+  struct stat status {};
+  const bool device = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+  const std::string unfinished = device ? path : std::string(path) + ".unfinished";
+  std::FILE* file = std::fopen(unfinished.c_str(), "w");
   if (file == nullptr) return -1;
   for_each_function([file](const Function& function) {
     std::fprintf(file, "call,%s,%s,%llu\n", function.library.c_str(), function.name.c_str(),
@@ -113,6 +119,7 @@ int cudasim_write_report(const char* path) {
                  finished ? static_cast<unsigned long long>(end) : 0ull,
                  static_cast<unsigned long long>(work.bytes));
   }
-  return std::fclose(file) == 0 ? 0 : -1;
+  if (std::fclose(file) != 0) return -1;
+  return device ? 0 : std::rename(unfinished.c_str(), path);
 }
 }
