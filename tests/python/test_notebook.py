@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """libinject.load and libinject.window: tables with their types, several runs, damaged folders, what is shown in a notebook, windows with
-the preload and without. Without pandas, which scripts/setup.sh installs, the tests of DataFrames are left out; with polars, nbclient and
-ipykernel, or nvtx, which it does not, some come on top."""
+the preload and without. Without pandas, polars, nbclient and ipykernel, which scripts/setup.sh installs, some tests are left out; with nvtx,
+which it doesn't install, some come on top."""
 
 import ast
 import asyncio
@@ -44,7 +44,7 @@ def there(*modules):
 
 
 needs_pandas = unittest.skipUnless(there("pandas"), "there is no pandas, which scripts/setup.sh installs")
-needs_polars = unittest.skipUnless(there("polars"), "there is no polars")
+needs_polars = unittest.skipUnless(there("polars"), "there is no polars, which scripts/setup.sh installs")
 
 
 def documented():
@@ -481,7 +481,7 @@ class Notebook(unittest.TestCase):
         for cell in json.loads(EXAMPLE.read_text(encoding="utf-8"))["cells"]:
             self.assertEqual((cell.get("outputs", []), cell.get("execution_count")), ([], None))
 
-    @unittest.skipUnless(there("nbclient", "nbformat", "ipykernel"), "there is no nbclient, or no ipykernel")
+    @unittest.skipUnless(there("nbclient", "nbformat", "ipykernel"), "there is no nbclient, or no ipykernel, which scripts/setup.sh installs")
     @needs_pandas
     def test_in_a_kernel(self):
         import nbclient
