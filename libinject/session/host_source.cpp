@@ -275,6 +275,17 @@ void HostSource::read_children(HostReading& reading) {
   });
 }
 
+/// Whether it is Python's resource tracker, or the fork server that workers are forked from, which have its
+/// command line as well (CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py).
+bool HostSource::serves_workers(const Found& child) const {
+  const auto runs = [this](pid_t process, std::string_view code) {
+    return read_text(path(process, "cmdline"), text_).find(code) != std::string_view::npos;
+  };
+  constexpr std::string_view kForkServer = "from multiprocessing.forkserver import main";
+  return runs(child.pid, "from multiprocessing.resource_tracker import main") ||
+         (runs(child.pid, kForkServer) && !runs(child.parent, kForkServer));
+}
+
 void HostSource::read_child(const Found& child, HostReading& reading) {
   HostTask task;
   task.id = child.pid;
@@ -316,9 +327,8 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   if (cuda && std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) == with_cuda_.end())
     with_cuda_.push_back(child.pid);
   const std::string_view name = child.stat.name.view();
-  task.role = cuda                                                  ? HostRole::kCudaChild
-              : name == program_.view() || name == "pt_data_worker" ? HostRole::kLoaderWorker
-                                                                    : HostRole::kOtherChild;
+  const bool worker = name == "pt_data_worker" || (name == program_.view() && !serves_workers(child));
+  task.role = cuda ? HostRole::kCudaChild : worker ? HostRole::kLoaderWorker : HostRole::kOtherChild;
   reading.children.push_back(task);
 }
 

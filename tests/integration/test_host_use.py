@@ -111,6 +111,11 @@ class Inputs(simulated.SimulatedTest):
         self.assertLess(4 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
         self.assertEqual(self.workers["Count"], "1")
 
+    def test_a_fork_server_is_no_worker(self):
+        self.cause("fork_server")
+        self.assertEqual(self.workers["Count"], "1")
+        self.assertGreater(self.share("Workers Computing (%)") + self.share("Workers Queued (%)"), 70)
+
     def test_too_few_processors(self):
         cause, text = self.cause("cores")
         self.assertEqual(cause, "processors", text)

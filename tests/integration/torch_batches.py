@@ -112,4 +112,5 @@ def cost():
     print(round(statistics.median(took)))
 
 
-cost() if PATTERN == "cost" else run()
+if __name__ == "__main__":  # workers of a fork server read this file again
+    cost() if PATTERN == "cost" else run()

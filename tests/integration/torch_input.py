@@ -141,6 +141,10 @@ def decode():
     train(DataLoader(Decoded(), num_workers=1))
 
 
+def fork_server():
+    train(DataLoader(Decoded(), num_workers=1, multiprocessing_context="forkserver"))
+
+
 def cores():
     """Four workers, and one processor for all."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -175,4 +179,5 @@ def no_workers():
     train(DataLoader(Decoded()))
 
 
-globals()[sys.argv[2]]()
+if __name__ == "__main__":  # workers of a fork server read this file again
+    globals()[sys.argv[2]]()

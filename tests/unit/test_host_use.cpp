@@ -196,6 +196,35 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(proc.source.state_of(900, 5) == 0);
 }
 
+TEST_CASE("What multiprocessing runs beside its workers is no worker", "[host]") {
+  FakeProc proc;
+  const auto child = [&proc](pid_t id, pid_t parent, const char* code, const char* name = "python3") {
+    proc.thread(id, id, {.name = name, .parent = parent}, 10);
+    proc.tree.file(FakeProc::of(id) + "/cmdline", std::string("/usr/bin/python3\0-c\0", 20) + code + '\0');
+  };
+  proc.thread(kProcess, kProcess, {}, 10);
+  const char* tracker = "from multiprocessing.resource_tracker import main;main(5)";
+  const char* server = "from multiprocessing.forkserver import main; main(8, 9, ['__main__'])";
+  child(200, kProcess, tracker);
+  child(300, kProcess, server);
+  child(301, 300, server);
+  child(302, 300, server, "pt_data_worker");
+  child(400, kProcess, "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)");
+  // A worker has a fork server of its own.
+  child(401, 400, server);
+  child(402, 401, server);
+  std::map<pid_t, HostRole> roles;
+  for (const HostTask& one : proc.read().children) roles[one.id] = one.role;
+  using enum HostRole;
+  CHECK(roles == std::map<pid_t, HostRole>{{200, kOtherChild},
+                                           {300, kOtherChild},
+                                           {301, kLoaderWorker},
+                                           {302, kLoaderWorker},
+                                           {400, kLoaderWorker},
+                                           {401, kOtherChild},
+                                           {402, kLoaderWorker}});
+}
+
 TEST_CASE("The numbers of another /proc are another process's", "[host]") {
   CHECK(HostSource().is_own());
   FakeProc proc;
