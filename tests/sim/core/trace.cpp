@@ -74,7 +74,7 @@ struct State {
   std::uint32_t period_ms = 0;
 
   std::thread worker;
-  bool stop_worker = false;
+  std::shared_ptr<bool> stop_worker;  // of this worker alone: another may start before it has seen this
   std::condition_variable wake_worker;
   bool worker_delivers = false;
   std::condition_variable worker_delivered;
@@ -267,16 +267,16 @@ std::vector<BufferRef> take_buffers(State& shared, bool forced, bool only_full) 
 }
 
 // CUPTI hands back full buffers, and with a flush period all complete ones, from a thread of its own.
-void run_worker() {
+void run_worker(const std::shared_ptr<bool>& stop) {
   State& shared = state();
   std::unique_lock lock(shared.mutex);
   Nanoseconds last_period = now_ns();
-  while (!shared.stop_worker) {
+  while (!*stop) {
     std::uint32_t wait_ms = 1000;
     if (shared.period_ms != 0) wait_ms = shared.period_ms;
     if (!shared.full.empty()) wait_ms = 1;
     shared.wake_worker.wait_for(lock, std::chrono::milliseconds(wait_ms));
-    if (shared.stop_worker) break;
+    if (*stop) break;
     bool period = shared.period_ms != 0 && now_ns() - last_period >= shared.period_ms * 1'000'000ull;
     if (period) last_period = now_ns();
     std::vector<BufferRef> ready = take_buffers(shared, false, !period);
@@ -291,12 +291,12 @@ void run_worker() {
 
 void start_worker(State& shared) {
   if (shared.worker.joinable()) return;
-  shared.stop_worker = false;
+  shared.stop_worker = std::make_shared<bool>(false);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  shared.worker = std::thread(run_worker);
+  shared.worker = std::thread(run_worker, shared.stop_worker);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -711,8 +711,8 @@ CUptiResult finalize(bool by_client) {
     shared.period_ms = 0;
     shared.disabled_kernels = false;
     shared.next_correlation = 1;  // ids are unique within one attachment only
-    shared.stop_worker = true;
-    shared.wake_worker.notify_one();
+    if (shared.stop_worker) *shared.stop_worker = true;
+    shared.wake_worker.notify_all();
     worker = std::move(shared.worker);
   }
   if (worker.joinable()) {
