@@ -55,8 +55,6 @@ class Fetches(simulated.SimulatedTest):
             self.assertLessEqual(times[kind], took)
             self.assertGreaterEqual(times[kind], slept * 1e9)
         found = sum(fetch_times(row)[kind] for row in rows)
-        took = sum(self.of_iteration(int(row["Iteration"]))[0] for row in rows)
-        self.assertGreaterEqual(found, 0.8 * took)
         # The window ends as the last iteration does.
         (window,) = out.windows()
         self.assertEqual(fetch_times(window)[1 - kind], 0)
