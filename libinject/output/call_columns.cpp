@@ -150,7 +150,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       .add(
           "FLOP/Byte", kIntensity,
           [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },
-          "FLOPs by Bytes.", "one of them is not known")
+          "FLOPs by Bytes.", "one of the two is not known")
       .add(
           "Bound", kText, [](const CallReport& call) { return bound_name(call.roof.bound); },
           "`memory` below the device's ridge, else `compute`.", "a peak is not known");

@@ -55,7 +55,7 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
   columns.of(&Row::gpu)
       .add("GPU Time (ns)", kTime, &Totals::sum,
            "Sum of the kernels' durations, their waiting for other ranks included.")
-      .add("GPU Avg (ns)", kMeanTime, &Totals::mean, "Mean of a call.")
+      .add("GPU Avg (ns)", kMeanTime, &Totals::mean, "Mean per call.")
       .add("GPU Min (ns)", kTime, &Totals::smallest, "Shortest.")
       .add("GPU Max (ns)", kTime, &Totals::max, "Longest.");
   columns

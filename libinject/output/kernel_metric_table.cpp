@@ -79,7 +79,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
           "Rate by what is attainable; without a rate, the share of the memory's peak bandwidth.");
   columns.add(
       "Name", kText, [](const MeasuredKernel& kernel) { return kernel.row.detail.name; },
-      "The kernel, demangled in full.");
+      "The kernel's fully demangled name.");
   return columns;
 }
 

@@ -32,7 +32,7 @@ Columns<PurposeRow> purpose_columns(const Report&) {
   columns
       .add(
           "Device", kNumber, [](const PurposeRow& row) { return row.device->device; },
-          "The GPU, as the process numbers them.")
+          "The GPU's number in the process.")
       .add(
           "Purpose", kText,
           [](const PurposeRow& row) { return row.purpose ? purpose_name(*row.purpose) : "[all]"; },
