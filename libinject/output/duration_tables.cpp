@@ -82,7 +82,8 @@ std::vector<Listed<TimeRow>> kernel_rows(const Report& report) {
 }
 
 Columns<Listed<TimeRow>> api_columns(const Report&) {
-  return time_columns("Num Calls", "Calls, failed ones included.", "Name", "The runtime or driver function.");
+  return time_columns("Num Calls", "Calls, including failed ones.", "Name",
+                      "The runtime or driver function.");
 }
 std::vector<Listed<TimeRow>> api_rows(const Report& report) {
   return listed_by_time(report.statistics->api_calls());

@@ -29,7 +29,7 @@ Columns<Listed<LibraryRow>> library_columns(const Report&) {
            "Including kernels of library calls nested in this one.")
       .add("Kernels incl. Nested", kCount, &Totals::count, "Number of these kernels.");
   const auto host = columns.of(&LibraryRow::host);
-  host.add("Calls", kCount, &Totals::count, "Calls, failed ones included.");
+  host.add("Calls", kCount, &Totals::count, "Calls, including failed ones.");
   columns.add("Failed Calls", kCount, &LibraryRow::failed, "Calls that returned an error.");
   host.add("Host Time (ns)", kTime, &Totals::sum, "Time in the calls.")
       .add("Host Avg (ns)", kMeanTime, &Totals::mean, "Mean per call.")
