@@ -75,7 +75,7 @@ Columns<EnergyRow> energy_columns(const Report& report) {
                    ? Cell(row.iteration->number)
                    : Cell();
       },
-      "Its number, from 0.", "the row is of the window; anything that is no iteration");
+      "The iteration's number, starting at 0.", "the row is of the window; anything that is no iteration");
   columns.add(
       "Of", kText,
       [](const Row& row) { return row.iteration == nullptr ? "window" : label_name(row.iteration->label); },

@@ -48,7 +48,8 @@ Columns<HostRow> host_columns(const Report& report) {
   Columns<HostRow> columns;
   columns
       .add(
-          "Window", kNumber, [](const HostRow& row) { return row.window->window; }, "Its number, from 1.")
+          "Window", kNumber, [](const HostRow& row) { return row.window->window; },
+          "The window's number, starting at 1.")
       .add(
           "Role", kText, [](const HostRow& row) { return role_name(row.use->role); },
           "What the threads or child processes are there for, by their names (processors.md); `[rest]`: of "

@@ -123,7 +123,7 @@ void add_work_columns(Columns<Row>& columns, Work work) {
           "Kernels", kCount, [](const DeviceWork& of) { return of.kernels.count; }, "Kernels that ran.")
       .add(
           "Kernel Time (ns)", kTime, [](const DeviceWork& of) { return of.kernels.sum; },
-          "Sum of their durations; where kernels overlap it exceeds the time that passed.")
+          "Sum of the kernels' durations; exceeds the elapsed time where kernels overlap.")
       .add("Copies", kCount, &DeviceWork::copies, "Memory copies.")
       .add("Copy Time (ns)", kTime, &DeviceWork::copy_time, "Sum of the copies' durations.")
       .add("Copy Size (MB)", kMegabytes, size(&DeviceWork::copy_bytes), "Bytes copied.")
@@ -131,7 +131,7 @@ void add_work_columns(Columns<Row>& columns, Work work) {
       .add("Memset Time (ns)", kTime, &DeviceWork::memset_time, "Sum of the memsets' durations.")
       .add("Memset Size (MB)", kMegabytes, size(&DeviceWork::memset_bytes), "Bytes set.")
       .add("Unattributed", kCount, &DeviceWork::unattributed,
-           "Of these kernels, copies and memsets, how many have a launch that was not seen.");
+           "Number of these kernels, copies and memsets whose launch was not seen.");
 }
 
 }  // namespace inject
