@@ -62,7 +62,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH / Step Time.",
            "no INJECT_BATCH; otherwise as Step Time");
   constexpr std::string_view kNoUnits =
-      "rows of one device; not complete; no units, or not all of them, are known";
+      "rows of one device; not complete; no units were reported, or not all are known";
   const auto units = columns.of(&Row::units, kNoUnits);
   units
       .add(
@@ -77,8 +77,8 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       "Units/s", kUnitRate,
       [](const Row& row) { return exact_cell(row.ahead ? std::nullopt : row.units.per_second(), kUnitRate); },
       "Units / Duration.",
-      "rows of one device; not complete; no units, or not all of them, are known; the host ran ahead of the "
-      "GPU");
+      "rows of one device; not complete; no units were reported, or not all are known; the host ran ahead of "
+      "the GPU");
   units.add(
       "Units/s of GPU Busy", kUnitRate,
       [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },
@@ -141,7 +141,7 @@ Columns<StepPace::Step> step_columns(const Report& report) {
     units.add(units_of(*run, *row.step), row.step->duration);
     return units;
   };
-  columns.of(of_step, "no units, or not all of them, are known")
+  columns.of(of_step, "no units were reported, or not all are known")
       .add(
           "Units", kUnits, [](const WorkUnits& of) { return units_cell(of.total()); }, kUnitsMeaning)
       .add(
@@ -155,7 +155,7 @@ Columns<StepPace::Step> step_columns(const Report& report) {
       [of_step](const Row& row) {
         return exact_cell(row.counts ? of_step(row).per_second() : std::nullopt, kUnitRate);
       },
-      "Units / Duration.", "no units, or not all of them, are known; the host ran ahead of the GPU");
+      "Units / Duration.", "no units were reported, or not all are known; the host ran ahead of the GPU");
   return columns;
 }
 

@@ -267,7 +267,7 @@ Columns<WindowReport> window_columns(const Report& report) {
             return exact_cell(of.ahead ? std::nullopt : of.units.per_second(), kUnitRate);
           },
           "Units in Window / sum of these iterations' durations.",
-          "no units, or not all of them, are known; the host ran ahead of the GPU")
+          "no units were reported, or not all are known; the host ran ahead of the GPU")
       .add(
           "Units/s of GPU Busy in Window", kUnitRate,
           [](const Host& of) { return exact_cell(of.units.per_busy_second(), kUnitRate); },
