@@ -32,7 +32,7 @@ Columns<Listed<KernelReport>> detail_columns(const Report&) {
   columns.of([](const KernelReport& row) { return row.use.occupancy; }, kUnknownDevice)
       .add(
           "Occupancy (%)", kPercent, [](const Occupancy& of) { return 100 * of.share; },
-          "Theoretical: resident warps of those that a multiprocessor holds at most (occupancy.md).")
+          "Theoretical: resident warps as a share of the maximum that a multiprocessor holds (occupancy.md).")
       .add("Blocks/SM", kCount, &Occupancy::blocks,
            "Blocks of this launch that are resident on a multiprocessor at the same time.")
       .add(

@@ -111,7 +111,7 @@ class Frames(Generic[Frame]):
     memory_over_time: Table[Frame] = Table("memory_timeline", "a stretch of time: memory allocated, or in use on a device.",
                                            texts=frozenset({"Device", "Of", "Label"}))
     memory_purposes: Table[Frame] = Table("memory_purpose", "PyTorch's memory on a device for one purpose.", _NAMED, total=("Purpose", "[all]"))
-    energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "where NVML tells")
+    energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "if NVML reports it")
     processors: Table[Frame] = Table("host_sum", "a role of the process's threads or its children in a window.", total=("Role", "process"))
     windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Units From", "Verdict"}),
                                   total=("Device", "all"))
