@@ -42,8 +42,9 @@ Columns<HostRow> host_columns(const Report& report) {
   using namespace units;
   constexpr Unit kProcessors{"processors", "≥ 0", 3};
   constexpr std::string_view kNotReadable = "the system does not allow it to be read, or not for all of them";
-  static constexpr std::string_view kOfProcess = "rows of roles";
-  static constexpr std::string_view kNotAll = "rows of roles; not known of all threads and children";
+  static constexpr std::string_view kOfProcess = "rows other than `process`";
+  static constexpr std::string_view kNotAll =
+      "rows other than `process`; not known for all threads and children";
   const RunInfo* const run = report.run;
   Columns<HostRow> columns;
   columns
@@ -114,12 +115,12 @@ Columns<HostRow> host_columns(const Report& report) {
   columns
       .add("Cores by Affinity", kCount,
            of_process([](const HostWindow& w) { return cell_if(w.affinity != 0, w.affinity); }),
-           "Processors that the main thread may run on.", "rows of roles; not known")
+           "Processors that the main thread may run on.", "rows other than `process`; not known")
       .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
              return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
            }),
            "Maximum processor time that its control groups allow, as a number of processors.",
-           "rows of roles; no limit")
+           "rows other than `process`; no limit")
       .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
              const HostSum sum = host_sum({&w, 1});
              return cell_if(sum.times_known, sum.used());
@@ -134,12 +135,12 @@ Columns<HostRow> host_columns(const Report& report) {
              return cell_if(w.worker_life != 0, percent(w.worker_time, w.worker_life));
            }),
            "Processor time of the loader workers that did anything, as a share of their lifetimes.",
-           "rows of roles; no worker did anything")
+           "rows other than `process`; no worker did anything")
       .add("Workers Queued (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_wait, w.worker_life));
            }),
            "Run Queue Wait of these workers, as a share of their lifetimes.",
-           "rows of roles; no worker did anything")
+           "rows other than `process`; no worker did anything")
       .add("Loader Moments", kCount, of_process([](const HostWindow& w) { return w.moments.all; }),
            "Number of moments at which the training thread was seen waiting for a loader's workers.",
            kOfProcess)

@@ -103,7 +103,7 @@ Columns<MemoryTimelineRow> timeline_columns(const Report& report) {
           "`allocated`: until the next row of this kind; `in use`: until the last of the readings.")
       .add(
           "Window", kCount, [](const Row& row) { return cell_if(row.window != 0, row.window); },
-          "The window in which Start is.", "outside of windows")
+          "The window in which Start is.", "outside windows")
       .add("Iteration", kCount, &Row::iteration, "The iteration in which Start is.",
            "none is known; not an iteration")
       .add(

@@ -27,7 +27,7 @@ struct PurposeRow {
 
 Columns<PurposeRow> purpose_columns(const Report&) {
   using namespace units;
-  constexpr std::string_view kOfPurposes = "rows of purposes";
+  constexpr std::string_view kOfPurposes = "rows other than `[all]`";
   Columns<PurposeRow> columns;
   columns
       .add(
@@ -86,7 +86,7 @@ Columns<PurposeRow> purpose_columns(const Report&) {
           "Peak Allocated minus parameters, gradients, optimizer state, buffers, workspaces and "
           "communication buffers: activations, batches and temporary memory at the peak, minus gradients "
           "that did not exist yet.",
-          "rows of purposes; the memory of some tensors cannot be determined");
+          "rows other than `[all]`; the memory of some tensors cannot be determined");
   return columns;
 }
 
