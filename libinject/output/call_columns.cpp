@@ -93,9 +93,9 @@ std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows) {
 
 void add_function(Columns<CallTableRow>& columns) {
   columns.add("API", kText, &CallTableRow::name,
-              "The function whose arguments were read. `[other]`: calls of shapes beyond 10,000; `[no "
-              "shape]`: kernels of calls whose arguments are not known; `[no call]`: kernels of this kind "
-              "launched in no library call.",
+              "The function whose arguments were read. `[other]`: calls beyond 10,000 shapes; `[no shape]`: "
+              "kernels of calls whose arguments are not known; `[no call]`: kernels of this kind launched "
+              "outside library calls.",
               "the calls' own records were lost");
 }
 
@@ -104,21 +104,23 @@ void add_call_columns(Columns<CallTableRow>& columns) {
       .add("Calls", kCount, &CallShapeEntry::calls, "Calls that the library accepted.")
       .add("Failed Calls", kCount, &CallShapeEntry::failed, "Calls that it rejected.")
       .add("Captured Calls", kCount, &CallShapeEntry::captured,
-           "Of Calls, those whose work went into a CUDA graph: they ran nothing themselves.")
+           "Of Calls, those captured into a CUDA graph: they ran nothing themselves.")
       .add("Replayed Calls", kCount, &CallShapeEntry::replayed,
-           "Captured calls that graph launches ran, once for each launch (graphs.md).")
+           "Captured calls run by graph launches, counted once per launch (graphs.md).")
       .add(
           "Host Time (ns)", kTime, [](const CallShapeEntry& entry) { return entry.host.sum; },
-          "Time in all calls, failed ones included.");
+          "Time in all calls, including failed ones.");
   columns.add(
       "GPU Time (%)", kPercent, [](const CallTableRow& row) { return percent(row.gpu.sum, row.total); },
       "Share of the table's GPU time.");
   columns.of(&CallTableRow::gpu)
       .add("GPU Time (ns)", kTime, &Totals::sum, "Sum of the durations of the calls' kernels.")
       .add("GPU Avg (ns)", kMeanTime, &Totals::mean,
-           "Mean of a call's kernels together; without calls, of a kernel.")
-      .add("GPU Min (ns)", kTime, &Totals::smallest, "The least of them.")
-      .add("GPU Max (ns)", kTime, &Totals::max, "The most of them.");
+           "Mean kernel time per call; in rows without calls, per kernel.")
+      .add("GPU Min (ns)", kTime, &Totals::smallest,
+           "Shortest kernel time per call; in rows without calls, per kernel.")
+      .add("GPU Max (ns)", kTime, &Totals::max,
+           "Longest kernel time per call; in rows without calls, per kernel.");
   columns.add("Kernels", kCount, &CallTableRow::kernels, "Kernels that ran.");
 }
 
@@ -127,33 +129,34 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       .add(
           "FLOPs", kFlop,
           [](const CallReport& call) { return cell_if(call.call->work.flops_known, call.call->work.flops); },
-          "Of one call, a multiply-add counting two; normalizations, activations and biases count nothing.",
-          "rows in brackets: no one shape is known; more than 64 bits hold")
+          "FLOPs per call. A multiply-add counts as two; normalizations, activations and biases are not "
+          "counted.",
+          "rows in brackets: no single shape is known; the number exceeds 64 bits")
       .add(
           "TFLOP/s", kTeraflops,
           [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
-          "FLOPs of the calls whose kernels ran by their GPU time.",
-          "no FLOPs, or no GPU time; a rate that can't be (peaks.md)")
+          "FLOPs of the calls whose kernels ran / their GPU time.",
+          "no FLOPs or no GPU time; an impossible rate (peaks.md)")
       .add(
           "Peak", kText,
           [](const CallReport& call) {
             return call.arithmetic ? Cell(arithmetic_name(*call.arithmetic)) : Cell();
           },
-          "The arithmetic whose peak the rate is held against (peaks.md).", "not known")
+          "The arithmetic whose peak the rate is compared with (peaks.md).", "not known")
       .add(
           "Peak (%)", kRateShare, [](const CallReport& call) { return percent(call.peak_share.value); },
-          "TFLOP/s by that peak.", "the rate or the peak is not known")
+          "TFLOP/s as a share of that peak.", "the rate or the peak is not known")
       .add(
           "Bytes", kBytes,
           [](const CallReport& call) { return cell_if(call.call->work.bytes != 0, call.call->work.bytes); },
-          "Operands read and results written once, of one call.", "not known")
+          "Per call, with operands read once and results written once.", "not known")
       .add(
           "FLOP/Byte", kIntensity,
           [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },
-          "FLOPs by Bytes.", "one of them is not known")
+          "FLOPs / Bytes.", "one of the two is not known")
       .add(
           "Bound", kText, [](const CallReport& call) { return bound_name(call.roof.bound); },
-          "`memory` below the device's ridge, else `compute`.", "a peak is not known");
+          "`memory` below the device's ridge point, otherwise `compute`.", "a peak is not known");
   columns.add(
       "Tensor Cores", kText,
       [](const CallTableRow& row) { return row.cores ? Cell(tensor_cores_name(*row.cores)) : Cell(); },
@@ -162,7 +165,8 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
 
 void add_kernel_names(Columns<CallTableRow>& columns) {
   columns.add("Kernel Names", kText, &CallTableRow::kernel_names,
-              "By descending time, with the number where it is not one a call.", "`[no shape]`, `[no call]`");
+              "In descending order of time, with the count where it is not one per call.",
+              "`[no shape]`, `[no call]`");
 }
 
 }  // namespace inject

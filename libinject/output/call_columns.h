@@ -40,7 +40,7 @@ std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const 
 /// Sets the total of each row. To be called once all rows are there.
 std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows);
 
-inline constexpr std::string_view kNoShape = "rows in brackets: no one shape is known";
+inline constexpr std::string_view kNoShape = "rows in brackets: no single shape is known";
 
 /// For Columns::of(): the shape of a row's calls.
 template <typename Shape>
@@ -57,7 +57,7 @@ template <typename Shape>
 std::string_view compute_type(const Shape& shape) {
   return compute_type_name(shape.compute);
 }
-inline constexpr std::string_view kComputeType = "What sums are made in.";
+inline constexpr std::string_view kComputeType = "The type used for accumulation.";
 
 /// Adds the column API.
 void add_function(Columns<CallTableRow>& columns);

@@ -20,12 +20,16 @@ void add_phase_columns(Columns<Row>& columns, CodeWork Base::*work) {
   };
   columns
       .add("Forward (ns)", kTime, in(CodePhase::kForward),
-           "Of the total time: launched in an operator or module, in none of the following.")
-      .add("Backward (ns)", kTime, in(CodePhase::kBackward), "… in the backward pass.")
+           "Part of Total Time: launched in an operator or module, but in none of the following.")
+      .add("Backward (ns)", kTime, in(CodePhase::kBackward),
+           "Part of Total Time: launched in the backward pass.")
       .add("Recomputation (ns)", kTime, in(CodePhase::kRecompute),
-           "… in a module that is called inside of the backward pass, as checkpointing does.")
-      .add("Optimizer (ns)", kTime, in(CodePhase::kOptimizer), "… in an optimizer's step.")
-      .add("Other (ns)", kTime, in(CodePhase::kOther), "… in none of these, or where is not known.");
+           "Part of Total Time: launched in a module that is called during the backward pass, as with "
+           "checkpointing.")
+      .add("Optimizer (ns)", kTime, in(CodePhase::kOptimizer),
+           "Part of Total Time: launched in an optimizer step.")
+      .add("Other (ns)", kTime, in(CodePhase::kOther),
+           "Part of Total Time: launched in none of these, or it is not known where.");
 }
 
 template <typename Row>
@@ -35,12 +39,12 @@ void add_time_columns(Columns<Row>& columns, std::string_view self, std::string_
           "Self Time (ns)", kTime, [](const Row& row) { return row.self.time; }, self)
       .add(
           "Self Instances", kCount, [](const Row& row) { return row.self.instances; },
-          "How many kernels these are.")
+          "Number of these kernels.")
       .add(
           "Total Time (ns)", kTime, [](const Row& row) { return row.inclusive.time; }, total)
       .add(
           "Total Instances", kCount, [](const Row& row) { return row.inclusive.instances; },
-          "How many kernels these are.");
+          "Number of these kernels.");
 }
 
 /// Of all that was launched in it.
@@ -50,16 +54,16 @@ void add_flop_columns(Columns<Row>& columns) {
   columns
       .add(
           "FLOP Time (ns)", kTime, [](const Row& row) { return row.inclusive.flop_time; },
-          "Of the total time: kernels of library calls and operators whose FLOPs are known (code.md).")
+          "Part of Total Time: kernels of library calls and operators whose FLOPs are known (code.md).")
       .add(
           "FLOPs", kFlop, [rate](const Row& row) { return rate(row).flops; },
-          "Of these; attention as if it were not causal.")
+          "FLOPs of these kernels, with attention counted as if it were not causal.")
       .add(
-          "TFLOP/s", kTeraflops, [rate](const Row& row) { return rate(row).teraflops; },
-          "FLOPs by FLOP Time.", "no FLOPs are known of; a rate that can't be (peaks.md)")
+          "TFLOP/s", kTeraflops, [rate](const Row& row) { return rate(row).teraflops; }, "FLOPs / FLOP Time.",
+          "no FLOPs are known; an impossible rate (peaks.md)")
       .add(
           "Peak (%)", kRateShare, [rate](const Row& row) { return percent(rate(row).peak_share.value); },
-          "Time that the first device needs for the FLOPs at its peaks, by FLOP Time.",
+          "Time the FLOPs would take at the first device's peaks, as a share of FLOP Time.",
           "the rate or a peak is not known");
 }
 
@@ -69,13 +73,13 @@ void add_limit_columns(Columns<Row>& columns) {
   columns
       .add(
           "Compute-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.compute; },
-          "Of the total time: kernels that arithmetic limits (diagnosis.md).")
+          "Part of Total Time: kernels limited by arithmetic (diagnosis.md).")
       .add(
           "Memory-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.memory; },
-          "… that memory limits.")
+          "Part of Total Time: kernels limited by memory.")
       .add(
           "Latency-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.latency; },
-          "… too short, or of too few blocks, to use the device.");
+          "Part of Total Time: kernels that are too short, or have too few blocks, to use the device.");
 }
 
 template <typename Row>
@@ -92,12 +96,12 @@ Columns<Listed<OperatorRow>> operator_columns(const Report&) {
   columns
       .add(
           "Time (%)", kPercent, [](const Row& row) { return percent(row.self.time, row.total); },
-          "Share of the self time in the time of all kernels.")
+          "Self Time as a share of the time of all kernels.")
       .add("Operator", kText, &OperatorRow::name,
-           "PyTorch's operator, or node of the backward pass; `[none]`: launched in none; "
+           "The PyTorch operator, or the node of the backward pass; `[none]`: launched outside any; "
            "`[unattributed]`: not known.");
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost operator.",
-                   "… of all kernels launched in it.");
+                   "Sum of the durations of all kernels launched in it.");
   add_phase_columns(columns, &OperatorRow::inclusive);
   add_limit_columns(columns);
   add_flop_columns(columns);
@@ -114,15 +118,15 @@ Columns<Listed<ModuleRow>> module_columns(const Report&) {
   columns
       .add(
           "Time (%)", kPercent, [](const Row& row) { return percent(row.inclusive.time, row.total); },
-          "Share of the total time in the time of all kernels.")
+          "Total Time as a share of the time of all kernels.")
       .add("Module", kText, &ModuleRow::path,
-           "Path of the module from the outermost one that was called, whose class stands for its name; "
-           "`[none]`: launched in none; `[unattributed]`: not known.")
-      .add("Class", kText, &ModuleRow::type, "Its class.")
-      .add("Depth", kCount, &ModuleRow::depth, "How many modules called each other around it.")
+           "Path of the module, starting at the outermost module called, which is given by its class; "
+           "`[none]`: launched outside any; `[unattributed]`: not known.")
+      .add("Class", kText, &ModuleRow::type, "The module's class.")
+      .add("Depth", kCount, &ModuleRow::depth, "Number of nested module calls around it.")
       .add("Parent", kText, &ModuleRow::parent, "The module that calls it.");
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
-                   "… of all kernels launched in it.");
+                   "Sum of the durations of all kernels launched in it.");
   add_phase_columns(columns, &ModuleRow::inclusive);
   add_limit_columns(columns);
   add_flop_columns(columns);
@@ -139,22 +143,24 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
   columns
       .add(
           "Time (%)", kPercent, [](const Row& row) { return percent(row.user_time, row.total); },
-          "Share of the user code time in the time of all kernels.")
-      .add("File", kText, &LineRow::file, "The source file, as Python has it.")
+          "User Code Time as a share of the time of all kernels.")
+      .add("File", kText, &LineRow::file, "The source file, as named by Python.")
       .add(
           "Line", kNumber, [](const Row& row) { return cell_if(row.line != 0, row.line); }, "The line.",
-          "a row without a line, as `[none]`")
+          "a row without a line, such as `[none]`")
       .add("Function", kText, &LineRow::function,
-           "The function; `[none]`: launched by no line, for user code time by libraries' alone; "
+           "The function; `[none]`: launched by no line or, for User Code Time, only by lines of libraries; "
            "`[unattributed]`: not known.")
       .add("In Library", kFlag, &LineRow::is_library,
-           "1: the file is an installed package's, Python's own, or none.")
+           "1: the file belongs to an installed package or to Python, or there is none.")
       .add("User Code Time (ns)", kTime, &LineRow::user_time,
-           "Sum of the durations of kernels of which it is the innermost line that is no library's.");
-  columns.add("User Code Copies", kCount, &LineRow::copies, "Copies and memsets, likewise.")
+           "Sum of the durations of kernels for which it is the innermost line outside libraries.");
+  columns
+      .add("User Code Copies", kCount, &LineRow::copies,
+           "Copies and memsets for which it is the innermost line outside libraries.")
       .add("User Code Copy Time (ns)", kTime, &LineRow::copy_time, "Sum of their durations.");
-  add_time_columns(columns, "… of kernels launched with it as the innermost line.",
-                   "… of all kernels launched by it and by what it calls.");
+  add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost line.",
+                   "Sum of the durations of all kernels launched by it and by what it calls.");
   add_phase_columns(columns, &LineRow::inclusive);
   add_limit_columns(columns);
   add_flop_columns(columns);
@@ -171,24 +177,23 @@ Columns<Listed<GapLineRow>> gap_columns(const Report&) {
   columns
       .add(
           "Time (%)", kPercent, [](const Row& row) { return percent(row.time, row.total); },
-          "Share of the idle time in that of all devices.")
-      .add("File", kText, &GapLineRow::file, "The source file, as Python has it.")
+          "Idle Time as a share of the idle time of all devices.")
+      .add("File", kText, &GapLineRow::file, "The source file, as named by Python.")
       .add(
           "Line", kNumber, [](const Row& row) { return cell_if(row.line != 0, row.line); }, "The line.",
-          "a row without a line, as `[device]`")
+          "a row without a line, such as `[device]`")
       .add("Function", kText, &GapLineRow::function,
-           "The function; `[device]`: the host was not late; `[none]`: no line of the program, only "
-           "libraries'; "
-           "`[unattributed]`: not known.")
+           "The function; `[device]`: the host was not late; `[none]`: no line of the program, only lines of "
+           "libraries; `[unattributed]`: not known.")
       .add("Idle Time (ns)", kTime, &GapLineRow::time,
-           "How long the devices did nothing because of that line, the innermost that is no library's.")
+           "How long the devices were idle because of this line, the innermost one outside libraries.")
       .add("Gaps", kCount, &GapLineRow::gaps,
-           "How many gaps that is; one that several lines share counts for one of them.");
+           "Number of these gaps; a gap shared by several lines counts for one of them.");
   for (std::size_t i = 0; i < kIdleCauses; ++i)
     columns.add(
         str_format("Idle: {} (ns)", idle_cause_name(static_cast<IdleCause>(i))), kTime,
         [i](const Row& row) { return row.causes[i]; },
-        "Of the idle time, by its cause as in `window_sum.csv`.");
+        "Part of Idle Time with this cause, as in `window_sum.csv`.");
   columns.add("Own Work (ns)", kTime, &GapLineRow::own_work, "Part of Host Compute, as in `window_sum.csv`.");
   return columns;
 }
@@ -210,12 +215,12 @@ bool has_code(const Report& report) {
 
 TableFile operator_table() {
   return make_table<operator_columns, operator_rows>(
-      "op_sum.csv", "An operator of PyTorch's, or node of its backward pass (code.md).", &has_code, kWhen);
+      "op_sum.csv", "A PyTorch operator, or a node of the backward pass (code.md).", &has_code, kWhen);
 }
 
 TableFile module_table() {
-  return make_table<module_columns, module_rows>("module_sum.csv", "A module of PyTorch's (code.md).",
-                                                 &has_code, kWhen);
+  return make_table<module_columns, module_rows>("module_sum.csv", "A PyTorch module (code.md).", &has_code,
+                                                 kWhen);
 }
 
 TableFile gap_line_table() {

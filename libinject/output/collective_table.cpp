@@ -23,49 +23,49 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
   using Row = CollectiveRow;
   Columns<Listed<Row>> columns;
   columns.add("Operation", kText, &Row::operation,
-              "`AllReduce`, …, `Group of 3 AllReduce`; `[unknown]`: kernels of no call that is known.");
+              "`AllReduce`, …, `Group of 3 AllReduce`; `[unknown]`: kernels without a known call.");
   columns
       .of([](const Row& row) { return row.is_known() ? &row : nullptr; },
-          "`[unknown]`: kernels of no call that is known")
+          "`[unknown]`: kernels without a known call")
       .add(
-          "Type", kText, [](const Row& row) { return collective_type_name(row.shape.type); }, "Elements.")
+          "Type", kText, [](const Row& row) { return collective_type_name(row.shape.type); }, "Element type.")
       .add(
           "Reduction", kText, [](const Row& row) { return reduction_name(row.shape.reduction); },
           "`sum`, `avg`, ….", "nothing is reduced; `[unknown]`")
       .add(
           "Bytes", kBytes, [](const Row& row) { return row.shape.bytes; },
-          "Of one call, as collectives.md counts them.")
+          "Per call, counted as in collectives.md.")
       .add(
           "Ranks", kCount, [](const Row& row) { return cell_if(row.shape.ranks != 0, row.shape.ranks); },
-          "Of the communicator.", "not known")
+          "Ranks in the communicator.", "not known")
       .add(
           "Peer/Root", kNumber, [](const Row& row) { return cell_if(row.shape.peer >= 0, row.shape.peer); },
           "The other rank of a send or receive, the root of a broadcast or reduce.", "the operation has none")
       .add("Grouped", kText, &Row::grouped,
-           "`no`; `yes`: submitted by a group's end; `group`: the end of a group of different calls.")
+           "`no`; `yes`: submitted at the end of a group; `group`: the end of a group of different calls.")
       .add("Calls", kCount, &Row::calls, "Calls that did not fail.")
       .add("Failed Calls", kCount, &Row::failed, "Calls that failed.")
-      .add("Captured Calls", kCount, &Row::captured, "Of Calls, those whose work went into a CUDA graph.")
+      .add("Captured Calls", kCount, &Row::captured, "Of Calls, those captured into a CUDA graph.")
       .add("Replayed Calls", kCount, &Row::replayed,
-           "Captured calls that graph launches ran, once for each launch.")
-      .add("Host Time (ns)", kTime, &Row::host_time, "Time in the calls, with that of the group's end.");
+           "Captured calls run by graph launches, counted once per launch.")
+      .add("Host Time (ns)", kTime, &Row::host_time, "Time in the calls, including the end of the group.");
   columns.add(
       "GPU Time (%)", kPercent, [](const Listed<Row>& row) { return percent(row.gpu.sum, row.total); },
       "Share of the table's GPU time.");
   columns.of(&Row::gpu)
       .add("GPU Time (ns)", kTime, &Totals::sum,
-           "Sum of the kernels' durations, their waiting for other ranks included.")
-      .add("GPU Avg (ns)", kMeanTime, &Totals::mean, "Mean of a call.")
+           "Sum of the kernels' durations, including the time they wait for other ranks.")
+      .add("GPU Avg (ns)", kMeanTime, &Totals::mean, "Mean per call.")
       .add("GPU Min (ns)", kTime, &Totals::smallest, "Shortest.")
       .add("GPU Max (ns)", kTime, &Totals::max, "Longest.");
   columns
-      .add("Algorithm BW (GB/s)", kBandwidth, &Row::algorithm_bandwidth, "Bytes by GPU time.",
-           "no GPU time; bytes not known; GPU time of calls that failed")
+      .add("Algorithm BW (GB/s)", kBandwidth, &Row::algorithm_bandwidth, "Bytes / GPU time.",
+           "no GPU time; bytes not known; the GPU time includes calls that failed")
       .add("Bus BW (GB/s)", kBandwidth, &Row::bus_bandwidth,
-           "Algorithm bandwidth by the operation's factor (collectives.md).", "as Algorithm BW")
+           "Algorithm bandwidth times the operation's factor (collectives.md).", "as Algorithm BW")
       .add(
           "Overlap with Compute (%)", kPercent, [](const Row& row) { return percent(row.overlap()); },
-          "Share of the kernels' time in which a kernel that is no collective's ran on the device.",
+          "Share of the kernels' time during which a kernel not belonging to a collective ran on the device.",
           "no kernels")
       .add("Kernels", kCount, &Row::kernels, "Kernels that ran.")
       .add(
@@ -78,10 +78,10 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
             }
             return names;
           },
-          "Each once, by descending time.", "no kernels")
+          "Each listed once, in descending order of time.", "no kernels")
       .add(
           "Communicator", kText, [](const Row& row) { return communicator_text(row.shape.communicator); },
-          "Its identity, the same in all ranks, as NCCL logs it.", "not known");
+          "The communicator's id, the same in all ranks, as NCCL logs it.", "not known");
   return columns;
 }
 

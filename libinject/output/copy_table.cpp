@@ -69,7 +69,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
   const auto kind =
       columns.of([](const CopyTableRow& row) { return row.copies.other ? nullptr : &row.copies; }, kOtherRow);
   kind.add("Device", kNumber, &CopyRow::device,
-           "The GPU that made the copy; of copies between GPUs, that of the stream.");
+           "The GPU that made the copy; for copies between GPUs, the stream's GPU.");
   copies.add(
       "Direction", kText,
       [](const CopyRow& row) { return row.other ? "[other]" : direction_name(row.operation); },
@@ -77,12 +77,12 @@ Columns<CopyTableRow> copy_columns(const Report&) {
   kind.add(
           "Source", kText,
           [](const CopyRow& row) { return memory_text(row.source_memory, row.peer, row.source_device); },
-          "`Pageable`, `Pinned`, `Device`, `Managed`, …; of copies between GPUs with the GPU's number.")
+          "`Pageable`, `Pinned`, `Device`, `Managed`, …; for copies between GPUs, with the GPU's number.")
       .add(
           "Target", kText,
           [](const CopyRow& row) { return memory_text(row.target_memory, row.peer, row.target_device); },
-          "Likewise.");
-  time.add("Count", kCount, &Totals::count, "Copies.")
+          "Kind of memory copied to, as in Source.");
+  time.add("Count", kCount, &Totals::count, "Number of copies.")
       .add("Total Time (ns)", kTime, &Totals::sum, "Sum of their durations.")
       .add("Avg (ns)", kMeanTime, &Totals::mean, "Mean duration.");
   copies
@@ -94,18 +94,18 @@ Columns<CopyTableRow> copy_columns(const Report&) {
             return megabytes(static_cast<double>(row.bytes)) / static_cast<double>(row.time.count);
           },
           "Mean size of a copy.");
-  columns.add("Throughput (GB/s)", kBandwidth, &CopyTableRow::rate, "Size by Total Time.", "no time")
+  columns.add("Throughput (GB/s)", kBandwidth, &CopyTableRow::rate, "Total size / Total Time.", "no time")
       .add(
           "Link (GB/s)", kBandwidth,
           [](const CopyTableRow& row) { return row.link ? Cell(*row.link / 1e9) : Cell(); },
-          "What the way of the copies has at most (copies.md).", "not known")
+          "Maximum rate of the path that the copies take (copies.md).", "not known")
       .add(
           "Link (%)", kRateShare,
           [](const CopyTableRow& row) {
             return row.link && row.rate ? Cell(100.0 * *row.rate * 1e9 / *row.link) : Cell();
           },
-          "Throughput by Link.", "one of them is not known");
-  copies.add("Small Copies", kCount, &CopyRow::small, "Of fewer than 64 KiB.")
+          "Throughput / Link.", "one of the two is not known");
+  copies.add("Small Copies", kCount, &CopyRow::small, "Copies of less than 64 KiB.")
       .add(
           "Small Copies (%)", kPercent, [](const CopyRow& row) { return percent(row.small, row.time.count); },
           "Share of Count.")
@@ -114,12 +114,13 @@ Columns<CopyTableRow> copy_columns(const Report&) {
           [](const CopyRow& row) {
             return cell_if(row.overlap.time != 0, percent(row.overlap.overlapped, row.overlap.time));
           },
-          "Share of the copies' time in which a kernel ran on the device.", "nothing could be judged")
+          "Share of the copies' time during which a kernel ran on the device.",
+          "overlap could not be determined")
       .add("Synchronizing", kCount, &CopyRow::synchronizing, "Copies that the host waited for.")
       .add(
           "Synchronizing (%)", kPercent,
           [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
-  columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).", "nothing");
+  columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).", "no hint");
   return columns;
 }
 
@@ -143,7 +144,7 @@ std::vector<CopyTableRow> copy_rows(const Report& report) {
 
 TableFile copy_table() {
   return make_table<copy_columns, copy_rows>(
-      "copy_sum.csv", "A kind of copy on a device between kinds of memory (copies.md).");
+      "copy_sum.csv", "Copies on one device, by direction and kinds of memory (copies.md).");
 }
 
 }  // namespace inject

@@ -48,8 +48,8 @@ Columns<CallTableRow> conv_columns(const Report&) {
   shape.add(
       "Direction", kText,
       [](const ConvolutionShape& convolution) { return convolution_direction_name(convolution.direction); },
-      "Forward, or what is computed backward: the gradient of the data or of the filter.");
-  shape.add("N", kCount, &ConvolutionShape::n, "Images of the batch.");
+      "Forward or, in the backward pass, what is computed: the gradient of the data or of the filter.");
+  shape.add("N", kCount, &ConvolutionShape::n, "Images in the batch.");
   shape.add("C", kCount, &ConvolutionShape::c, "Channels of the input.");
   size("D", &ConvolutionShape::in, 0, "Depth of the input.");
   size("H", &ConvolutionShape::in, 1, "Height of the input.");
@@ -61,21 +61,21 @@ Columns<CallTableRow> conv_columns(const Report&) {
   spatial("Stride", &ConvolutionShape::stride, "In each dimension.");
   spatial("Padding", &ConvolutionShape::pad, "In each dimension.");
   spatial("Dilation", &ConvolutionShape::dilation, "In each dimension.");
-  shape.add("Groups", kCount, &ConvolutionShape::groups, "Groups of channels.");
+  shape.add("Groups", kCount, &ConvolutionShape::groups, "Number of channel groups.");
   shape.add(
       "Layout", kText,
       [](const ConvolutionShape& convolution) {
         return layout_name(convolution.layout, convolution.dimensions);
       },
-      "Of the input in memory.");
-  shape.add("Type X", kText, data_type(&ConvolutionShape::x), "Elements of the input.");
-  shape.add("Type W", kText, data_type(&ConvolutionShape::w), "Elements of the filter.");
-  shape.add("Type Y", kText, data_type(&ConvolutionShape::y), "Elements of the output.");
+      "Memory layout of the input.");
+  shape.add("Type X", kText, data_type(&ConvolutionShape::x), "Element type of the input.");
+  shape.add("Type W", kText, data_type(&ConvolutionShape::w), "Element type of the filter.");
+  shape.add("Type Y", kText, data_type(&ConvolutionShape::y), "Element type of the output.");
   shape.add("Compute Type", kText, compute_type<ConvolutionShape>, kComputeType);
   shape.add(
       "Fused", kText, [](const ConvolutionShape& convolution) { return operations_text(convolution.fused); },
-      "What the call does besides: bias, activation, ….", "nothing");
-  shape.add("Engine", kNumber, engine<ConvolutionShape>, "Number of cuDNN's engine.",
+      "Operations fused into the call: bias, activation, ….", "nothing is fused");
+  shape.add("Engine", kNumber, engine<ConvolutionShape>, "cuDNN's engine number.",
             "rows in brackets; not known");
   columns.add(
       "Algorithm", kText,
@@ -89,7 +89,7 @@ Columns<CallTableRow> conv_columns(const Report&) {
         }
         return cell_if(algorithm != ConvolutionAlgorithm::kOther, algorithm_name(algorithm));
       },
-      "By the call's arguments, else by the kernels' names.", "neither tells");
+      "From the call's arguments, otherwise from the kernels' names.", "neither identifies it");
   add_call_columns(columns);
   add_rate_columns(columns);
   add_kernel_names(columns);
@@ -109,8 +109,8 @@ Columns<CallTableRow> attention_columns(const Report&) {
             if (row.call != nullptr) return Cell("library call");
             return row.entry != nullptr ? Cell(row.name) : Cell("kernel name");
           },
-          "`library call`; `kernel name`: kernels of no call that is known, by their names; `[other]`: calls "
-          "of shapes beyond 10,000.")
+          "`library call`; `kernel name`: kernels without a known call, recognised by name; `[other]`: calls "
+          "beyond 10,000 shapes.")
       .add(
           "API", kText, [](const CallTableRow& row) { return row.call == nullptr ? Cell() : Cell(row.name); },
           "The function whose arguments were read.", "not known");
@@ -124,21 +124,21 @@ Columns<CallTableRow> attention_columns(const Report&) {
       "Direction", kText,
       [](const AttentionShape& attention) { return attention_direction_name(attention.direction); },
       "Forward or backward.");
-  shape.add("B", kCount, &AttentionShape::batch, "Sequences of the batch.");
-  shape.add("H", kCount, &AttentionShape::heads, "Heads of the queries.");
-  shape.add("KV Heads", kCount, &AttentionShape::kv_heads, "Heads of keys and values.");
-  shape.add("S Query", kCount, &AttentionShape::query_length, "Queries of a sequence.");
-  shape.add("S Key", kCount, &AttentionShape::key_length, "Keys of a sequence.");
-  shape.add("D", kCount, &AttentionShape::head_size, "Elements of a query and a key.");
-  shape.add("D Value", kCount, &AttentionShape::value_head_size, "Elements of a value.");
-  flag("Causal", kAttentionCausal, "A query sees no later key.");
-  flag("Bias", kAttentionBias, "Something is added to the scores.");
-  flag("Dropout", kAttentionDropout, "Dropout is part of the call.");
+  shape.add("B", kCount, &AttentionShape::batch, "Sequences in the batch.");
+  shape.add("H", kCount, &AttentionShape::heads, "Query heads.");
+  shape.add("KV Heads", kCount, &AttentionShape::kv_heads, "Key and value heads.");
+  shape.add("S Query", kCount, &AttentionShape::query_length, "Queries per sequence.");
+  shape.add("S Key", kCount, &AttentionShape::key_length, "Keys per sequence.");
+  shape.add("D", kCount, &AttentionShape::head_size, "Elements per query and per key.");
+  shape.add("D Value", kCount, &AttentionShape::value_head_size, "Elements per value.");
+  flag("Causal", kAttentionCausal, "1: a query does not see later keys.");
+  flag("Bias", kAttentionBias, "1: something is added to the scores.");
+  flag("Dropout", kAttentionDropout, "1: dropout is part of the call.");
   flag("Varying Lengths", kAttentionRagged,
-       "Sequences have lengths of their own: FLOPs and bytes are of the longest.");
-  shape.add("Type", kText, data_type(&AttentionShape::type), "Elements of queries, keys and values.");
+       "1: sequences differ in length; FLOPs and bytes are for the longest.");
+  shape.add("Type", kText, data_type(&AttentionShape::type), "Element type of queries, keys and values.");
   shape.add("Compute Type", kText, compute_type<AttentionShape>, kComputeType);
-  shape.add("Engine", kNumber, engine<AttentionShape>, "Number of cuDNN's engine.",
+  shape.add("Engine", kNumber, engine<AttentionShape>, "cuDNN's engine number.",
             "rows in brackets; not known");
   add_call_columns(columns);
   add_rate_columns(columns);
@@ -162,38 +162,37 @@ Columns<CallTableRow> rnn_columns(const Report&) {
   const auto shape = columns.of(shape_of<RnnShape>, kNoShape);
   shape.add(
       "Direction", kText, [](const RnnShape& rnn) { return rnn_direction_name(rnn.direction); },
-      "Forward, or what is computed backward.");
+      "Forward or, in the backward pass, what is computed.");
   shape.add(
       "Cell", kText, [](const RnnShape& rnn) { return rnn_cell_name(rnn.cell); }, "`LSTM`, `GRU`, ….");
-  shape.add("Layers", kCount, &RnnShape::layers, "Layers of the call.");
+  shape.add("Layers", kCount, &RnnShape::layers, "Number of layers in the call.");
   shape.add(
       "Directions", kCount, [](const RnnShape& rnn) { return rnn.bidirectional != 0 ? 2 : 1; },
-      "2 where it runs both ways.");
-  shape.add("Input Size", kCount, &RnnShape::input_size, "Elements of an input.");
+      "2 if bidirectional.");
+  shape.add("Input Size", kCount, &RnnShape::input_size, "Elements per input.");
   shape.add("Hidden Size", kCount, &RnnShape::hidden_size, "Elements of the state.");
-  shape.add("Projection Size", kCount, &RnnShape::projection_size,
-            "Elements that the state is projected to.");
+  shape.add("Projection Size", kCount, &RnnShape::projection_size, "Elements of the projected state.");
   const auto counted = [&shape](std::string header, auto member, std::string_view meaning) {
     shape.add(
         std::move(header), kCount,
         [member](const RnnShape& rnn) { return cell_if(rnn.batch <= RnnShape::kMaxSequences, rnn.*member); },
-        meaning, "rows in brackets: no one shape is known; batches of more than 2,048 sequences");
+        meaning, "rows in brackets: no single shape is known; batches of more than 2,048 sequences");
   };
-  counted("T", &RnnShape::length, "Steps of the longest sequence.");
-  shape.add("B", kCount, &RnnShape::batch, "Sequences of the batch.");
-  counted("Steps", &RnnShape::steps, "Steps of all sequences together.");
-  shape.add("Type", kText, data_type(&RnnShape::type), "Elements.");
+  counted("T", &RnnShape::length, "Time steps of the longest sequence.");
+  shape.add("B", kCount, &RnnShape::batch, "Sequences in the batch.");
+  counted("Steps", &RnnShape::steps, "Time steps of all sequences together.");
+  shape.add("Type", kText, data_type(&RnnShape::type), "Element type.");
   shape.add("Compute Type", kText, compute_type<RnnShape>, kComputeType);
   shape.add(
       "Algorithm", kText, [](const RnnShape& rnn) { return rnn_algorithm_name(rnn.algorithm); },
-      "As the descriptor has it.");
+      "As given in the descriptor.");
   shape.add(
       "Math", kText,
       [](const RnnShape& rnn) {
         return one_of({"", "default", "tensor operations", "tensor operations, conversion allowed", "FMA"},
                       rnn.tensor_math);
       },
-      "As the descriptor has it.", "not known");
+      "As given in the descriptor.", "not known");
   add_call_columns(columns);
   add_rate_columns(columns);
   add_kernel_names(columns);
@@ -224,18 +223,18 @@ Columns<CallTableRow> norm_columns(const Report&) {
           size += (i == 0 ? "" : "x") + std::to_string(norm.size[i]);
         return size;
       },
-      "Of the input.");
+      "Dimensions of the input.");
   shape.add(
       "Layout", kText,
       [](const NormalizationShape& norm) {
         return layout_name(norm.layout,
                            static_cast<std::uint8_t>(norm.dimensions < 2 ? 0 : norm.dimensions - 2));
       },
-      "Of the input in memory.");
-  shape.add("Type", kText, data_type(&NormalizationShape::type), "Elements of the input.");
+      "Memory layout of the input.");
+  shape.add("Type", kText, data_type(&NormalizationShape::type), "Element type of the input.");
   shape.add(
       "Fused", kText, [](const NormalizationShape& norm) { return operations_text(norm.fused); },
-      "What the call does besides.", "nothing");
+      "Operations fused into the call.", "nothing is fused");
   add_call_columns(columns);
   add_kernel_names(columns);
   return columns;

@@ -18,8 +18,8 @@ using namespace units;
 void add_distribution(const auto& of_stats) {
   of_stats.add("Avg (ns)", kMeanTime, &SampleStats::mean, "Mean duration.")
       .add("Med (ns)", kMeanTime, &SampleStats::median,
-           "Median duration: exact up to 1,024 values of a row while 16 MiB for all rows last, of a "
-           "histogram beyond (limits.md has its error).")
+           "Median duration: exact up to 1,024 values per row and 16 MiB for all rows, beyond that from a "
+           "histogram (error: limits.md).")
       .add("Min (ns)", kTime, &SampleStats::min, "Shortest.")
       .add("Max (ns)", kTime, &SampleStats::max, "Longest.")
       .add("StdDev (ns)", kMeanTime, &SampleStats::stddev,
@@ -82,8 +82,8 @@ std::vector<Listed<TimeRow>> kernel_rows(const Report& report) {
 }
 
 Columns<Listed<TimeRow>> api_columns(const Report&) {
-  return time_columns("Num Calls", "Calls, failed ones included.", "Name",
-                      "The function of the runtime or the driver.");
+  return time_columns("Num Calls", "Calls, including failed ones.", "Name",
+                      "The runtime or driver function.");
 }
 std::vector<Listed<TimeRow>> api_rows(const Report& report) {
   return listed_by_time(report.statistics->api_calls());
@@ -92,7 +92,7 @@ std::vector<Listed<TimeRow>> api_rows(const Report& report) {
 constexpr std::string_view kOperation = "`[CUDA memcpy Host-to-Device]`, …, `[CUDA memset]`.";
 
 Columns<Listed<TimeRow>> operation_time_columns(const Report&) {
-  return time_columns("Count", "Copies or memsets.", "Operation", kOperation);
+  return time_columns("Count", "Number of copies or memsets.", "Operation", kOperation);
 }
 std::vector<Listed<TimeRow>> operation_time_rows(const Report& report) {
   return listed_by_time(report.statistics->operation_times());
@@ -104,8 +104,8 @@ Columns<TimeRow> operation_size_columns(const Report&) {
   };
   Columns<TimeRow> columns;
   columns.of(&TimeRow::stats)
-      .add("Total (MB)", kMegabytes, size(&SampleStats::sum), "Bytes of all.")
-      .add("Count", kCount, &SampleStats::count, "Copies or memsets.")
+      .add("Total (MB)", kMegabytes, size(&SampleStats::sum), "Total size.")
+      .add("Count", kCount, &SampleStats::count, "Number of copies or memsets.")
       .add("Avg (MB)", kMegabytes, size(&SampleStats::mean), "Mean size.")
       .add("Med (MB)", kMegabytes, size(&SampleStats::median), "Median size.")
       .add("Min (MB)", kMegabytes, size(&SampleStats::min), "Smallest.")
@@ -130,7 +130,7 @@ Columns<Listed<ShapeRow>> shape_columns(const Report&) {
       .add(
           "BlockXYZ", kText,
           [](const Listed<ShapeRow>& row) { return cell_if(!row.other, dimensions(row.block)); },
-          "Threads of a block in x, y and z.", kOtherRow)
+          "Threads per block in x, y and z.", kOtherRow)
       .add("Name", kText, &ShapeRow::name, kKernelName);
   return columns;
 }
@@ -140,13 +140,14 @@ std::vector<Listed<ShapeRow>> shape_rows(const Report& report) {
 
 Columns<Listed<RangeRow>> range_columns(const Report&) {
   Columns<Listed<RangeRow>> columns;
-  add_times(columns, "Instances", "Times that the range was open in a window.");
+  add_times(columns, "Instances", "Number of times the range was open in a window.");
   columns
       .add(
           "Style", kText,
           [](const Listed<RangeRow>& row) { return cell_if(!row.other, style_name(row.style)); },
-          "`PushPop` (of a thread) or `StartEnd`.", kOtherRow)
-      .add("Range", kText, &RangeRow::name, "The NVTX range's message, after its domain where it has one.");
+          "`PushPop` (per thread) or `StartEnd`.", kOtherRow)
+      .add("Range", kText, &RangeRow::name,
+           "The NVTX range's message, preceded by its domain if it has one.");
   return columns;
 }
 std::vector<Listed<RangeRow>> range_rows(const Report& report) {
@@ -157,7 +158,7 @@ Columns<Listed<RangeKernelRow>> range_kernel_columns(const Report& report) {
   Columns<Listed<RangeKernelRow>> columns;
   columns
       .add("NVTX Range", kText, &RangeKernelRow::range,
-           "The range around the launch; a kernel counts in every range around it.",
+           "The range around the launch; a kernel is counted in every range around it.",
            "launched outside any range")
       .add(
           "Style", kText,
@@ -165,9 +166,9 @@ Columns<Listed<RangeKernelRow>> range_kernel_columns(const Report& report) {
             return cell_if(row.in_range && !row.other, style_name(row.style));
           },
           "`PushPop` or `StartEnd`.", "launched outside any range; the row `[other]`");
-  add_thread(columns, report.run, "The thread that launched.");
+  add_thread(columns, report.run, "The launching thread.");
   columns.add("NVTX Inst", kCount, &RangeKernelRow::range_instances,
-              "Instances of the range with such a kernel.");
+              "Instances of the range in which the kernel was launched.");
   const auto of_stats = columns.of(&RangeKernelRow::stats);
   of_stats.add("Kern Inst", kCount, &SampleStats::count, "Executions of the kernel.")
       .add("Total Time (ns)", kTime, &SampleStats::sum, "Sum of the kernels' durations.");
@@ -192,7 +193,7 @@ Columns<Listed<ThreadRow>> thread_columns(const Report& report) {
         if (const ThreadInfo* thread = thread_of(row.thread, *run)) return thread->name;
         return row.thread == kOtherIndex ? "[other]" : "[unknown]";
       },
-      "Its name; `[unknown]`: the launch was not seen.");
+      "The thread's name; `[unknown]`: the launch was not seen.");
   return columns;
 }
 std::vector<Listed<ThreadRow>> thread_rows(const Report& report) {
@@ -202,24 +203,24 @@ std::vector<Listed<ThreadRow>> thread_rows(const Report& report) {
 }  // namespace
 
 TableFile kernel_table() {
-  return make_table<kernel_columns, kernel_rows>("cuda_gpu_kern_sum.csv", "A kernel, by its name.");
+  return make_table<kernel_columns, kernel_rows>("cuda_gpu_kern_sum.csv", "A kernel, by name.");
 }
 TableFile launch_shape_table() {
   return make_table<shape_columns, shape_rows>("cuda_gpu_kern_gb_sum.csv", "A kernel with one launch shape.");
 }
 TableFile api_table() {
-  return make_table<api_columns, api_rows>("cuda_api_sum.csv", "A function of the CUDA runtime or driver.");
+  return make_table<api_columns, api_rows>("cuda_api_sum.csv", "A CUDA runtime or driver function.");
 }
 TableFile operation_time_table() {
-  return make_table<operation_time_columns, operation_time_rows>("cuda_gpu_mem_time_sum.csv",
-                                                                 "A kind of copy, or memsets: their times.");
+  return make_table<operation_time_columns, operation_time_rows>(
+      "cuda_gpu_mem_time_sum.csv", "Copies of one kind, or memsets: durations.");
 }
 TableFile operation_size_table() {
   return make_table<operation_size_columns, operation_size_rows>("cuda_gpu_mem_size_sum.csv",
-                                                                 "A kind of copy, or memsets: their sizes.");
+                                                                 "Copies of one kind, or memsets: sizes.");
 }
 TableFile range_table() {
-  return make_table<range_columns, range_rows>("nvtx_sum.csv", "An NVTX range, by its name.");
+  return make_table<range_columns, range_rows>("nvtx_sum.csv", "An NVTX range, by name.");
 }
 TableFile range_kernel_table() {
   return make_table<range_kernel_columns, range_kernel_rows>("nvtx_kern_sum.csv",

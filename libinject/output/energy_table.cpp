@@ -22,8 +22,8 @@ constexpr Unit kClock{"MHz", "≥ 0"};
 constexpr Unit kCelsius{"°C", "≥ 0"};
 
 constexpr std::string_view kNotSharp =
-    "the error is more than a third of it; the driver has no energy counter; the counter was reset";
-constexpr std::string_view kTooFewReadings = "fewer than 3 readings; the driver does not tell";
+    "the error is more than a third of the value; the driver has no energy counter; the counter was reset";
+constexpr std::string_view kTooFewReadings = "fewer than 3 readings; not reported by the driver";
 
 void add_clock_columns(Columns<EnergyRow>& columns) {
   const auto clocks = columns.of(&EnergyRow::clocks, kTooFewReadings);
@@ -32,34 +32,35 @@ void add_clock_columns(Columns<EnergyRow>& columns) {
   };
   columns.add(
       "Clock Readings", kCount, [](const EnergyRow& row) { return row.clocks.readings; },
-      "How often the clocks were read in it.");
+      "How often the clocks were read during this time.");
   clocks
       .add("SM Clock (MHz)", kMeanClock, &ClockUse::sm_mhz,
-           "The multiprocessors' clock, mean of the readings: that at which rates and shares of peaks were "
-           "measured.")
+           "The multiprocessors' clock, mean of the readings: the clock at which rates and shares of peaks "
+           "were measured.")
       .add("SM Clock Min (MHz)", kClock, &ClockUse::sm_min_mhz, "The lowest reading.");
   columns.add(
       "SM Clock Highest (MHz)", kClock,
       [](const EnergyRow& row) { return cell_if(row.max_sm_mhz != 0, row.max_sm_mhz); },
-      "The highest clock that the GPU has.", "the driver does not tell");
+      "The GPU's highest SM clock.", "not reported by the driver");
   clocks
-      .add("Memory Clock (MHz)", kMeanClock, &ClockUse::memory_mhz,
-           "The memory's clock, mean of the readings.")
+      .add("Memory Clock (MHz)", kMeanClock, &ClockUse::memory_mhz, "The memory clock, mean of the readings.")
       .add("Memory Clock Min (MHz)", kClock, &ClockUse::memory_min_mhz, "The lowest reading.")
-      .add("Temperature Max (C)", kCelsius, &ClockUse::temperature, "The GPU's, the highest reading.")
+      .add("Temperature Max (C)", kCelsius, &ClockUse::temperature,
+           "The highest reading of the GPU's temperature.")
       .add("Power Readings (W)", kWatts, &ClockUse::watts,
-           "Mean of the driver's own readings of the power, which many GPUs average over a second.")
+           "Mean of the driver's own power readings, which many GPUs average over a second.")
       .add("Held Down (%)", kPercent, share(&ClockUse::held),
-           "Share of the readings in which the clocks were held down for one of the reasons that follow; "
-           "several may hold at once.")
+           "Share of the readings in which the clocks were held down (throttled) for one of the reasons that "
+           "follow; several may apply at once.")
       .add("Held by Power (%)", kPercent, share(&ClockUse::held_by_power),
-           "The power limit, or the power supply's brake.")
-      .add("Held by Heat (%)", kPercent, share(&ClockUse::held_by_heat), "The temperature, of GPU or memory.")
+           "The power limit, or a power brake by the power supply.")
+      .add("Held by Heat (%)", kPercent, share(&ClockUse::held_by_heat),
+           "The temperature of the GPU or its memory.")
       .add("Held by Hardware (%)", kPercent, share(&ClockUse::held_by_hardware),
            "A slowdown by the hardware itself, for heat, power or another reason.")
       .add("Held Cost Bound (%)", kPercent, share(&ClockUse::held_cost),
-           "Share of the time that held-down clocks can have cost at most: SM Clock against SM Clock Highest "
-           "while they were, as if all work became faster with the clock.");
+           "Upper bound on the share of the time lost because clocks were held down: SM Clock against SM "
+           "Clock Highest during that time, as if all work scaled with the clock.");
 }
 
 Columns<EnergyRow> energy_columns(const Report& report) {
@@ -75,47 +76,53 @@ Columns<EnergyRow> energy_columns(const Report& report) {
                    ? Cell(row.iteration->number)
                    : Cell();
       },
-      "Its number, from 0.", "the row is of the window; anything that is no iteration");
+      "The iteration's number, starting at 0.", "rows of windows; not an iteration");
   columns.add(
       "Of", kText,
       [](const Row& row) { return row.iteration == nullptr ? "window" : label_name(row.iteration->label); },
-      "`window`; of its parts `iteration`, `validation`, `checkpoint`. Add up one kind of them alone.");
+      "`window`, or the parts of one: `iteration`, `validation`, `checkpoint`. Add up only rows of one "
+      "kind.");
   columns.add("Device", kNumber, &Row::device, kDeviceNumber);
   columns.add(
       "Start (ns)", kMoment,
       [run](const Row& row) {
         return since_base(row.iteration != nullptr ? row.iteration->begin : row.window->start, *run);
       },
-      "On the host, as in window_sum.csv and iteration_sum.csv.");
-  columns.add("Duration (ns)", kTime, &Row::duration, "Likewise.", "not over");
+      "Host time, as in window_sum.csv and iteration_sum.csv.");
+  columns.add("Duration (ns)", kTime, &Row::duration, "As in window_sum.csv and iteration_sum.csv.",
+              "not over");
   const auto joules = [](const EnergyAmount& amount) { return amount.joules; };
   const auto error = [](const EnergyAmount& amount) { return amount.error; };
   columns.of(&Row::energy, kNotSharp)
       .add("Energy (J)", kJoules, joules,
-           "Of the whole GPU, by all processes on it: what its counter rose by, interpolated at both ends.")
+           "Energy of the whole GPU, used by all processes on it: the increase of its counter, interpolated "
+           "at both ends.")
       .add("± Energy (J)", kJoules, error,
-           "By the counter's steps and the times of the readings: it is not more off.");
-  columns.add("Power (W)", kWatts, &Row::watts, "Energy by Duration.", kNotSharp);
+           "Maximum error, from the counter's steps and the times of the readings.");
+  columns.add("Power (W)", kWatts, &Row::watts, "Energy / Duration.", kNotSharp);
   static constexpr std::string_view kNoIdle =
-      "rows of iterations; the error is more than a third of it; kernels' records were lost; too many pauses";
+      "rows of iterations; the error is more than a third of the value; records of kernels were lost; too "
+      "many pauses";
   columns.of(&Row::idle, kNoIdle)
       .add("Idle Energy (J)", kJoules, joules,
-           "While no kernel ran: measured in pauses of 5 ms or more, shorter ones by their time (energy.md).")
-      .add("± Idle Energy (J)", kJoules, error, "It is not more off.");
+           "Energy used while no kernel ran: measured in pauses of 5 ms or more, estimated from their time "
+           "for shorter ones (energy.md).")
+      .add("± Idle Energy (J)", kJoules, error, "Maximum error.");
   columns.add(
       "Idle Energy (%)", kPercent,
       [](const Row& row) {
         if (!row.idle || !row.energy) return Cell();
         return Cell(std::min(100.0, 100 * row.idle->joules / row.energy->joules));
       },
-      "Idle Energy by Energy.", kNoIdle);
-  columns.add("Energy per Sample (J)", kJoulesBySample, &Row::joules_by_sample,
-              "This GPU's energy by INJECT_BATCH; of a window, of its complete iterations.",
-              "no INJECT_BATCH; no complete iteration; as Energy; other things between the iterations");
+      "Idle Energy / Energy.", kNoIdle);
+  columns.add(
+      "Energy per Sample (J)", kJoulesBySample, &Row::joules_by_sample,
+      "This GPU's energy / INJECT_BATCH; for a window, over its complete iterations.",
+      "no INJECT_BATCH; no complete iteration; something else between the iterations; otherwise as Energy");
   columns.add(
       "Energy per Unit (J)", kJoulesBySample,
       [](const Row& row) { return exact_cell(row.joules_by_unit, kJoulesBySample); },
-      "This GPU's energy by the units of work of the process (units.md); of a window, of its complete "
+      "This GPU's energy / the units of work of the process (units.md); for a window, over its complete "
       "iterations.",
       "the units of an iteration are not known, or 0; otherwise as Energy per Sample");
   add_clock_columns(columns);
@@ -135,7 +142,7 @@ bool has_readings(const Report& report) {
 TableFile energy_table() {
   return make_table<energy_columns, energy_rows>(
       "energy_sum.csv", "Energy and clocks of a GPU in a window, and in its iterations (energy.md).",
-      has_readings, "where NVML tells");
+      has_readings, "if NVML reports it");
 }
 
 }  // namespace inject

@@ -21,21 +21,22 @@ Columns<Listed<FamilyRow>> family_columns(const Report&) {
       "Time (%)", kPercent, [](const Listed<Row>& row) { return percent(row.time.sum, row.total); },
       kShareOfListed);
   add_totals(columns, &Row::time);
-  columns.add("Kernel Names", kCount, &Row::names, "Distinct names of kernels.")
+  columns.add("Kernel Names", kCount, &Row::names, "Number of distinct kernel names.")
       .add("In Library Calls (%)", kPercent, share(&Row::attributed),
-           "Share of the time that is of kernels launched inside a library call.")
+           "Share of the time spent in kernels launched inside a library call.")
       .add("Tensor Cores (%)", kPercent, share(&Row::on_tensor_cores),
-           "Share of the time that is of kernels known to use tensor cores.")
+           "Share of the time spent in kernels known to use tensor cores.")
       .add("Tensor Cores Unknown (%)", kPercent, share(&Row::unknown_cores),
-           "Share of the time that is of kernels whose names do not tell.")
-      .add("FLOPs", kFlop, &Row::flops, "Of the library calls of known shape whose kernels these are.")
+           "Share of the time spent in kernels whose names do not say whether they use tensor cores.")
+      .add("FLOPs", kFlop, &Row::flops,
+           "FLOPs of the library calls of known shape that these kernels belong to.")
       .add(
           "TFLOP/s", kTeraflops,
           [](const Row& row) {
             return cell_if(row.flops != 0 && row.time.sum != 0,
                            static_cast<double>(row.flops) / static_cast<double>(row.time.sum) / 1e3);
           },
-          "FLOPs by Total Time.", "no FLOPs are known")
+          "FLOPs / Total Time.", "no FLOPs are known")
       .add(
           "Family", kText, [](const Row& row) { return family_name(row.family); }, "What the kernels do.");
   return columns;

@@ -57,8 +57,7 @@ void leave_out_of_derived_rows(Columns<CallTableRow>& columns) {
   columns.leave_out("Host Time (ns)", &is_derived,
                     "`[no shape]`, `[no call]`: no calls are known; derived rows: see rnn_sum.csv");
   for (const std::string_view header : {"GPU Time (%)", "GPU Time (ns)", "GPU Avg (ns)", "Kernels"})
-    columns.leave_out(header, &is_derived_product,
-                      "derived rows of one size: which kernels are theirs is not known");
+    columns.leave_out(header, &is_derived_product, "derived rows of one size: their kernels are not known");
   for (const std::string_view header : {"GPU Min (ns)", "GPU Max (ns)"})
     columns.leave_out(header, &is_derived, "derived rows");
 }
@@ -68,9 +67,9 @@ Columns<CallTableRow> gemm_columns(const Report&) {
   add_function(columns);
   columns.add(
       "Derived", kText, &derived_name,
-      "Of products inside calls of rnn_sum.csv, whose sizes follow from those calls' (gemm.md): `call`, "
-      "the products of such calls together; `product`, those of one size among them.",
-      "the products that the call itself is of");
+      "Set for products inside calls of rnn_sum.csv, whose sizes are derived from those of the calls "
+      "(gemm.md). `call`: all products of such calls together; `product`: those of one size among them.",
+      "calls that are matrix products themselves");
   const auto shape = columns.of(shape_of<GemmShape>, kNoShape);
   const auto size = [&columns](std::string header, auto member, std::string_view meaning,
                                std::string_view empty) {
@@ -89,7 +88,7 @@ Columns<CallTableRow> gemm_columns(const Report&) {
   constexpr std::string_view kNoSize = "rows in brackets; products of different sizes";
   constexpr std::string_view kNoStride =
       "rows in brackets; groups of products of different sizes; derived rows";
-  size("M", &GemmShape::m, "Rows of op(A) and of the result, column-major as the library has them (gemm.md).",
+  size("M", &GemmShape::m, "Rows of op(A) and of the result, column-major as in the library (gemm.md).",
        kNoSize);
   size("N", &GemmShape::n, "Columns of op(B) and of the result.", kNoSize);
   size("K", &GemmShape::k, "Columns of op(A), rows of op(B).", kNoSize);
@@ -97,17 +96,17 @@ Columns<CallTableRow> gemm_columns(const Report&) {
       "Op A", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_a); }, "`N`, `T` or `C`.");
   shape.add(
       "Op B", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_b); }, "`N`, `T` or `C`.");
-  shape.add("Type A", kText, data_type(&GemmShape::a), "Elements of A.");
-  shape.add("Type B", kText, data_type(&GemmShape::b), "Elements of B.");
-  shape.add("Type C", kText, data_type(&GemmShape::d), "Elements of the result.");
+  shape.add("Type A", kText, data_type(&GemmShape::a), "Element type of A.");
+  shape.add("Type B", kText, data_type(&GemmShape::b), "Element type of B.");
+  shape.add("Type C", kText, data_type(&GemmShape::d), "Element type of the result.");
   shape.add("Compute Type", kText, compute_type<GemmShape>, kComputeType);
-  shape.add("Batch", kCount, &GemmShape::batch, "Products of one call; of a derived row, one by one.");
+  shape.add("Batch", kCount, &GemmShape::batch, "Products per call; in derived rows, counted individually.");
   shape.add(
       "Groups", kCount, [](const GemmShape& gemm) { return cell_if(gemm.groups != 0, gemm.groups); },
-      "Groups of a grouped product.", "not a grouped product");
+      "Number of groups in a grouped product.", "not a grouped product");
   shape.add(
       "Epilogue", kText, [](const GemmShape& gemm) { return epilogue_name(gemm.epilogue); },
-      "What cuBLASLt does to the result.", "nothing");
+      "What cuBLASLt does to the result.", "no epilogue");
   size("Lda", &GemmShape::lda, "Leading dimension of A.", kNoStride);
   size("Ldb", &GemmShape::ldb, "Leading dimension of B.", kNoStride);
   size("Ldc", &GemmShape::ldc, "Leading dimension of the result.", kNoStride);
@@ -123,14 +122,14 @@ Columns<CallTableRow> gemm_columns(const Report&) {
             if (!eligibility.reason.empty()) text += ": " + eligibility.reason;
             return Cell(std::move(text));
           },
-          "Whether tensor cores of the device could do it, by type, shape and alignment (gemm.md).",
-          "rows in brackets: no one shape is known; derived rows")
+          "Whether the device's tensor cores could do it, given type, shape and alignment (gemm.md).",
+          "rows in brackets: no single shape is known; derived rows")
       .add(
           "Hint", kText,
           [](const CallTableRow& row) {
             return row.call == nullptr ? Cell() : Cell(join_hints(row.call->hints));
           },
-          "What could be better (gemm.md).", "nothing");
+          "What could be improved (gemm.md).", "no hint");
   add_kernel_names(columns);
   leave_out_of_derived_rows(columns);
   return columns;

@@ -41,19 +41,21 @@ std::optional<double> per_time(const std::optional<std::uint64_t>& part, const H
 Columns<HostRow> host_columns(const Report& report) {
   using namespace units;
   constexpr Unit kProcessors{"processors", "≥ 0", 3};
-  constexpr std::string_view kNotReadable = "the system does not let it be read, or not of all of them";
-  static constexpr std::string_view kOfProcess = "rows of roles";
-  static constexpr std::string_view kNotAll = "rows of roles; not known of all threads and children";
+  constexpr std::string_view kNotReadable = "the system does not allow it to be read, or not for all of them";
+  static constexpr std::string_view kOfProcess = "rows other than `process`";
+  static constexpr std::string_view kNotAll =
+      "rows other than `process`; not known for all threads and children";
   const RunInfo* const run = report.run;
   Columns<HostRow> columns;
   columns
       .add(
-          "Window", kNumber, [](const HostRow& row) { return row.window->window; }, "Its number, from 1.")
+          "Window", kNumber, [](const HostRow& row) { return row.window->window; },
+          "The window's number, starting at 1.")
       .add(
           "Role", kText, [](const HostRow& row) { return role_name(row.use->role); },
-          "What the threads or child processes are there for, by their names (processors.md); `[rest]`: of "
-          "the process, what is in no row above; `[ended children]`: what children took after the last "
-          "reading that saw them.")
+          "What the threads or child processes do, judging by their names (processors.md); `[rest]`: the "
+          "part of the process that is in no row above; `[ended children]`: what child processes used after "
+          "the last reading that saw them.")
       .add(
           "Total", kText, [](const HostRow& row) { return row.is_process() ? "yes" : "no"; },
           "`yes`: the row is the sum of the process's threads, `main` to `[rest]`; `no`: it is not. Child "
@@ -64,8 +66,8 @@ Columns<HostRow> host_columns(const Report& report) {
             const HostRole role = row.use->role;
             return cell_if(role != HostRole::kRest && role != HostRole::kEndedChildren, row.use->count);
           },
-          "Threads, or child processes, that a reading in the window saw; of `process`, its threads.",
-          "of `[rest]` and `[ended children]`, whose threads and children are counted in their roles");
+          "Threads or child processes seen by a reading in the window; for `process`, its threads.",
+          "`[rest]` and `[ended children]`, whose threads and child processes are counted in their roles");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
   };
@@ -78,16 +80,17 @@ Columns<HostRow> host_columns(const Report& report) {
             const auto share = per_time(row.use->use.of(HostAmount::kProcessorTime), *row.window);
             return share ? Cell(100 * *share) : Cell();
           },
-          "Processor Time by Span: above 100 where several ran at once.", kNotReadable)
+          "Processor Time / Span: above 100 if several ran at once.", kNotReadable)
       .add("Run Queue Wait (ns)", kTime, amount(HostAmount::kRunQueueWait),
-           "Time in which they were ready to run and had no processor, added up; without those that ended.",
-           "of `[rest]` and `[ended children]`; the system does not let it be read")
+           "Total time during which they were ready to run but had no processor, not counting those that "
+           "ended.",
+           "`[rest]` and `[ended children]`; the system does not allow it to be read")
       .add("Voluntary Switches", kCount, amount(HostAmount::kVoluntarySwitches),
-           "How often they gave up a processor by themselves, to wait.", kNotReadable)
+           "How often they gave up a processor voluntarily, to wait.", kNotReadable)
       .add("Involuntary Switches", kCount, amount(HostAmount::kInvoluntarySwitches),
            "How often a processor was taken from them.", kNotReadable)
-      .add("Minor Faults", kCount, amount(HostAmount::kMinorFaults), "Page faults without a read.",
-           kNotReadable)
+      .add("Minor Faults", kCount, amount(HostAmount::kMinorFaults),
+           "Page faults that did not read from storage.", kNotReadable)
       .add("Major Faults", kCount, amount(HostAmount::kMajorFaults), "Page faults that read from storage.",
            kNotReadable)
       .add(
@@ -96,7 +99,7 @@ Columns<HostRow> host_columns(const Report& report) {
             const auto& bytes = row.use->use.of(HostAmount::kReadBytes);
             return bytes ? Cell(megabytes(*bytes)) : Cell();
           },
-          "Read from storage, not from the page cache; not over the network.", kNotReadable)
+          "Data read from storage, not from the page cache or over the network.", kNotReadable)
       .add(
           "Start (ns)", kMoment, [run](const HostRow& row) { return since_base(row.window->begin, *run); },
           "When the first reading ended, soon after the window opened.")
@@ -105,43 +108,48 @@ Columns<HostRow> host_columns(const Report& report) {
           "From there to the second reading, soon after the window closed.")
       .add(
           "Reading (ns)", kTime, [](const HostRow& row) { return row.window->reading; },
-          "How long these two readings took: the grain of the sums.");
+          "How long these two readings took: the resolution of the sums.");
   const auto of_process = [](auto cell) {
     return [cell](const HostRow& row) { return row.is_process() ? Cell(cell(*row.window)) : Cell(); };
   };
   columns
       .add("Cores by Affinity", kCount,
            of_process([](const HostWindow& w) { return cell_if(w.affinity != 0, w.affinity); }),
-           "Processors that the main thread may run on.", "rows of roles; not known")
+           "Processors that the main thread may run on.", "rows other than `process`; not known")
       .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
              return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
            }),
-           "Processors' worth of time that its control groups allow, at most.", "rows of roles; no limit")
+           "Maximum processor time that its control groups allow, as a number of processors.",
+           "rows other than `process`; no limit")
       .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
              const HostSum sum = host_sum({&w, 1});
              return cell_if(sum.times_known, sum.used());
            }),
-           "Processor time of the process and its children by Span.", kNotAll)
+           "Processor time of the process and its children / Span.", kNotAll)
       .add("Cores Wanted", kProcessors, of_process([](const HostWindow& w) {
              const HostSum sum = host_sum({&w, 1});
              return cell_if(sum.times_known && sum.waits_known, sum.wanted());
            }),
-           "The same with Run Queue Wait: what they would have used, had none waited.", kNotAll)
+           "The same including Run Queue Wait: what they would have used if none had waited.", kNotAll)
       .add("Workers Computing (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_time, w.worker_life));
            }),
-           "Processor time of the loader workers that did anything by their lifetimes.",
-           "rows of roles; no worker did")
+           "Processor time of the loader workers that did anything, as a share of their lifetimes.",
+           "rows other than `process`; no worker did anything")
       .add("Workers Queued (%)", kRateShare, of_process([](const HostWindow& w) {
              return cell_if(w.worker_life != 0, percent(w.worker_wait, w.worker_life));
            }),
-           "Likewise their Run Queue Wait.", "rows of roles; no worker did")
+           "Run Queue Wait of these workers, as a share of their lifetimes.",
+           "rows other than `process`; no worker did anything")
       .add("Loader Moments", kCount, of_process([](const HostWindow& w) { return w.moments.all; }),
-           "At how many moments the thread that trains was seen to wait for a loader's workers.", kOfProcess)
+           "Number of moments at which the training thread was seen waiting for a loader's workers.",
+           kOfProcess)
       .add("Workers Asleep", kCount, of_process([](const HostWindow& w) { return w.moments.asleep; }),
-           "… at how many of them no worker ran or was ready to.", kOfProcess)
+           "Number of Loader Moments at which no worker was running or ready to run.", kOfProcess)
       .add("Workers Blocked", kCount, of_process([](const HostWindow& w) { return w.moments.blocked; }),
-           "… and at how many of these one was in uninterruptible sleep, as for a disk.", kOfProcess);
+           "Number of these (Workers Asleep) at which a worker was in uninterruptible sleep, as when waiting "
+           "for a disk.",
+           kOfProcess);
   return columns;
 }
 
@@ -157,7 +165,7 @@ std::vector<HostRow> host_rows(const Report& report) {
 
 TableFile host_table() {
   return make_table<host_columns, host_rows>(
-      "host_sum.csv", "Windows, by role of the process's threads and its children (processors.md).");
+      "host_sum.csv", "A window, by role of the process's threads and child processes (processors.md).");
 }
 
 }  // namespace inject

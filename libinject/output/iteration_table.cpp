@@ -36,33 +36,33 @@ Columns<IterationReport> iteration_columns(const Report& report) {
   phase.add(
       "Iteration", kCount,
       [](const Row& row) { return cell_if(row.row->label == IterationLabel::kIteration, row.row->number); },
-      "Its number, from 0.", "anything that is no iteration");
+      "The iteration's number, starting at 0.", "not an iteration");
   columns.add("Label", kText, label_text,
-              "`iteration`, `validation`, `checkpoint`; `outside`: what was launched before or after any "
-              "known boundary, or has no launch that was seen.",
+              "`iteration`, `validation`, `checkpoint`; `outside`: work launched before or after any known "
+              "boundary, or whose launch was not seen.",
               "`[other]`");
   phase.add(
       "Complete", kFlag, [](const Row& row) { return row.row->complete ? 1 : 0; },
-      "1: the window holds it from its boundary to the next one, and nothing of it was lost.",
+      "1: the window contains it from its boundary to the next one, and nothing of it was lost.",
       "`outside` and `[other]`");
   add_device(columns);
   phase
       .add(
           "Start (ns)", kMoment,
           [run](const Row& row) { return cell_if(row.row->begin != 0, since_base(row.row->begin, *run)); },
-          "Host time of its boundary; of what began before the window, the window's start.",
+          "Host time of its boundary; if it began before the window, the window's start.",
           "`outside` and `[other]`; not known")
       .add("Duration (ns)", kTime, &Row::duration,
-           "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",
+           "Next boundary - Start, on the host; if cut off by the end of the window, that end - Start.",
            "`outside` and `[other]`; not over")
       .add("Step Time (ns)", kMeanTime, &Row::step_time,
-           "Duration or, where the host ran ahead of the GPU, from the end of the iteration's last work "
-           "there to that of the next one (iterations.md).",
+           "Duration or, where the host ran ahead of the GPU, the time on the GPU from the end of the "
+           "iteration's last work to that of the next one's (iterations.md).",
            "not a complete iteration; the host ran ahead, and it is the last of its window")
-      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Step Time.",
-           "no INJECT_BATCH; as Step Time");
+      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH / Step Time.",
+           "no INJECT_BATCH; otherwise as Step Time");
   constexpr std::string_view kNoUnits =
-      "rows of one device; not complete; none was said, or not all is known";
+      "rows of one device; not complete; no units were reported, or not all are known";
   const auto units = columns.of(&Row::units, kNoUnits);
   units
       .add(
@@ -76,30 +76,33 @@ Columns<IterationReport> iteration_columns(const Report& report) {
   columns.add(
       "Units/s", kUnitRate,
       [](const Row& row) { return exact_cell(row.ahead ? std::nullopt : row.units.per_second(), kUnitRate); },
-      "Units by Duration.",
-      "rows of one device; not complete; none was said, or not all is known; the host ran ahead of the GPU");
+      "Units / Duration.",
+      "rows of one device; not complete; no units were reported, or not all are known; the host ran ahead of "
+      "the GPU");
   units.add(
       "Units/s of GPU Busy", kUnitRate,
       [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },
-      "Units by GPU Busy, of several GPUs by that of the busiest: what there would be if that one always "
-      "had work.",
+      "Units / GPU Busy; with several GPUs, that of the busiest: the rate if that GPU always had work.",
       kNoUnits);
   columns.add(
       "Launches", kCount, [](const Row& row) { return cell_if(!row.device, row.row->launches); },
-      "Host calls that gave a device work.", kAllDevices);
+      "Host calls that submitted work to a device.", kAllDevices);
   known_time.add("GPU Busy (ns)", kTime, &Row::busy,
-                 "At least one of the row's kernels, copies and memsets ran; `all`: the devices' sum.");
-  columns.add(
-      "Gap to Next (ns)", kTime, &Row::gap,
-      "From the end of the row's last work to the start of the next one's first; `all`: no device worked.",
-      "the last of its window");
+                 "Time during which at least one of the row's kernels, copies or memsets ran; `all`: sum "
+                 "over the devices.");
+  columns.add("Gap to Next (ns)", kTime, &Row::gap,
+              "From the end of this row's last work to the start of the next row's first; `all`: time during "
+              "which no device worked.",
+              "the last of its window");
   add_work_columns(columns, &Row::work);
   add_flop_columns(columns, &Row::flops);
-  known_time.add("Kernel Busy (ns)", kTime, &Row::kernel_busy, "At least one of the row's kernels ran.")
+  known_time
+      .add("Kernel Busy (ns)", kTime, &Row::kernel_busy,
+           "Time during which at least one of the row's kernels ran.")
       .add(
           "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
-          "Kernel Busy by the iteration's time on the device: from its first work to the next one's.",
-          "`outside`; the time is not known; the next one's work begins long before this one's has ended");
+          "Kernel Busy / the iteration's time on the device: from its first work to the next one's.",
+          "`outside`; the time is not known; the next one's work begins long before this one's ends");
   add_fetch_columns(columns, &Row::fetches);
   add_metric_columns(columns, report, &Row::metrics);
   return columns;
@@ -115,7 +118,8 @@ Columns<StepPace::Step> step_columns(const Report& report) {
   const RunInfo* const run = report.run;
   columns
       .add(
-          "Iteration", kCount, [](const Row& row) { return row.step->number; }, "Its number, from 0.")
+          "Iteration", kCount, [](const Row& row) { return row.step->number; },
+          "The iteration's number, starting at 0.")
       .add(
           "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.step->begin, *run); },
           "Host time of its boundary.")
@@ -123,21 +127,21 @@ Columns<StepPace::Step> step_columns(const Report& report) {
           "Duration (ns)", kTime, [](const Row& row) { return row.step->duration; },
           "Next boundary - Start, on the host.")
       .add("Step Time (ns)", kMeanTime, &Row::time,
-           "What the program takes for it: Duration. Where the host waits for the GPU every few iterations, "
-           "the mean over several, in the last one's row (iterations.md).",
-           "the host ran ahead of the GPU; in another row's mean")
+           "Time the program takes for it: Duration. If the host waits for the GPU only every few "
+           "iterations, the mean over several, in the last one's row (iterations.md).",
+           "the host ran ahead of the GPU; included in another row's mean")
       .add(
           "Samples/s", kRate,
           [run](const Row& row) {
             return row.time ? samples_per_second(run->batch, *row.time) : std::nullopt;
           },
-          "INJECT_BATCH by Step Time.", "no INJECT_BATCH; as Step Time");
+          "INJECT_BATCH / Step Time.", "no INJECT_BATCH; otherwise as Step Time");
   const auto of_step = [run](const Row& row) {
     WorkUnits units;
     units.add(units_of(*run, *row.step), row.step->duration);
     return units;
   };
-  columns.of(of_step, "none was said, or not all is known")
+  columns.of(of_step, "no units were reported, or not all are known")
       .add(
           "Units", kUnits, [](const WorkUnits& of) { return units_cell(of.total()); }, kUnitsMeaning)
       .add(
@@ -151,7 +155,7 @@ Columns<StepPace::Step> step_columns(const Report& report) {
       [of_step](const Row& row) {
         return exact_cell(row.counts ? of_step(row).per_second() : std::nullopt, kUnitRate);
       },
-      "Units by Duration.", "none was said, or not all is known; the host ran ahead of the GPU");
+      "Units / Duration.", "no units were reported, or not all are known; the host ran ahead of the GPU");
   return columns;
 }
 
@@ -165,14 +169,14 @@ TableFile step_table() {
   return make_table<step_columns, step_rows>(
       "step_times.csv",
       "An iteration that ran without CUPTI, before, between or after the windows: the latest 1,000 "
-      "(iterations.md). Empty where iterations are looked for in windows alone.");
+      "(iterations.md). Empty if iterations are only looked for in windows.");
 }
 
 TableFile iteration_table() {
   return make_table<iteration_columns, iteration_rows>(
       "iteration_sum.csv",
-      "An iteration, or what ran outside of any: one row for all devices together (`all`), then one a device "
-      "(iterations.md). Add up either the rows `all` or the others.");
+      "An iteration, or what ran outside any: one row for all devices together (`all`), then one per device "
+      "(iterations.md). Add up either the rows `all` or the others, not both.");
 }
 
 }  // namespace inject

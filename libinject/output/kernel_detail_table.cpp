@@ -24,15 +24,15 @@ Columns<Listed<KernelReport>> detail_columns(const Report&) {
   add_totals(columns, [](const KernelReport& row) { return &row.detail->time; });
   add_launch_columns(columns, launch_of);
   const auto launch = columns.of(launch_of, kOtherRow);
-  launch.add("Reg/Trd", kCount, &DetailRow::registers_per_thread, "Registers of a thread.")
-      .add("StcSMem (B)", kBytes, &DetailRow::static_shared_bytes, "Static shared memory of a block.")
-      .add("DymSMem (B)", kBytes, &DetailRow::dynamic_shared_bytes, "Dynamic shared memory of a block.")
-      .add("LocalMem/Trd (B)", kBytes, &DetailRow::local_bytes_per_thread, "Local memory of a thread.");
+  launch.add("Reg/Trd", kCount, &DetailRow::registers_per_thread, "Registers per thread.")
+      .add("StcSMem (B)", kBytes, &DetailRow::static_shared_bytes, "Static shared memory per block.")
+      .add("DymSMem (B)", kBytes, &DetailRow::dynamic_shared_bytes, "Dynamic shared memory per block.")
+      .add("LocalMem/Trd (B)", kBytes, &DetailRow::local_bytes_per_thread, "Local memory per thread.");
   static constexpr std::string_view kUnknownDevice = "the row `[other]`; the device's limits are not known";
   columns.of([](const KernelReport& row) { return row.use.occupancy; }, kUnknownDevice)
       .add(
           "Occupancy (%)", kPercent, [](const Occupancy& of) { return 100 * of.share; },
-          "Theoretical: resident warps of those that a multiprocessor holds at most (occupancy.md).")
+          "Theoretical: resident warps as a share of the maximum that a multiprocessor holds (occupancy.md).")
       .add("Blocks/SM", kCount, &Occupancy::blocks,
            "Blocks of this launch that are resident on a multiprocessor at the same time.")
       .add(

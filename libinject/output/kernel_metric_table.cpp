@@ -22,7 +22,8 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
   });
   const auto measured = columns.of([](const MeasuredKernel& kernel) { return &kernel.row.measured; });
   measured
-      .add("Total Time (ns)", kTime, &KernelMetricEntry::time, "Of all executions, with samples or without.")
+      .add("Total Time (ns)", kTime, &KernelMetricEntry::time,
+           "Time of all executions, with or without samples.")
       .add("Instances", kCount, &KernelMetricEntry::instances, "Executions.")
       .add("Samples", kCount, &KernelMetricEntry::samples, "Samples in which any of them ran.")
       .add(
@@ -33,7 +34,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
           "Share of the sampled time in which a kernel of another row ran as well.", "no sampled time")
       .add(
           "Reliable", kText, [](const KernelMetricEntry& entry) { return entry.reliable() ? "yes" : "no"; },
-          "`yes`: every metric that was measured has a value, links' aside.");
+          "`yes`: every metric that was measured has a value, except those of links.");
   const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     columns
@@ -45,41 +46,40 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
             "fewer than 10 samples, or the error is too large (metrics.md)")
         .add(metrics[m].title, kMetric, &MetricEstimate::value, "What the device did while the kernel ran.")
         .add("± " + metrics[m].title, kMetric, &MetricEstimate::error,
-             "Half the width of the interval that holds the true value in 95 of 100 cases.");
+             "Half the width of the interval that contains the true value in 95 of 100 cases.");
   }
   columns
       .add("Theoretical Occupancy (%)", kPercent, &MeasuredKernel::theoretical_occupancy,
            "As in kernel_detail.csv.", "the device's limits are not known")
       .add("Busiest Unit", kText, &MeasuredKernel::busiest,
-           "Of tensor, FMA and FP64 pipe, L2 cache and memory, the one with the largest value.",
-           "one has no value")
-      .add("Utilization (%)", {"%", "0 … 100", 2}, &MeasuredKernel::utilization, "Its value.",
-           "as Busiest Unit")
+           "The one with the largest value among the tensor, FMA and FP64 pipes, L2 cache and memory.",
+           "one of them has no value")
+      .add("Utilization (%)", {"%", "0 … 100", 2}, &MeasuredKernel::utilization,
+           "The value of the busiest unit.", "as Busiest Unit")
       .add("Unused Time (ns)", kTime, &MeasuredKernel::unused_time, "Total Time · (1 - Utilization).",
            "as Busiest Unit");
   using Roofline = MeasuredRoofline;
   columns
-      .of(&MeasuredKernel::place,
-          "the memory's traffic was not measured; nothing is known of what is computed")
+      .of(&MeasuredKernel::place, "memory traffic was not measured; nothing is known about what is computed")
       .add(
           "DRAM Traffic (MB)", kMegabytes, [](const Roofline& of) { return megabytes(of.bytes); },
-          "To and from the device's memory, of all executions.")
+          "Traffic to and from device memory, over all executions.")
       .add(
           "TFLOP/s", kTeraflops, [](const Roofline& of) { return cell_if(of.rate > 0, of.rate / 1e12); },
-          "What the kernel's library calls compute, by its time.")
+          "FLOPs of the kernel's library calls / the kernel's time.")
       .add(
           "FLOP/Byte", kIntensity,
           [](const Roofline& of) { return cell_if(of.roof.intensity > 0, of.roof.intensity); },
-          "By the measured traffic.")
+          "Based on the measured traffic.")
       .add(
           "Bound", kText, [](const Roofline& of) { return bound_name(of.roof.bound); },
-          "`memory` or `compute`, by the measured traffic.")
+          "`memory` or `compute`, based on the measured traffic.")
       .add(
           "Roofline (%)", kRateShare, [](const Roofline& of) { return percent(of.share); },
-          "Rate by what is attainable; without a rate, the share of the memory's peak bandwidth.");
+          "Rate as a share of the attainable rate; without a rate, the share of the peak memory bandwidth.");
   columns.add(
       "Name", kText, [](const MeasuredKernel& kernel) { return kernel.row.detail.name; },
-      "The kernel, demangled in full.");
+      "The kernel's fully demangled name.");
   return columns;
 }
 

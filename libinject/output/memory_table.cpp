@@ -48,31 +48,32 @@ Columns<MemoryRow> memory_columns(const Report& report) {
           "`device`, `managed`, `pinned host`; `[all]`: the sum of the device's rows.")
       .add(
           "API", kText, [](const MemoryRow& row) { return row.api ? allocation_name(*row.api) : "[all]"; },
-          "The function that allocated.")
+          "The allocating function.")
       .add(
           "Total", kText, [](const MemoryRow& row) { return row.api ? "no" : "yes"; },
-          "`yes`: the row is the sum of the device's others; `no`: it is not. Adding up both kinds counts "
-          "twice.");
+          "`yes`: the row is the sum of the device's other rows; `no`: it is not. Adding up both kinds "
+          "counts everything twice.");
   columns.of(&MemoryRow::counts)
       .add("Allocations", kCount, &MemoryCounts::allocations, "Calls that succeeded.")
-      .add("Frees", kCount, &MemoryCounts::frees, "Frees of what this function allocated.")
-      .add("Allocated (MB)", kMegabytes, size(&MemoryCounts::allocated), "Sum of the sizes asked for.")
-      .add("Live (MB)", kMegabytes, size(&MemoryCounts::live), "Allocated and not freed at the end.")
+      .add("Frees", kCount, &MemoryCounts::frees, "Frees of memory that this function allocated.")
+      .add("Allocated (MB)", kMegabytes, size(&MemoryCounts::allocated), "Sum of the requested sizes.")
+      .add("Live (MB)", kMegabytes, size(&MemoryCounts::live), "Allocated and not yet freed at the end.")
       .add("Peak (MB)", kMegabytes, size(&MemoryCounts::peak),
-           "Allocated and not freed at most; of `[all]`, of the sum.")
+           "Maximum allocated and not yet freed at any time; for `[all]`, of the sum.")
       .add(
           "Peak at (ns)", kMoment,
           [run](const MemoryCounts& counts) {
             return cell_if(counts.peak_at != 0, since_base(counts.peak_at, *run));
           },
-          "When that was reached, the first time.", "never anything")
+          "When that was first reached.", "nothing was ever allocated")
       .add("Largest (MB)", kMegabytes, size(&MemoryCounts::largest), "The largest single allocation.")
       .add("Failed", kCount, &MemoryCounts::failed, "Calls that returned an error.")
-      .add("Failed Size (MB)", kMegabytes, size(&MemoryCounts::failed_bytes), "Sum of what they asked for.")
+      .add("Failed Size (MB)", kMegabytes, size(&MemoryCounts::failed_bytes),
+           "Sum of the sizes these calls requested.")
       .add("Largest Failed (MB)", kMegabytes, size(&MemoryCounts::largest_failed),
-           "The most that one of them asked for.")
+           "Largest size that one of them requested.")
       .add("Last Failed (MB)", kMegabytes, size(&MemoryCounts::last_failed),
-           "What the last of them asked for.");
+           "Size that the last of them requested.");
   return columns;
 }
 
@@ -92,33 +93,32 @@ Columns<MemoryTimelineRow> timeline_columns(const Report& report) {
           "Of", kText,
           [](const Row& row) { return row.of == MemoryLine::Of::kInUse ? "in use" : "allocated"; },
           "`allocated`: by this process through the CUDA runtime, as in memory_sum.csv; `in use`: on the "
-          "GPU, by "
-          "all processes, as the driver was asked from time to time.")
+          "GPU, by all processes, as the driver reported when queried from time to time.")
       .add(
           "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.begin, *run); },
-          "A change of what is allocated, or a window's edge; the first of the readings.")
+          "`allocated`: a change in the allocated memory, or the edge of a window; `in use`: the first of "
+          "the readings.")
       .add(
           "Duration (ns)", kTime, [](const Row& row) { return row.end - row.begin; },
-          "Until the next row of the kind; until the last of the readings.")
+          "`allocated`: until the next row of this kind; `in use`: until the last of the readings.")
       .add(
           "Window", kCount, [](const Row& row) { return cell_if(row.window != 0, row.window); },
-          "The window in which Start is.", "outside of windows")
+          "The window in which Start is.", "outside windows")
       .add("Iteration", kCount, &Row::iteration, "The iteration in which Start is.",
-           "none that is known of; anything that is no iteration")
+           "none is known; not an iteration")
       .add(
           "Label", kText, [](const Row& row) { return row.label ? label_name(*row.label) : "outside"; },
-          "What Start is in: `iteration`, `validation`, `checkpoint`; `outside`: nothing of that kind, as "
-          "far as "
-          "is known.")
+          "What Start is in: `iteration`, `validation`, `checkpoint`; `outside`: none of these, as far as is "
+          "known.")
       .add(
           "Lowest (MB)", kMegabytes, [](const Row& row) { return megabytes(row.lowest); },
-          "The least at any time of it; of the readings.")
+          "Minimum at any time in the row; `in use`: of the readings.")
       .add(
           "Highest (MB)", kMegabytes, [](const Row& row) { return megabytes(row.highest); },
-          "The most at any time of it, of however short a time; of the readings.")
+          "Maximum at any time in the row, however briefly; `in use`: of the readings.")
       .add(
           "Highest at (ns)", kMoment, [run](const Row& row) { return since_base(row.highest_at, *run); },
-          "When that was reached, the first time.");
+          "When that was first reached.");
   return columns;
 }
 

@@ -22,7 +22,7 @@ void add_metric_columns(Columns<Row>& columns, const Report& report, Values valu
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     columns.of(values).add(
         metrics[m].title, kMetric, [m](const MetricValues& of) { return of[m]; },
-        "Mean over the samples of the row's time (metrics.md); only where metrics were taken.",
+        "Mean over the samples from the row's time (metrics.md); only if metrics were collected.",
         "not sampled");
   }
 }

@@ -9,7 +9,7 @@
 namespace inject {
 
 std::vector<ColumnInfo> sample_columns(std::span<const MetricInfo> metrics) {
-  std::vector<ColumnInfo> columns{{"Device", units::kNumber, "The GPU, as the process numbers them.", ""},
+  std::vector<ColumnInfo> columns{{"Device", units::kNumber, "The GPU's number in the process.", ""},
                                   {"Start (ns)", units::kMoment, "When the sample began.", ""},
                                   {"End (ns)", units::kMoment, "When it ended.", ""}};
   for (const MetricInfo& metric : metrics) {

@@ -23,7 +23,7 @@ Columns<Listed<PhaseRow>> phase_columns(const Report&) {
           [](const Row& row) {
             return row.window == PhaseStatistics::kOtherWindow ? Cell("[other]") : Cell(row.window);
           },
-          "Number of the window; `[other]`: all beyond those that there was room for.")
+          "Number of the window; `[other]`: all windows for which there was no room.")
       .add("Device", kNumber, &PhaseRow::device, kDeviceNumber)
       .add(
           "Phase", kText, [](const Row& row) { return phase_name(row.phase); },

@@ -27,53 +27,55 @@ struct PurposeRow {
 
 Columns<PurposeRow> purpose_columns(const Report&) {
   using namespace units;
-  constexpr std::string_view kOfPurposes = "rows of purposes";
+  constexpr std::string_view kOfPurposes = "rows other than `[all]`";
   Columns<PurposeRow> columns;
   columns
       .add(
           "Device", kNumber, [](const PurposeRow& row) { return row.device->device; },
-          "The GPU, as the process numbers them.")
+          "The GPU's number in the process.")
       .add(
           "Purpose", kText,
           [](const PurposeRow& row) { return row.purpose ? purpose_name(*row.purpose) : "[all]"; },
-          "What the memory is for. A byte counts for the first purpose that it has, in the order of the "
+          "What the memory is for. Each byte counts for the first purpose that applies, in the order of the "
           "rows.")
       .add(
           "Total", kText, [](const PurposeRow& row) { return row.purpose ? "no" : "yes"; },
-          "`yes`: the row is the sum of the device's others; `no`: it is not.")
+          "`yes`: the row is the sum of the device's other rows; `no`: it is not.")
       .add(
           "Tensors", kCount,
           [](const PurposeRow& row) {
             return row.has_tensors() ? Cell(row.device->tensors[*row.purpose]) : Cell();
           },
-          "Tensors that it was found by; several may share memory.", "what has no tensors")
+          "Tensors through which it was found; several may share memory.", "rows without tensors")
       .add(
           "Memory (B)", kBytes,
           [](const PurposeRow& row) { return row.is_known() ? Cell(row.bytes()) : Cell(); },
-          "Bytes in use at the reading; of `[all]`, by all processes on the GPU.",
-          "the memory of some of its tensors can't be told; what is not looked for (memory_purpose.md); "
-          "`[outside of the allocator]` and `[all]` while a CUDA graph was captured")
+          "Bytes in use at the reading; for `[all]`, by all processes on the GPU.",
+          "the memory of some of its tensors cannot be determined; purposes that are not looked for "
+          "(memory_purpose.md); `[outside of the allocator]` and `[all]` while a CUDA graph was captured")
       .add(
           "Largest (B)", kBytes,
           [](const PurposeRow& row) {
             return row.has_tensors() ? Cell(row.device->largest[*row.purpose].bytes) : Cell();
           },
-          "Of the largest of these tensors.", "what has no tensors")
+          "Size of the largest of these tensors.", "rows without tensors")
       .add(
           "Largest Tensor", kText,
           [](const PurposeRow& row) {
             return row.has_tensors() ? Cell(row.device->largest[*row.purpose].text) : Cell();
           },
-          "Whose it is, its shape and its type.", "what has no tensors")
+          "What holds it, its shape and its type.", "rows without tensors")
       .add(
           "Peak Allocated (B)", kBytes,
           [](const PurposeRow& row) { return row.purpose ? Cell() : Cell(row.device->peak_allocated); },
-          "The most that the allocator has had allocated until then (`torch.cuda.max_memory_allocated()`).",
+          "The most that the allocator had allocated up to that moment "
+          "(`torch.cuda.max_memory_allocated()`).",
           kOfPurposes)
       .add(
           "Peak Reserved (B)", kBytes,
           [](const PurposeRow& row) { return row.purpose ? Cell() : Cell(row.device->peak_reserved); },
-          "The most that it has had reserved until then (`torch.cuda.max_memory_reserved()`).", kOfPurposes)
+          "The most that it had reserved up to that moment (`torch.cuda.max_memory_reserved()`).",
+          kOfPurposes)
       .add(
           "Activations at Peak (B)", kBytes,
           [](const PurposeRow& row) {
@@ -81,10 +83,10 @@ Columns<PurposeRow> purpose_columns(const Report&) {
             const auto rest = activations_at_peak(*row.memory, *row.device);
             return rest ? Cell(*rest) : Cell();
           },
-          "Peak Allocated less parameters, gradients, optimizer state, buffers, workspaces and communication "
-          "buffers: "
-          "activations, batches and temporary memory at the peak, less gradients that were not there yet.",
-          "rows of purposes; the memory of some tensors can't be told");
+          "Peak Allocated minus parameters, gradients, optimizer state, buffers, workspaces and "
+          "communication buffers: activations, batches and temporary memory at the peak, minus gradients "
+          "that did not exist yet.",
+          "rows other than `[all]`; the memory of some tensors cannot be determined");
   return columns;
 }
 
@@ -145,7 +147,7 @@ std::optional<std::uint64_t> activations_at_peak(const MemoryPurposes& memory, c
 
 TableFile purpose_table() {
   return make_table<purpose_columns, purpose_rows>(
-      "memory_purpose.csv", "PyTorch's memory on the GPUs by purpose, at one moment (memory_purpose.md).",
+      "memory_purpose.csv", "PyTorch's GPU memory by purpose, at one moment (memory_purpose.md).",
       &has_purposes, "where launches are named");
 }
 

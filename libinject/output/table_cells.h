@@ -77,9 +77,9 @@ std::vector<Listed<Row>> listed(std::vector<Row>&& rows, Time time) {
 
 inline constexpr std::string_view kShareOfListed = "Share of the total time of the listed rows.";
 
-inline constexpr std::string_view kDeviceNumber = "The GPU, as the process numbers them.";
+inline constexpr std::string_view kDeviceNumber = "The GPU's number in the process.";
 inline constexpr std::string_view kKernelName =
-    "The kernel, demangled in full; `[other]`: beyond 10,000 names.";
+    "The kernel's fully demangled name; `[other]`: kernels beyond 10,000 names.";
 inline constexpr std::string_view kOtherRow = "the row `[other]`";
 
 /// Adds the columns Total Time to Max of a row's kernels; `time` gives their Totals.
@@ -106,9 +106,9 @@ void add_launch_columns(Columns<Row>& columns, Launch launch) {
       .add("GrdX", kCount, size(&DetailRow::grid, 0), "Blocks in x.")
       .add("GrdY", kCount, size(&DetailRow::grid, 1), "Blocks in y.")
       .add("GrdZ", kCount, size(&DetailRow::grid, 2), "Blocks in z.")
-      .add("BlkX", kCount, size(&DetailRow::block, 0), "Threads of a block in x.")
-      .add("BlkY", kCount, size(&DetailRow::block, 1), "Threads of a block in y.")
-      .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads of a block in z.");
+      .add("BlkX", kCount, size(&DetailRow::block, 0), "Threads per block in x.")
+      .add("BlkY", kCount, size(&DetailRow::block, 1), "Threads per block in y.")
+      .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads per block in z.");
 }
 
 /// Adds counts and times of device work, which `work` gives.
@@ -123,7 +123,7 @@ void add_work_columns(Columns<Row>& columns, Work work) {
           "Kernels", kCount, [](const DeviceWork& of) { return of.kernels.count; }, "Kernels that ran.")
       .add(
           "Kernel Time (ns)", kTime, [](const DeviceWork& of) { return of.kernels.sum; },
-          "Sum of their durations; where kernels overlap it exceeds the time that passed.")
+          "Sum of the kernels' durations; exceeds the elapsed time where kernels overlap.")
       .add("Copies", kCount, &DeviceWork::copies, "Memory copies.")
       .add("Copy Time (ns)", kTime, &DeviceWork::copy_time, "Sum of the copies' durations.")
       .add("Copy Size (MB)", kMegabytes, size(&DeviceWork::copy_bytes), "Bytes copied.")
@@ -131,7 +131,7 @@ void add_work_columns(Columns<Row>& columns, Work work) {
       .add("Memset Time (ns)", kTime, &DeviceWork::memset_time, "Sum of the memsets' durations.")
       .add("Memset Size (MB)", kMegabytes, size(&DeviceWork::memset_bytes), "Bytes set.")
       .add("Unattributed", kCount, &DeviceWork::unattributed,
-           "Of these kernels, copies and memsets, how many have a launch that was not seen.");
+           "Number of these kernels, copies and memsets whose launch was not seen.");
 }
 
 }  // namespace inject

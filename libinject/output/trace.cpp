@@ -23,37 +23,37 @@ constexpr std::string_view kTransfersOnly = "kernels";
 std::vector<ColumnInfo> gpu_columns() {
   return {{"Start (ns)", kMoment, "When it started on the device.", ""},
           {"Duration (ns)", kTime, "End - start.", ""},
-          {"CorrId", kNumber, "CUPTI's correlation id: that of the call which submitted it.", ""},
+          {"CorrId", kNumber, "CUPTI's correlation id of the call that submitted it.", ""},
           {"GrdX", kCount, "Blocks in x.", kKernelsOnly},
           {"GrdY", kCount, "Blocks in y.", kKernelsOnly},
           {"GrdZ", kCount, "Blocks in z.", kKernelsOnly},
-          {"BlkX", kCount, "Threads of a block in x.", kKernelsOnly},
-          {"BlkY", kCount, "Threads of a block in y.", kKernelsOnly},
-          {"BlkZ", kCount, "Threads of a block in z.", kKernelsOnly},
-          {"Reg/Trd", kCount, "Registers of a thread.", kKernelsOnly},
-          {"StcSMem (MB)", kMegabytes, "Static shared memory of a block.", kKernelsOnly},
-          {"DymSMem (MB)", kMegabytes, "Dynamic shared memory of a block.", kKernelsOnly},
+          {"BlkX", kCount, "Threads per block in x.", kKernelsOnly},
+          {"BlkY", kCount, "Threads per block in y.", kKernelsOnly},
+          {"BlkZ", kCount, "Threads per block in z.", kKernelsOnly},
+          {"Reg/Trd", kCount, "Registers per thread.", kKernelsOnly},
+          {"StcSMem (MB)", kMegabytes, "Static shared memory per block.", kKernelsOnly},
+          {"DymSMem (MB)", kMegabytes, "Dynamic shared memory per block.", kKernelsOnly},
           {"Bytes (MB)", kMegabytes, "Bytes copied or set.", kTransfersOnly},
-          {"Throughput (MB/s)", {"MB/s", "≥ 0", 3}, "Bytes by Duration.", "kernels; no duration"},
+          {"Throughput (MB/s)", {"MB/s", "≥ 0", 3}, "Bytes / Duration.", "kernels; no duration"},
           {"SrcMemKd", kText, "Kind of memory copied from.", "kernels and memsets"},
           {"DstMemKd", kText, "Kind of memory written to.", kTransfersOnly},
           {"Device", kText, "The GPU's name and its number in the process.", ""},
-          {"Ctx", kNumber, "Number of the context.", ""},
-          {"GreenCtx", kText, "Always empty: Nsight Systems has the column.", "always"},
-          {"Strm", kNumber, "Number of the stream.", ""},
+          {"Ctx", kNumber, "Context number.", ""},
+          {"GreenCtx", kText, "Always empty; kept because Nsight Systems has this column.", "always"},
+          {"Strm", kNumber, "Stream number.", ""},
           {"Name", kText, "The kernel, or `[CUDA memcpy …]`, `[CUDA memset]`.", ""}};
 }
 
 std::vector<ColumnInfo> api_columns() {
   return {{"Start (ns)", kMoment, "When the call began.", ""},
           {"Duration (ns)", kTime, "Time in the call.", ""},
-          {"Name", kText, "The function of the runtime or the driver.", ""},
+          {"Name", kText, "The runtime or driver function.", ""},
           {"Result", kNumber, "What it returned; 0 is success.", ""},
-          {"CorrID", kNumber, "CUPTI's correlation id of what it submitted; 0: nothing.", ""},
+          {"CorrID", kNumber, "CUPTI's correlation id of what it submitted; 0: it submitted nothing.", ""},
           {"Pid", kNumber, "The process.", ""},
           {"Tid", kNumber, "The thread.", ""},
-          {"T-Pri", kText, "Always empty: Nsight Systems has the column.", "always"},
-          {"Thread Name", kText, "Its name.", "not known"}};
+          {"T-Pri", kText, "Always empty; kept because Nsight Systems has this column.", "always"},
+          {"Thread Name", kText, "The thread's name.", "not known"}};
 }
 
 std::vector<ColumnInfo> library_columns() {
@@ -61,24 +61,24 @@ std::vector<ColumnInfo> library_columns() {
           {"Duration (ns)", kTime, "Time in the call.", ""},
           {"Name", kText, "The function.", ""},
           {"Result", kNumber, "What it returned; 0 is success.", ""},
-          {"Depth", kCount, "Library calls around this one.", ""},
+          {"Depth", kCount, "Number of enclosing library calls.", ""},
           {"Pid", kNumber, "The process.", ""},
           {"Tid", kNumber, "The thread.", ""},
-          {"Thread Name", kText, "Its name.", "not known"}};
+          {"Thread Name", kText, "The thread's name.", "not known"}};
 }
 
 std::vector<ColumnInfo> processor_columns() {
-  return {
-      {"Time (ns)", kMoment, "When it was read.", ""},
-      {"CPU Time (ns)", kTime, "Processor time of the thread so far.", ""},
-      {"Voluntary Switches", kCount, "How often the thread has given the processor up by itself so far.", ""},
-      {"Tid", kNumber, "The thread.", ""}};
+  return {{"Time (ns)", kMoment, "When it was read.", ""},
+          {"CPU Time (ns)", kTime, "Processor time of the thread so far.", ""},
+          {"Voluntary Switches", kCount,
+           "How often the thread has voluntarily given up the processor so far.", ""},
+          {"Tid", kNumber, "The thread.", ""}};
 }
 
 constexpr std::array kFiles{
     TraceFile{"cuda_gpu_trace.csv", "A kernel, copy or memset.", gpu_columns},
-    TraceFile{"cuda_api_trace.csv", "A call of the CUDA runtime or driver.", api_columns},
-    TraceFile{"library_trace.csv", "A call of cuBLAS, cuBLASLt, cuDNN or NCCL.", library_columns},
+    TraceFile{"cuda_api_trace.csv", "A CUDA runtime or driver call.", api_columns},
+    TraceFile{"library_trace.csv", "A cuBLAS, cuBLASLt, cuDNN or NCCL call.", library_columns},
     TraceFile{"thread_cpu_trace.csv", "A reading of a thread's processor time (diagnosis.md).",
               processor_columns},
 };

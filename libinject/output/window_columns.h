@@ -23,19 +23,18 @@ void add_device(Columns<Row>& columns) {
   columns
       .add(
           "Device", units::kText, [](const Row& row) { return row.device ? Cell(*row.device) : Cell("all"); },
-          "The GPU, as the process numbers them; `all`: all of them together, and the host.")
+          "The GPU's number in the process; `all`: all GPUs together, and the host.")
       .add(
           "Total", units::kText, [](const Row& row) { return row.device ? "no" : "yes"; },
-          "`yes`: the row is of all devices, and has the host's figures; `no`: of one. Adding up both kinds "
-          "counts twice.");
+          "`yes`: the row covers all devices and has the host's figures; `no`: it covers one device. Adding "
+          "up both kinds counts everything twice.");
 }
 
 inline constexpr std::string_view kUnitsMeaning =
     "Units of work: samples, tokens, seconds of audio (units.md).";
 inline constexpr std::string_view kUnitSourceMeaning =
-    "Who said so: `called`: the program, by inject_units(); `payload`: an NVTX range or mark; `loader`: "
-    "PyTorch's DataLoader, with INJECT_BATCH=auto; `stated`: "
-    "INJECT_BATCH.";
+    "Where the units come from. `called`: the program, through inject_units(); `payload`: an NVTX range or "
+    "mark; `loader`: PyTorch's DataLoader, with INJECT_BATCH=auto; `stated`: INJECT_BATCH.";
 
 /// So many decimals that a positive number has `digits` significant ones. Without libm, which is not linked.
 inline int decimals_for(double value, int digits) {
@@ -75,11 +74,11 @@ void add_fetch_columns(Columns<Row>& columns, Fetches fetches) {
   const auto time = [](FetchKind kind) {
     return [kind](const FetchTimes& of) { return of[static_cast<std::size_t>(kind)]; };
   };
-  columns.of(fetches, "rows of one device; PyTorch does not tell (iterations.md); not settled")
+  columns.of(fetches, "rows of one device; not known from PyTorch (iterations.md); not settled yet")
       .add("Fetch: Waiting (ns)", kTime, time(FetchKind::kWaiting),
-           "The thread that trains was in DataLoader.__next__, and the loader has worker processes.")
+           "Time the training thread spent in DataLoader.__next__ of a loader with worker processes.")
       .add("Fetch: Processing (ns)", kTime, time(FetchKind::kProcessing),
-           "Likewise of a loader without workers: the thread made the batch itself.");
+           "The same for a loader without workers: the thread made the batch itself.");
 }
 
 /// Adds FLOPs, their rate and its share of the peaks; `rate` gives the FlopRate, or null.
@@ -87,12 +86,12 @@ template <typename Row, typename Rate>
 void add_flop_columns(Columns<Row>& columns, Rate rate) {
   using namespace units;
   columns.of(rate)
-      .add("FLOPs", kFlop, &FlopRate::flops, "Of the library calls of known shape.", kAllDevices)
-      .add("TFLOP/s", kTeraflops, &FlopRate::teraflops, "FLOPs by Duration.",
-           "rows of one device; nothing is known to be computed; a rate that can't be (peaks.md)")
+      .add("FLOPs", kFlop, &FlopRate::flops, "FLOPs of the library calls of known shape.", kAllDevices)
+      .add("TFLOP/s", kTeraflops, &FlopRate::teraflops, "FLOPs / Duration.",
+           "rows of one device; no FLOPs are known; an impossible rate (peaks.md)")
       .add(
           "Peak (%)", kRateShare, [](const FlopRate& of) { return percent(of.peak_share.value); },
-          "Time that the first device needs for the FLOPs at its peaks, by Duration.",
+          "Time the FLOPs would take at the first device's peaks, as a share of Duration.",
           "rows of one device; the rate or a peak is not known");
 }
 

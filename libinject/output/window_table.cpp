@@ -14,7 +14,7 @@ namespace {
 
 using namespace units;
 
-constexpr std::string_view kUnsettled = "the window is not over, or nothing of it ran on the device";
+constexpr std::string_view kUnsettled = "the window is not over, or none of its work ran on the device";
 
 std::string_view state_name(WindowState state) {
   switch (state) {
@@ -48,35 +48,36 @@ void add_time_columns(Columns<WindowReport>& columns) {
     return [member](const Times& of) { return of.times.*member; };
   };
   diagnosed.add("Device Time (ns)", kTime, time(&DeviceTimes::span),
-                "What the window lasted for the device: Kernel Busy + Copy Only + Idle. `all`: the devices' "
-                "sum, as in all that follows.");
-  diagnosed.add("Kernel Busy (ns)", kTime, time(&DeviceTimes::kernel_busy), "At least one kernel ran.");
+                "Length of the window for the device: Kernel Busy + Copy Only + Idle. `all`: sum over the "
+                "devices, as in all columns that follow.");
+  diagnosed.add("Kernel Busy (ns)", kTime, time(&DeviceTimes::kernel_busy),
+                "Time during which at least one kernel ran.");
   diagnosed.add(
       "GPU Utilization (%)", kPercent, [](const Times& of) { return percent(of.utilization); },
-      "Kernel Busy by Device Time.");
+      "Kernel Busy / Device Time.");
   static constexpr std::string_view kTooFew =
-      "not settled; fewer than seven steps in the window or without CUPTI";
+      "not settled yet; fewer than seven steps in the window or without CUPTI";
   diagnosed.add(
       "Profiler Overhead (%)", kPercent,
       [](const Times& of) {
         return of.overhead && of.overhead->seen() ? Cell(100 * of.overhead->share) : Cell();
       },
-      "1 - Step Time / Step Time in Window, where the interval of the next two columns lies above 0.",
-      "not known, or, with an interval, not seen");
+      "1 - Step Time / Step Time in Window, shown only if the interval in the next two columns lies above 0.",
+      "not known or, if there is an interval, not measurable");
   diagnosed.add(
       "Profiler Overhead Low (%)", {"%", "≤ 100", 1},
       [](const Times& of) { return of.overhead ? Cell(100 * of.overhead->low) : Cell(); },
-      "Lower end of its 95 % interval; below 0 where steps in the window may have been the shorter ones.",
+      "Lower bound of its 95 % confidence interval; below 0 if the steps in the window may have been shorter "
+      "than those without CUPTI.",
       kTooFew);
   diagnosed.add(
       "Profiler Overhead High (%)", {"%", "≤ 100", 1},
       [](const Times& of) { return of.overhead ? Cell(100 * of.overhead->high) : Cell(); },
-      "Upper end of it.", kTooFew);
+      "Upper bound of that interval.", kTooFew);
   diagnosed.add(
       "Launch-bound (%)", kPercent, [](const Times& of) { return percent(of.launch_bound); },
       "Share of Device Time that is launch-bound (diagnosis.md).");
-  static constexpr std::string_view kNotCorrected =
-      "the overhead is not known, or is more than the idle time";
+  static constexpr std::string_view kNotCorrected = "the overhead is not known or exceeds the idle time";
   const auto corrected = [&](const char* name, CorrectedShare WithoutProfiler::*share,
                              double CorrectedShare::*value, std::string_view meaning) {
     diagnosed.add(
@@ -93,25 +94,26 @@ void add_time_columns(Columns<WindowReport>& columns) {
         return cell_if(of.without_profiler.has_value(),
                        of.without_profiler ? of.without_profiler->times.span : std::uint64_t{0});
       },
-      "Device Time without what the steps took longer than as many without the profiler, by means.",
+      "Device Time minus the time by which the steps exceeded the same number of steps without the profiler, "
+      "based on means.",
       kNotCorrected);
   corrected("Utilization w/o Overhead (%)", &WithoutProfiler::utilization, &CorrectedShare::value,
-            "Kernel Busy by Device Time w/o Overhead.");
+            "Kernel Busy / Device Time w/o Overhead.");
   corrected("Utilization w/o Overhead Low (%)", &WithoutProfiler::utilization, &CorrectedShare::low,
-            "Lower end of its 95 % interval.");
+            "Lower bound of its 95 % confidence interval.");
   corrected("Utilization w/o Overhead High (%)", &WithoutProfiler::utilization, &CorrectedShare::high,
-            "Upper end of it.");
+            "Upper bound of that interval.");
   corrected("Launch-bound w/o Overhead (%)", &WithoutProfiler::launch_bound, &CorrectedShare::value,
-            "Launch-bound without what the profiler adds to it (diagnosis.md).");
+            "Launch-bound share without the profiler's overhead (diagnosis.md).");
   corrected("Launch-bound w/o Overhead Low (%)", &WithoutProfiler::launch_bound, &CorrectedShare::low,
-            "Lower end of its 95 % interval.");
+            "Lower bound of its 95 % confidence interval.");
   corrected("Launch-bound w/o Overhead High (%)", &WithoutProfiler::launch_bound, &CorrectedShare::high,
-            "Upper end of it.");
+            "Upper bound of that interval.");
   diagnosed.add("Copy Only (ns)", kTime, time(&DeviceTimes::copy_only),
-                "No kernel, but a copy or a memset ran.");
+                "Time during which a copy or memset ran, but no kernel.");
   diagnosed.add(
       "Idle (ns)", kTime, [](const Times& of) { return of.times.idle(); },
-      "Nothing ran: the sum of the causes that follow.");
+      "Time during which nothing ran: the sum of the causes that follow.");
   struct Cause {
     IdleCause cause;
     const char* name;
@@ -119,17 +121,17 @@ void add_time_columns(Columns<WindowReport>& columns) {
   };
   constexpr Cause kCauses[] = {
       {IdleCause::kStartUp, "Start-up",
-       "Before the window's first work on the device, copies ahead left out."},
+       "Before the window's first work on the device, not counting copies that run ahead (diagnosis.md)."},
       {IdleCause::kSynchronization, "Synchronization", "The host waited for the device."},
-      {IdleCause::kCopyCall, "Copy Call", "The host was in a copy's call."},
-      {IdleCause::kLaunchCall, "Launch Call", "The host was in a launch's or a library's call."},
-      {IdleCause::kOtherCall, "Other Call", "The host was in another call of CUDA."},
-      {IdleCause::kHostCompute, "Host Compute", "The host computed outside of calls."},
-      {IdleCause::kHostWait, "Host Wait", "The launching thread waited outside of calls."},
+      {IdleCause::kCopyCall, "Copy Call", "The host was in a copy call."},
+      {IdleCause::kLaunchCall, "Launch Call", "The host was in a launch or library call."},
+      {IdleCause::kOtherCall, "Other Call", "The host was in another CUDA call."},
+      {IdleCause::kHostCompute, "Host Compute", "The host was computing outside calls."},
+      {IdleCause::kHostWait, "Host Wait", "The launching thread was waiting outside calls."},
       {IdleCause::kOtherStream, "Other Stream",
-       "The work waited for another stream, or for what no timeline shows."},
+       "The work waited for another stream, or for something that no timeline shows."},
       {IdleCause::kCollective, "Collective", "The work waited for a collective on another stream."},
-      {IdleCause::kQueue, "Queue", "What the device takes from one piece of work to the next."},
+      {IdleCause::kQueue, "Queue", "Time the device takes to get from one piece of work to the next."},
       {IdleCause::kUnknown, "Unknown", "The launch of the next work was not seen."}};
   static_assert(std::size(kCauses) == kIdleCauses);
   for (const Cause& cause : kCauses) {
@@ -137,62 +139,63 @@ void add_time_columns(Columns<WindowReport>& columns) {
         str_format("Idle: {} (ns)", cause.name), kTime,
         [which = cause.cause](const Times& of) { return of.times.idle(which); }, cause.meaning);
   }
-  diagnosed.add("Own Work (ns)", kTime, time(&DeviceTimes::own_work),
-                "Part of Host Compute: the host's own work, not its way to a launch (diagnosis.md).");
+  diagnosed.add(
+      "Own Work (ns)", kTime, time(&DeviceTimes::own_work),
+      "Part of Host Compute: the host's own work, as opposed to getting to the next launch (diagnosis.md).");
   const auto fetch_idle = [&](const char* name, FetchKind kind, std::string_view meaning) {
     diagnosed.add(
         name, kTime,
         [kind](const Times& of) {
           return of.fetch_idle ? Cell((*of.fetch_idle)[static_cast<std::size_t>(kind)]) : Cell();
         },
-        meaning, "PyTorch does not tell (iterations.md)");
+        meaning, "not known from PyTorch (iterations.md)");
   };
   fetch_idle("Input in Fetch: Waiting (ns)", FetchKind::kWaiting,
              "Part of Host Wait and Own Work (diagnosis.md): the thread that launched next was in "
-             "DataLoader.__next__, and the loader has worker processes.");
+             "DataLoader.__next__ of a loader with worker processes.");
   fetch_idle("Input in Fetch: Processing (ns)", FetchKind::kProcessing,
-             "Likewise of a loader without workers: the thread made the batch itself.");
+             "The same for a loader without workers: the thread made the batch itself.");
   diagnosed.add(
       "Exposed Collective (ns)", kTime, [](const Times& of) { return of.times.exposed_collective(); },
-      "Part of Kernel Busy in which no kernels but collectives' ran.");
-  diagnosed.add(
-      "Taken by Collectives (ns)", kTime, &Times::taken_by_collectives,
-      "What collectives took from the kernels beside them: their blocks' share of the multiprocessors.");
+      "Part of Kernel Busy during which only collective kernels ran.");
+  diagnosed.add("Taken by Collectives (ns)", kTime, &Times::taken_by_collectives,
+                "Time that collectives took from the kernels running beside them: their blocks' share of the "
+                "multiprocessors.");
   diagnosed.add(
       "Kernel Concurrency", {"", "≥ 1", 3},
       [](const Times& of) {
         return cell_if(of.times.kernel_busy != 0,
                        static_cast<double>(of.times.kernel_time) / static_cast<double>(of.times.kernel_busy));
       },
-      "Sum of the kernels' durations by Kernel Busy: 1 if they never overlap.", "no kernel ran");
+      "Sum of the kernels' durations / Kernel Busy: 1 if they never overlap.", "no kernel ran");
   diagnosed.add("H2D Busy (ns)", kTime, time(&DeviceTimes::upload_busy),
-                "At least one copy from the host's memory ran.");
+                "Time during which at least one copy from host memory ran.");
   diagnosed.add("D2H Busy (ns)", kTime, time(&DeviceTimes::download_busy),
-                "At least one copy to the host's memory ran.");
+                "Time during which at least one copy to host memory ran.");
   diagnosed.add(
       "Copy Overlap (%)", kPercent,
       [](const Times& of) {
         return cell_if(of.times.copy_busy != 0, percent(of.times.copy_overlapped, of.times.copy_busy));
       },
-      "Share of the time with copies in which a kernel ran as well.", "no copy ran");
+      "Share of the time with copies during which a kernel ran as well.", "no copy ran");
   diagnosed.add(
       "Verdict", kText, [](const Times& of) { return bottleneck_name(of.diagnosis.verdict); },
-      "What the program is bound by, without what the profiler adds where that is known.",
+      "What limits the program, without the profiler's overhead where that is known.",
       "too little ran for a verdict");
   diagnosed.add(
       "Potential Gain (%)", kPercent,
       [](const Times& of) {
         return of.diagnosis.gain ? Cell(100.0 * of.diagnosis.share(*of.diagnosis.gain)) : Cell();
       },
-      "Share of the device's time, likewise without what the profiler adds, that fixing this could save at "
-      "most.",
-      "no verdict, or one for which nothing bounds it (diagnosis.md)");
+      "Maximum share of the device's time that fixing this could save, likewise without the profiler's "
+      "overhead.",
+      "no verdict, or one whose gain has no bound (diagnosis.md)");
 }
 
 constexpr std::string_view kNoSteps =
     "rows of one device; fewer than seven iterations ran without CUPTI, or are not known (iterations.md)";
 
-constexpr std::string_view kNoUnits = "rows of one device; of none are they known";
+constexpr std::string_view kNoUnits = "rows of one device; not known for any iteration";
 
 Columns<WindowReport> window_columns(const Report& report) {
   Columns<WindowReport> columns;
@@ -202,11 +205,12 @@ Columns<WindowReport> window_columns(const Report& report) {
   columns.add(
       "Window", kText,
       [](const WindowReport& row) { return row.window == kOtherIndex ? Cell("[other]") : Cell(row.window); },
-      "Its number, from 1; `[other]`: all windows beyond the first 10,000 (window, device) pairs.");
+      "The window's number, starting at 1; `[other]`: all windows beyond the first 10,000 (window, device) "
+      "pairs.");
   info.add("Reason", kText, &WindowInfo::reason, "The trigger that opened it.");
   info.add(
       "State", kText, [](const WindowInfo& window) { return state_name(window.state); },
-      "`open`, `closing` (records are still coming) or `closed`.");
+      "`open`, `closing` (records are still arriving) or `closed`.");
   info.add(
       "Start (ns)", kMoment,
       [run](const WindowInfo& window) {
@@ -224,49 +228,51 @@ Columns<WindowReport> window_columns(const Report& report) {
   add_device(columns);
   columns
       .add("GPU Busy (ns)", kTime, &WindowReport::busy,
-           "At least one kernel, copy or memset ran; `all`: the devices' sum.")
-      .add("GPU Span (ns)", kTime, &WindowReport::span, "From the first work's start to the last one's end.")
+           "Time during which at least one kernel, copy or memset ran; `all`: sum over the devices.")
+      .add("GPU Span (ns)", kTime, &WindowReport::span,
+           "From the start of the first work to the end of the last.")
       .add(
           "GPU Busy (%)", kPercent, [](const WindowReport& row) { return percent(row.busy_share); },
-          "GPU Busy by Duration, or by GPU Span where that is longer.",
+          "GPU Busy / Duration, or GPU Busy / GPU Span if the span is longer.",
           "still open; not known (`lost.window_times`); not listed in run.json");
   add_work_columns(columns, &WindowReport::work);
   using Host = WindowReport::Host;
   const auto host = columns.of(&WindowReport::host, kAllDevices);
   columns.of([](const WindowReport& row) { return row.host ? &row.host->work : nullptr; }, kAllDevices)
-      .add("API Calls", kCount, &HostWork::api_calls, "Calls of CUDA's runtime and driver.")
+      .add("API Calls", kCount, &HostWork::api_calls, "CUDA runtime and driver calls.")
       .add("API Time (ns)", kTime, &HostWork::api_time,
-           "Time in them; of a nested call in itself and in the call around it.")
-      .add("Library Calls", kCount, &HostWork::library_calls, "Calls of cuBLAS, cuBLASLt, cuDNN and NCCL.")
+           "Time in these calls; that of a nested call also counts in the call around it.")
+      .add("Library Calls", kCount, &HostWork::library_calls, "cuBLAS, cuBLASLt, cuDNN and NCCL calls.")
       .add("Submissions", kCount, &HostWork::submissions,
-           "Calls that gave a device work: launches, graph launches, copies, memsets.")
-      .add("Ranges", kCount, &HostWork::ranges, "NVTX ranges that ended in it.")
+           "Calls that submitted work to a device: launches, graph launches, copies, memsets.")
+      .add("Ranges", kCount, &HostWork::ranges, "NVTX ranges that ended in the window.")
       .add("Clipped Ranges", kCount, &HostWork::clipped_ranges,
-           "NVTX ranges that an edge of the window cut.");
+           "NVTX ranges cut off at the start or end of the window.");
   host.add("Iterations", kCount, &Host::iterations, "Complete iterations.")
       .add("Step Time in Window (ns)", kMeanTime, &Host::step_time,
-           "Median duration of the complete iterations, including what the profiler adds; where the host ran "
-           "ahead of the GPU, of their time on the GPU (iterations.md).",
+           "Median duration of the complete iterations, including the profiler's overhead; where the host "
+           "ran ahead of the GPU, their median time on the GPU (iterations.md).",
            "rows of one device; no complete iteration")
-      .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH by Step Time in Window.",
+      .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH / Step Time in Window.",
            "rows of one device; no INJECT_BATCH; no complete iteration")
       .add(
           "Iterations with Units", kCount, [](const Host& of) { return of.units.iterations; },
-          "Complete iterations, of those in iteration_sum.csv, whose units of work are known (units.md).")
+          "Complete iterations in iteration_sum.csv whose units of work are known (units.md).")
       .add(
           "Units in Window", kUnits, [](const Host& of) { return units_cell(of.units.total()); },
-          "Sum over these.", kNoUnits)
+          "Units of work in these iterations.", kNoUnits)
       .add(
           "Units/s in Window", kUnitRate,
           [](const Host& of) {
             return exact_cell(of.ahead ? std::nullopt : of.units.per_second(), kUnitRate);
           },
-          "Units in Window by the sum of these iterations' durations.",
-          "none was said, or not all is known; the host ran ahead of the GPU")
+          "Units in Window / sum of these iterations' durations.",
+          "no units were reported, or not all are known; the host ran ahead of the GPU")
       .add(
           "Units/s of GPU Busy in Window", kUnitRate,
           [](const Host& of) { return exact_cell(of.units.per_busy_second(), kUnitRate); },
-          "Likewise by the sum of their GPU Busy, of several GPUs by that of the busiest.", kNoUnits);
+          "Units in Window / sum of these iterations' GPU Busy; with several GPUs, that of the busiest.",
+          kNoUnits);
   const StepReport* const steps = &report.steps;
   const auto step_time = [&](const char* name, double MedianInterval::*value, std::string_view meaning) {
     columns.add(
@@ -279,23 +285,23 @@ Columns<WindowReport> window_columns(const Report& report) {
   columns.add(
       "Unprofiled Iterations", kCount,
       [steps](const WindowReport& row) { return cell_if(row.host.has_value(), steps->iterations); },
-      "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU: what Step Time "
-      "is of.",
+      "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU: those that Step "
+      "Time is based on.",
       "rows of one device");
   step_time("Step Time (ns)", &MedianInterval::median,
-            "Median of Step Time in step_times.csv, of all iterations of the run.");
-  step_time("Step Time Low (ns)", &MedianInterval::low, "Lower end of its 97.5 % interval.");
-  step_time("Step Time High (ns)", &MedianInterval::high, "Upper end of it.");
+            "Median of Step Time in step_times.csv, over all iterations of the run.");
+  step_time("Step Time Low (ns)", &MedianInterval::low, "Lower bound of its 97.5 % confidence interval.");
+  step_time("Step Time High (ns)", &MedianInterval::high, "Upper bound of that interval.");
   columns.add(
       "Samples/s", kRate,
       [steps](const WindowReport& row) { return row.host ? steps->samples_per_second : std::nullopt; },
-      "INJECT_BATCH by Step Time.", "no INJECT_BATCH, or as Step Time");
+      "INJECT_BATCH / Step Time.", "no INJECT_BATCH; otherwise as Step Time");
   columns.add(
       "Units/s", kUnitRate,
       [steps](const WindowReport& row) {
         return exact_cell(row.host ? steps->units.per_second() : std::nullopt, kUnitRate);
       },
-      "All units by all the time of the iterations in step_times.csv whose units are known.",
+      "Total units / total time of the iterations in step_times.csv whose units are known.",
       "rows of one device; fewer than 7 such iterations");
   columns.add(
       "Units From", kText,
@@ -305,13 +311,16 @@ Columns<WindowReport> window_columns(const Report& report) {
       },
       kUnitSourceMeaning, "rows of one device; no units are known");
   columns.of([](const WindowReport& row) { return row.host ? &row.host->losses : nullptr; }, kAllDevices)
-      .add("Lost Host Records", kCount, &Losses::host_records, "Calls that found the ring full.")
-      .add("Lost Range Records", kCount, &Losses::range_records, "NVTX ranges that found the ring full.")
+      .add("Lost Host Records", kCount, &Losses::host_records,
+           "Calls not recorded because the ring buffer was full.")
+      .add("Lost Range Records", kCount, &Losses::range_records,
+           "NVTX ranges not recorded because the ring buffer was full.")
       .add("Lost Activity Records", kCount, &Losses::activity_records,
            "Records that CUPTI had no buffer for.")
       .add("Invalid Timestamps", kCount, &Losses::invalid_times,
-           "Records without usable times, which are left out.")
-      .add("Missing Activity Records", kCount, &Losses::missing_records, "Launches whose record never came.");
+           "Records left out because they have no usable times.")
+      .add("Missing Activity Records", kCount, &Losses::missing_records,
+           "Launches whose record never arrived.");
   add_flop_columns(columns, [](const WindowReport& row) { return row.host ? &row.host->flops : nullptr; });
   add_time_columns(columns);
   add_fetch_columns(columns, [](const WindowReport& row) {
@@ -322,18 +331,19 @@ Columns<WindowReport> window_columns(const Report& report) {
       return memory.*member ? Cell(megabytes(*(memory.*member))) : Cell();
     };
   };
-  columns.of(&WindowReport::memory, "the row `all`; not asked in time")
+  columns.of(&WindowReport::memory, "the row `all`; not queried in time")
       .add("Memory at Start (MB)", kMegabytes, bytes(&WindowMemory::at_start),
-           "In use on the device by all processes as the window opened.")
-      .add("Memory at End (MB)", kMegabytes, bytes(&WindowMemory::at_end), "Likewise as it closed.");
+           "Memory in use on the device by all processes when the window opened.")
+      .add("Memory at End (MB)", kMegabytes, bytes(&WindowMemory::at_end),
+           "The same when the window closed.");
   add_metric_columns(columns, report, &WindowReport::metrics);
   const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     if (const char* const title = utilization_title(metrics[m].quantity)) {
       columns.add(
           title, {"%", "≥ 0", 2}, [m](const WindowReport& row) { return row.utilizations[m]; },
-          "Sum over the kernels of their own figure by their time, by the device's time (metrics.md).",
-          "too many kernels have no figure");
+          "Sum over the kernels of (their own value × their time) / the device's time (metrics.md).",
+          "too many kernels have no value");
     }
   }
   return columns;
@@ -348,8 +358,8 @@ const std::vector<WindowReport>& window_rows(const Report& report) {
 TableFile window_table() {
   return make_table<window_columns, window_rows>(
       "window_sum.csv",
-      "A window: one row for all devices together (`all`) with what the host did, then one a device "
-      "(diagnosis.md). Add up either the rows `all` or the others.");
+      "A window: one row for all devices together (`all`) with what the host did, then one per device "
+      "(diagnosis.md). Add up either the rows `all` or the others, not both.");
 }
 
 }  // namespace inject

@@ -18,15 +18,15 @@ using namespace inject;
 namespace {
 
 constexpr std::string_view kIntroduction = R"(# Columns
-Every column of every table. This page is made of the columns in the source: `cmake --build build --target columns_page` writes it
-anew, and a test compares.
+Every column of every table. This page is generated from the columns in the source: `cmake --build build --target columns_page`
+regenerates it, and a test compares the two.
 
-- Times are nanoseconds, MB are 10^6 bytes. A share of time has no value above 100; where kernels overlap, the sum of their times
-  is larger than the time that passed.
-- An empty cell says that a figure is not known or does not apply: the last column says when. 0 is a value.
-- Moments count from `time_zero` in `run.json`, the process's initialisation of CUDA; what lies before it is negative.
-- Files are of all windows together. Each has at most 10,000 rows; what is beyond is in a row `[other]`.
-- *metric* stands for each metric that INJECT_METRICS asks for, under its own title.
+- Times are in nanoseconds; 1 MB is 10^6 bytes. No share of time exceeds 100; where kernels overlap, the sum of their times is
+  longer than the elapsed time.
+- An empty cell means that a figure is not known or does not apply; the last column says when. 0 is a value.
+- Points in time count from `time_zero` in `run.json`, the process's initialisation of CUDA; earlier ones are negative.
+- A file covers all windows. Each has at most 10,000 rows; the rest is in a row `[other]`.
+- *metric* stands for each metric requested in INJECT_METRICS, under its own title.
 )";
 
 /// A bar would end a cell.

@@ -354,7 +354,7 @@ class Page(PageCase):
         self.assertEqual(self.browser.run("return arguments[0].getAttribute('aria-description')", header), meaning)
         self.browser.run("arguments[0].closest('.table').querySelector('input').focus()", header)
         self.press("\ue004" * 4)  # tabs: to the columns, the button to copy, the table, its first header
-        self.assertEqual(self.browser.run(tip), ["Name", "The kernel, demangled in full; [other]: beyond 10,000 names."])
+        self.assertEqual(self.browser.run(tip), ["Name", "The kernel's fully demangled name; [other]: kernels beyond 10,000 names."])
         self.press("\ue00c")
         self.assertEqual(self.browser.run(tip), [])
         for name in ("example", "resnet50"):

@@ -89,14 +89,14 @@ class Frames(Generic[Frame]):
 
     Raises NotInRun if the run doesn't have the table, BadFile if it can't be read, ImportError without pandas or polars."""
 
-    kernels: Table[Frame] = Table("cuda_gpu_kern_sum", "a kernel, by its name.")
+    kernels: Table[Frame] = Table("cuda_gpu_kern_sum", "a kernel, by name.")
     kernels_by_grid: Table[Frame] = Table("cuda_gpu_kern_gb_sum", "a kernel with one launch shape.")
     kernel_details: Table[Frame] = Table("kernel_detail", "a kernel with one launch shape and its resources.")
     kernel_metrics: Table[Frame] = Table("kernel_metrics", "hardware metrics of a kernel with one launch shape.", "with INJECT_METRICS",
                                          texts=frozenset({"Device", "Reliable", "Busiest Unit", "Bound", "Name"}))
     families: Table[Frame] = Table("family_sum", "a family of kernels.", whole=frozenset({"Kernel Names"}))
-    api: Table[Frame] = Table("cuda_api_sum", "a function of the CUDA runtime or driver.")
-    library_calls: Table[Frame] = Table("library_sum", "a call of cuBLAS, cuBLASLt, cuDNN or NCCL, by the calls around it.")
+    api: Table[Frame] = Table("cuda_api_sum", "a CUDA runtime or driver function.")
+    library_calls: Table[Frame] = Table("library_sum", "a cuBLAS, cuBLASLt, cuDNN or NCCL call, by its enclosing calls.")
     gemms: Table[Frame] = Table("gemm_sum", "matrix products of one shape.", whole=frozenset({"Lda", "Ldb", "Ldc"}))
     convolutions: Table[Frame] = Table("conv_sum", "convolutions of one shape.", whole=_SIZES)
     attention: Table[Frame] = Table("attention_sum", "attention of one shape.", whole=_SIZES)
@@ -104,14 +104,14 @@ class Frames(Generic[Frame]):
         "Layers", "Directions", "Input Size", "Hidden Size", "Projection Size", "Steps"})
     norms: Table[Frame] = Table("norm_sum", "normalizations of one shape.")
     collectives: Table[Frame] = Table("nccl_sum", "NCCL's operations of one kind and size.", whole=frozenset({"Peer/Root"}))
-    copies: Table[Frame] = Table("copy_sum", "a kind of copy on a device between kinds of memory.")
-    copy_times: Table[Frame] = Table("cuda_gpu_mem_time_sum", "a kind of copy, or memsets: their times.")
-    copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "a kind of copy, or memsets: their sizes.")
+    copies: Table[Frame] = Table("copy_sum", "copies on one device, by direction and kinds of memory.")
+    copy_times: Table[Frame] = Table("cuda_gpu_mem_time_sum", "copies of one kind, or memsets: durations.")
+    copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "copies of one kind, or memsets: sizes.")
     memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("Kind", "[all]"))
     memory_over_time: Table[Frame] = Table("memory_timeline", "a stretch of time: memory allocated, or in use on a device.",
                                            texts=frozenset({"Device", "Of", "Label"}))
     memory_purposes: Table[Frame] = Table("memory_purpose", "PyTorch's memory on a device for one purpose.", _NAMED, total=("Purpose", "[all]"))
-    energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "where NVML tells")
+    energy: Table[Frame] = Table("energy_sum", "energy and clocks of a device, in a window or an iteration.", "if NVML reports it")
     processors: Table[Frame] = Table("host_sum", "a role of the process's threads or its children in a window.", total=("Role", "process"))
     windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Units From", "Verdict"}),
                                   total=("Device", "all"))
@@ -119,19 +119,19 @@ class Frames(Generic[Frame]):
                                      texts=frozenset({"Label", "Device", "Total", "Units From"}), total=("Device", "all"))
     step_times: Table[Frame] = Table("step_times", "an iteration that ran without the profiler.")
     phases: Table[Frame] = Table("phase_sum", "a phase of the training step, by window and device.")
-    operators: Table[Frame] = Table("op_sum", "an operator of PyTorch's, or node of its backward pass.", _NAMED)
-    modules: Table[Frame] = Table("module_sum", "a module of PyTorch's.", _NAMED)
+    operators: Table[Frame] = Table("op_sum", "a PyTorch operator, or a node of the backward pass.", _NAMED)
+    modules: Table[Frame] = Table("module_sum", "a PyTorch module.", _NAMED)
     lines: Table[Frame] = Table("line_sum", "a line of Python.", _NAMED)
     gap_lines: Table[Frame] = Table("gap_line_sum", "a line of Python that the GPU waited for.", _NAMED)
     threads: Table[Frame] = Table("thread_kern_sum", "the kernels that a thread launched on a device.")
-    ranges: Table[Frame] = Table("nvtx_sum", "an NVTX range, by its name.")
+    ranges: Table[Frame] = Table("nvtx_sum", "an NVTX range, by name.")
     range_kernels: Table[Frame] = Table("nvtx_kern_sum",
-                                        "a kernel, by NVTX range and launching thread; it counts in every range around it.")
+                                        "a kernel, by NVTX range and launching thread; it is counted in every range around it.")
     gpu_trace: Table[Frame] = Table("cuda_gpu_trace", "a kernel, copy or memset.", "with INJECT_TRACE=csv",
                                     whole=frozenset({"CorrId", "Ctx", "Strm"}))
-    api_trace: Table[Frame] = Table("cuda_api_trace", "a call of the CUDA runtime or driver.", "with INJECT_TRACE=csv",
+    api_trace: Table[Frame] = Table("cuda_api_trace", "a CUDA runtime or driver call.", "with INJECT_TRACE=csv",
                                     whole=_CALL | {"CorrID"})
-    library_trace: Table[Frame] = Table("library_trace", "a call of cuBLAS, cuBLASLt, cuDNN or NCCL.", "with INJECT_TRACE=csv", whole=_CALL)
+    library_trace: Table[Frame] = Table("library_trace", "a cuBLAS, cuBLASLt, cuDNN or NCCL call.", "with INJECT_TRACE=csv", whole=_CALL)
     thread_cpu_trace: Table[Frame] = Table("thread_cpu_trace", "a reading of a thread's processor time.", "with INJECT_TRACE=csv",
                                            whole=frozenset({"Tid", "Voluntary Switches"}))
     metric_samples: Table[Frame] = Table("metric_samples", "a sample of a device's counters.", "with INJECT_METRICS_TIMELINE=1",

@@ -56,7 +56,7 @@ def top(result: Result) -> Section:
     cells = [[{**row, "Different Kernels": row.get("Kernel Names")}.get(column) for column in columns] for row in families]
     return part.add(table(result, "cuda_gpu_kern_sum", "Kernels", ("Name",)),
                     made_table("family_sum", "Families", "family_sum.csv", columns, cells, on=columns[:9],
-                               meanings={"Different Kernels": "Distinct names of kernels."}) if cells else None)
+                               meanings={"Different Kernels": "Number of distinct kernel names."}) if cells else None)
 
 
 def _shape(row: Row, names: tuple[str, ...]) -> str:
@@ -64,7 +64,7 @@ def _shape(row: Row, names: tuple[str, ...]) -> str:
 
 
 _GRID, _BLOCK = ("GrdX", "GrdY", "GrdZ"), ("BlkX", "BlkY", "BlkZ")
-_MEANINGS = {"Grid": "Blocks in x, y and z.", "Block": "Threads of a block in x, y and z."}
+_MEANINGS = {"Grid": "Blocks in x, y and z.", "Block": "Threads per block in x, y and z."}
 
 
 def _by_shape(rows: list[Row], id_: str, title: str, on: tuple[str, ...]) -> Table | None:
