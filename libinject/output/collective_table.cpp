@@ -62,7 +62,8 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
       .add("Algorithm BW (GB/s)", kBandwidth, &Row::algorithm_bandwidth, "Bytes / GPU time.",
            "no GPU time; bytes not known; the GPU time includes calls that failed")
       .add("Bus BW (GB/s)", kBandwidth, &Row::bus_bandwidth,
-           "Algorithm bandwidth times the operation's factor (collectives.md).", "as Algorithm BW")
+           "Algorithm bandwidth times the operation's factor (collectives.md).",
+           "as Algorithm BW; ranks not known")
       .add(
           "Overlap with Compute (%)", kPercent, [](const Row& row) { return percent(row.overlap()); },
           "Share of the kernels' time during which a kernel not belonging to a collective ran on the device.",

@@ -21,11 +21,12 @@ constexpr std::string_view kIntroduction = R"(# Columns
 Every column of every table. This page is generated from the columns in the source: `cmake --build build --target columns_page`
 regenerates it, and a test compares the two.
 
-- Times are in nanoseconds; 1 MB is 10^6 bytes. No share of time exceeds 100; where kernels overlap, the sum of their times is
-  longer than the elapsed time.
+- Times are in nanoseconds; 1 MB is 10^6 bytes. No share of the GPU's time exceeds 100; where kernels overlap, the sum of
+  their times is longer than the elapsed time.
 - An empty cell means that a figure is not known or does not apply; the last column says when. 0 is a value.
 - Points in time count from `time_zero` in `run.json`, the process's initialisation of CUDA; earlier ones are negative.
-- A file covers all windows. Each has at most 10,000 rows; the rest is in a row `[other]`.
+- A file covers all windows. A summary table has at most 10,000 rows; the rest is in a row `[other]`. limits.md has the limits of the
+  raw records.
 - *metric* stands for each metric requested in INJECT_METRICS, under its own title.
 )";
 
