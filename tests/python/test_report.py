@@ -603,7 +603,7 @@ class Columns(unittest.TestCase):
     def test_meanings_are_those_of_the_documentation(self):
         columns = column_meanings.COLUMNS.read_text(encoding="utf-8")
         self.assertTrue(column_meanings.MEANINGS.read_text(encoding="utf-8") == column_meanings.text_of(columns), "scripts/column_meanings.py writes page/columns.json anew")
-        self.assertEqual(parts.meaning_of("gap_line_sum", "Line"), "The line. Empty: a row without a line, as [device].")
+        self.assertEqual(parts.meaning_of("gap_line_sum", "Line"), "The line. Empty: a row without a line, such as [device].")
         self.assertEqual(parts.meaning_of("kernel_metrics", "± IPC"), column_meanings.meanings(columns)["kernel_metrics"]["± metric"])
         self.assertEqual(parts.meaning_of("no table", "Line"), "")
 
