@@ -341,16 +341,20 @@ void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, Pr
 
 void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report) const {
   const SampleStats& all = report.statistics->iterations().step_times();
+  if (report.steps.time) text.family(kTable[kRunStepTime]).number(seconds(report.steps.time->median));
   text.family(kTable[kSteps]).count(all.count());
   text.family(kTable[kStepTime]).seconds(all.sum());
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());
   if (latest_steps_.count() == 0) return;
-  const double median = seconds(latest_steps_.median());
-  text.family(kTable[kStepTimeMean]).number(seconds(latest_steps_.mean()));
-  text.family(kTable[kStepTimeMedian]).number(median);
-  text.family(kTable[kStepTimeP95]).seconds(latest_steps_.percentile(0.95));
-  if (report.run->batch != 0 && median > 0)
-    text.family(kTable[kSamplesRate]).number(static_cast<double>(report.run->batch) / median);
+  // What the host took while it ran ahead of the GPU is no step time.
+  if (!report.steps.inside_by_device) {
+    const double median = seconds(latest_steps_.median());
+    text.family(kTable[kStepTimeMean]).number(seconds(latest_steps_.mean()));
+    text.family(kTable[kStepTimeMedian]).number(median);
+    text.family(kTable[kStepTimeP95]).seconds(latest_steps_.percentile(0.95));
+    if (report.run->batch != 0 && median > 0)
+      text.family(kTable[kSamplesRate]).number(static_cast<double>(report.run->batch) / median);
+  }
   std::optional<double> units;
   for (const WindowReport& window : report.windows) {
     if (!window.host || window.window == kOtherIndex) continue;

@@ -387,7 +387,8 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     if (step.counts) report.steps.units.add(units_of(run, *step.step), step.step->duration);
   }
   if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
-  report.steps.inside = ran_ahead(iterations.step_times(), pace) ? pace.times() : iterations.step_times();
+  report.steps.inside_by_device = ran_ahead(iterations.step_times(), pace);
+  report.steps.inside = report.steps.inside_by_device ? pace.times() : iterations.step_times();
   report.steps.overhead = profiler_overhead(report.steps.unprofiled, report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(

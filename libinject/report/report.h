@@ -109,6 +109,7 @@ struct StepReport {
   WorkUnits units;                           ///< of the latest that ran without CUPTI, if they are enough
   WorkUnits units_inside;                    ///< of the complete iterations in windows
   SampleStats inside;                        ///< times of the complete iterations in windows
+  bool inside_by_device = false;             ///< the device's, as the host ran ahead of it
   std::optional<OverheadEstimate> overhead;
 };
 

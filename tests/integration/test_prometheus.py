@@ -205,6 +205,9 @@ class Figures(Prometheus):
                  if row["Device"] == "all" and row["Label"] == "iteration" and row["Complete"] == "1"]
         self.assertEqual(metrics.one("libinject_steps_total"), len(steps))
         self.check_close({"steps": metrics.one("libinject_step_time_seconds_total")}, {"steps": sum(steps) / 1e9})
+        # Once enough of them have run.
+        self.assertEqual([round(time * 1e9, 1) for time in metrics.all("libinject_unprofiled_step_time_seconds").values()],
+                         [float(row["Step Time (ns)"]) for row in out.windows()[-1:] if row["Step Time (ns)"]])
         latest = sorted(steps[-int(metrics.one("libinject_latest_steps")):])
         self.assertTrue(latest)
         mean = statistics.mean(latest) / 1e9

@@ -348,8 +348,9 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
     order.push_back((*at)[1]);
   std::vector<std::string> expected;
   for (const MetricFamily& family : prometheus_families()) {
-    // Iterations outside of windows are needed for it.
-    if (family.name != "libinject_overhead_ratio") expected.emplace_back(family.name);
+    // Iterations outside of windows are needed for these.
+    if (family.name != "libinject_overhead_ratio" && family.name != "libinject_unprofiled_step_time_seconds")
+      expected.emplace_back(family.name);
   }
   CHECK(order == expected);
   CHECK(text.back() == '\n');
@@ -410,6 +411,37 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
                                    std::string(idle_cause_name(static_cast<IdleCause>(i))) + "\"}");
   }
   CHECK(share == Approx(1 - 1000 / 200'000.0));  // the copy
+}
+
+TEST_CASE("Step times in windows are none where the host ran ahead", "[prometheus]") {
+  Monitored run;
+  run.info.batch = 8;
+  run.open(1);
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    IterationBoundary boundary;
+    boundary.window = boundary.window_before = 1;
+    boundary.number = number;
+    boundary.begin = Monitored::begin_of(1) + number * 2'000;
+    run.statistics.iteration_boundary(boundary);
+  }
+  run.close(1);
+  const std::array<const char*, 4> names{"libinject_step_time_mean_seconds",
+                                         "libinject_step_time_median_seconds",
+                                         "libinject_step_time_p95_seconds", "libinject_samples_per_second"};
+  const auto told = [&](bool ahead) {
+    Report report = build_report(run.statistics, run.info);
+    report.steps.inside_by_device = ahead;
+    report.steps.time = MedianInterval{5'000'000, 4'000'000, 6'000'000};
+    return samples_of(PrometheusMetrics().text(report, PrometheusState::kWaiting, kTime, 0));
+  };
+  auto samples = told(false);
+  CHECK(value_of(samples, names[1]) == Approx(2e-6));
+  CHECK(value_of(samples, names[3]) == Approx(4e6));
+  CHECK(value_of(samples, "libinject_unprofiled_step_time_seconds") == Approx(5e-3));
+  samples = told(true);
+  for (const char* name : names) CHECK(samples.count(name) == 0);
+  CHECK(value_of(samples, "libinject_latest_steps") == 3);
+  CHECK(value_of(samples, "libinject_unprofiled_step_time_seconds") == Approx(5e-3));
 }
 
 TEST_CASE("A verdict whose gain nothing bounds has no sample of it", "[prometheus]") {
