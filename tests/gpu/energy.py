@@ -43,6 +43,8 @@ def watch(bus, path):
         begin = time.monotonic_ns()
         status = nvml.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(energy))
         if not status and energy.value != last:
+            if last is None:
+                print("reads", flush=True)  # the program may start
             moves.append([before, time.monotonic_ns(), energy.value])
             last = energy.value
         before = begin
@@ -121,7 +123,9 @@ def test(options, report):
     if not report.check("the device's PCI bus id", bus, bus):
         return
     out, told = (os.path.join(options.work, name) for name in ("energy.out", "watched.json"))
-    with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--watch", bus, told], stdin=subprocess.PIPE, env=clean_environment()) as watcher:
+    with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--watch", bus, told], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=clean_environment()) as watcher:
+        watcher.stdout.readline()
         result = run(list(getattr(options, "program", PROGRAM)), profiled_environment(options.library, out, "api", batch=32), timeout=120, cwd=options.work,
                      log=os.path.join(options.work, "energy.log"))
         watcher.stdin.close()
