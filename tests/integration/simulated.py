@@ -185,9 +185,10 @@ def come_first():
 class SimulatedTest(unittest.TestCase):
     maxDiff = None
     urgent = False  # what is measured depends on when the program's threads get a processor
+    place = None  # where its folder is; None: where temporary files are
 
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-", dir=self.place))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.addCleanup(self.check_promises)
         self.runs = 0
