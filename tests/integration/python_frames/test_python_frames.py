@@ -105,7 +105,6 @@ class Interpreters(unittest.TestCase):
                       f"{work['long_calls']['in_spin']} of {work['long_calls']['samples']} with the innermost frame; "
                       f"{said['nanoseconds']} ns by depth, {said.get('nanoseconds_forbidden')} where it is forbidden", flush=True)
                 self.assertLessEqual(total["wrong"], 2 + total["samples"] * 0.002, said["faults"])
-                self.assertLess(total["empty"], total["samples"] * 0.1)
                 for name, figures in work.items():
                     if name != "threads":
                         self.assertGreater(figures["samples"], 100, name)
