@@ -341,7 +341,7 @@ void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, Pr
 
 void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report) const {
   const SampleStats& all = report.statistics->iterations().step_times();
-  if (report.steps.time) text.family(kTable[kRunStepTime]).number(seconds(report.steps.time->median));
+  if (report.steps.time) text.family(kTable[kUnprofiledStepTime]).number(seconds(report.steps.time->median));
   text.family(kTable[kSteps]).count(all.count());
   text.family(kTable[kStepTime]).seconds(all.sum());
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());

@@ -275,15 +275,18 @@ void HostSource::read_children(HostReading& reading) {
   });
 }
 
-/// Whether it is Python's resource tracker, or the fork server that workers are forked from, which have its
-/// command line as well (CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py).
-bool HostSource::serves_workers(const Found& child) const {
+/// By its name; but not multiprocessing's resource tracker, nor its fork server, whose command line its
+/// workers have as well (CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py).
+bool HostSource::is_loader_worker(const Found& child) const {
+  const std::string_view name = child.stat.name.view();
+  if (name == "pt_data_worker") return true;
+  if (name != program_.view()) return false;
   const auto runs = [this](pid_t process, std::string_view code) {
     return read_text(path(process, "cmdline"), text_).find(code) != std::string_view::npos;
   };
   constexpr std::string_view kForkServer = "from multiprocessing.forkserver import main";
-  return runs(child.pid, "from multiprocessing.resource_tracker import main") ||
-         (runs(child.pid, kForkServer) && !runs(child.parent, kForkServer));
+  if (runs(child.pid, "from multiprocessing.resource_tracker import main")) return false;
+  return !runs(child.pid, kForkServer) || runs(child.parent, kForkServer);
 }
 
 void HostSource::read_child(const Found& child, HostReading& reading) {
@@ -326,9 +329,9 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   if (!use.of(HostAmount::kProcessorTime) && !stat_at(path(child.pid, "stat"))) return;
   if (cuda && std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) == with_cuda_.end())
     with_cuda_.push_back(child.pid);
-  const std::string_view name = child.stat.name.view();
-  const bool worker = name == "pt_data_worker" || (name == program_.view() && !serves_workers(child));
-  task.role = cuda ? HostRole::kCudaChild : worker ? HostRole::kLoaderWorker : HostRole::kOtherChild;
+  task.role = cuda                      ? HostRole::kCudaChild
+              : is_loader_worker(child) ? HostRole::kLoaderWorker
+                                        : HostRole::kOtherChild;
   reading.children.push_back(task);
 }
 

@@ -89,7 +89,7 @@ class HostSource {
   bool add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const;
   void read_threads(HostReading& reading);
   void read_children(HostReading& reading);
-  bool serves_workers(const Found& child) const;
+  bool is_loader_worker(const Found& child) const;
   void read_child(const Found& child, HostReading& reading);
   void find_children(const HostReading& reading);
   bool add_listed_children(pid_t process, pid_t task);

@@ -667,7 +667,7 @@ class Page(PageCase):
             took.append((opening / loop, opening, *elapsed))
         print("10,000 kernels: opened with {1:.2f} s of a processor, {0:.2f} times what the loop takes; elapsed until the tables can be sorted {2:.0f} ms, "
               "until the plots are drawn {3:.0f} ms".format(*min(took)))
-        self.assertLess(min(took)[0], 3)  # 2.3 were seen on a busy machine
+        self.assertLess(min(took)[0], 3)  # 1.8 to 1.9 on an idle machine, 2.3 on a busy one
 
     def test_durations_by_keyboard(self):
         from selenium.webdriver.common.keys import Keys

@@ -415,34 +415,41 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
 }
 
 TEST_CASE("Step times in windows are none where the host ran ahead", "[prometheus]") {
-  Monitored run;
-  run.info.batch = 8;
-  run.open(1);
-  for (std::uint64_t number = 0; number < 4; ++number) {
-    IterationBoundary boundary;
-    boundary.window = boundary.window_before = 1;
-    boundary.number = number;
-    boundary.begin = Monitored::begin_of(1) + number * 2'000;
-    run.statistics.iteration_boundary(boundary);
-  }
-  run.close(1);
   const std::array<const char*, 4> names{"libinject_step_time_mean_seconds",
                                          "libinject_step_time_median_seconds",
                                          "libinject_step_time_p95_seconds", "libinject_samples_per_second"};
-  const auto told = [&](bool ahead) {
+  // Iterations of 2 us on the host, with a kernel each.
+  for (const std::uint64_t took : {500u, 15'000u}) {
+    CAPTURE(took);
+    Monitored run;
+    run.info.batch = 8;
+    run.open(1);
+    for (std::uint64_t number = 0; number < 6; ++number) {
+      IterationBoundary boundary;
+      boundary.window = boundary.window_before = 1;
+      boundary.number = number;
+      boundary.begin = Monitored::begin_of(1) + number * 2'000;
+      run.statistics.iteration_boundary(boundary);
+      KernelEvent event = run.kernel("k", 0);
+      event.launch.window = 1;
+      event.launch.host_begin = boundary.begin + 100;
+      event.start = Monitored::begin_of(1) + 1'000 + number * std::max<std::uint64_t>(took, 2'000);
+      event.end = event.start + took;
+      run.statistics.add(event);
+    }
+    run.close(1);
     Report report = build_report(run.statistics, run.info);
-    report.steps.inside_by_device = ahead;
     report.steps.time = MedianInterval{5'000'000, 4'000'000, 6'000'000};
-    return samples_of(PrometheusMetrics().text(report, PrometheusState::kWaiting, kTime, 0));
-  };
-  auto samples = told(false);
-  CHECK(value_of(samples, names[1]) == Approx(2e-6));
-  CHECK(value_of(samples, names[3]) == Approx(4e6));
-  CHECK(value_of(samples, "libinject_unprofiled_step_time_seconds") == Approx(5e-3));
-  samples = told(true);
-  for (const char* name : names) CHECK(samples.count(name) == 0);
-  CHECK(value_of(samples, "libinject_latest_steps") == 3);
-  CHECK(value_of(samples, "libinject_unprofiled_step_time_seconds") == Approx(5e-3));
+    const auto samples = samples_of(run.metrics.text(report, PrometheusState::kWaiting, kTime, 0));
+    CHECK(value_of(samples, "libinject_latest_steps") == 5);
+    CHECK(value_of(samples, "libinject_unprofiled_step_time_seconds") == Approx(5e-3));
+    if (took < 2'000) {
+      CHECK(value_of(samples, names[1]) == Approx(2e-6));
+      CHECK(value_of(samples, names[3]) == Approx(4e6));
+    } else {
+      for (const char* name : names) CHECK(samples.count(name) == 0);
+    }
+  }
 }
 
 TEST_CASE("A verdict whose gain nothing bounds has no sample of it", "[prometheus]") {
