@@ -89,10 +89,14 @@ class Inputs(simulated.SimulatedTest):
     urgent = True
 
     def cause(self, pattern, iterations=70):
-        done = self.script("", command=[PYTHON, str(HERE / "torch_input.py"), str(simulated.programs / "script_training.so"), pattern,
-                                        str(iterations)], timeout=180, WINDOW="iter:20+40")
-        self.assertEqual(done.code, 0, done.stderr)
-        out = done.out
+        for _ in range(4):
+            done = self.script("", command=[PYTHON, str(HERE / "torch_input.py"), str(simulated.programs / "script_training.so"), pattern,
+                                            str(iterations)], timeout=180, WINDOW="iter:20+40")
+            self.assertEqual(done.code, 0, done.stderr)
+            out = done.out
+            # On a busy machine readings may come too late for the window, which is counted: then it is run again.
+            if not out.run["host_readings"]["windows_not_read"]:
+                break
         (diagnosis,) = out.run["diagnosis"]
         self.assertEqual(diagnosis["verdict"], "input-bound")
         self.process = by_role(out)["process"]
