@@ -23,6 +23,7 @@ namespace inject {
 namespace {
 
 constinit std::atomic<decltype(&cuCtxGetDevice)> context_device{nullptr};
+constinit std::atomic<bool> initialization_begun{false};
 
 template <typename Function>
 Function* driver_function(const char* name) {
@@ -93,7 +94,19 @@ std::vector<std::uint32_t> devices_in_use() {
   return used;
 }
 
-void wait_for_primary_contexts() noexcept {
+void note_initialization() noexcept {
+  initialization_begun.store(true, std::memory_order_relaxed);
+}
+
+// cuInit holds a lock of the driver's as long as it takes, the first time, and so does nvmlInit; where the
+// driver is initialised, cuInit takes that lock and does nothing else.
+void wait_for_driver() noexcept {
+  auto* initialize = driver_function<decltype(cuInit)>("cuInit");
+  auto* count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");
+  int count = 0;
+  const bool begun = initialization_begun.load(std::memory_order_relaxed) ||
+                     (count_of != nullptr && count_of(&count) == CUDA_SUCCESS);
+  if (begun && initialize != nullptr) initialize(0);
   try {
     devices_in_use();
   } catch (...) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Asks the CUDA driver about its devices. Nothing here initialises CUDA.
+// Asks the CUDA driver about its devices. Nothing here initialises CUDA where the program has not.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,11 @@ std::uint32_t current_device() noexcept;
 /// Numbers of the devices whose primary context is alive: those that the runtime's users have used. Waits for
 /// one that is being created. For our own threads.
 std::vector<std::uint32_t> devices_in_use();
-/// That wait alone. Not on a thread that may be creating one, or that its creator may wait for.
-void wait_for_primary_contexts() noexcept;
+/// The program has called cuInit, and may be inside.
+void note_initialization() noexcept;
+/// Waits until no thread is inside its first cuInit, in nvmlInit, or creating a device's primary context. Not
+/// on a thread that may be doing so, or that another one may wait for as it does.
+void wait_for_driver() noexcept;
 
 /// The devices that the driver shows to this process. Only where the program has initialised CUDA.
 std::vector<DeviceInfo> devices();

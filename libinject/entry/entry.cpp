@@ -17,6 +17,7 @@
 #include "libinject/base/process.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/cupti/holder.h"
+#include "libinject/capture/driver.h"
 #include "libinject/capture/hooks/observers.h"
 #include "libinject/capture/nvtx/injection.h"
 #include "libinject/config/options.h"
@@ -95,6 +96,7 @@ INJECT_ENTRY int InitializeInjection() {
   const inject::CallerState caller;
   inject::note_cuda();
   if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
+  inject::note_initialization();
   if (!only_inherited) inject::Session::start();
   return 1;
 }

@@ -74,10 +74,11 @@ bool ClientArbiter::may_attach() const noexcept {
   return !yielding() && foreign_client.lets_attach();
 }
 
-bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts) noexcept {
+bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts, bool has_context) noexcept {
   // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
   const bool spare_none = yielding() || parts_.windows.none_left();
-  const bool detached = parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_, contexts});
+  const bool detached =
+      parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_, contexts, has_context});
   if (detached) parts_.state.changed.notify_all();
   return detached;
 }

@@ -37,8 +37,8 @@ class ClientArbiter {
 
   /// Attaches CUPTI where no client is in the way (CuptiAttachment::raise()).
   bool raise(TracerLevel level, bool may_gate) noexcept;
-  bool detach(bool may_gate, bool sampler_out, ContextWait contexts = ContextWait::kNo) noexcept
-      INJECT_REQUIRES(session_mutex);
+  bool detach(bool may_gate, bool sampler_out, ContextWait contexts = ContextWait::kNo,
+              bool has_context = true) noexcept INJECT_REQUIRES(session_mutex);
   /// Where no hook sees the profiler API, CUPTI has to be subscribed for it between windows.
   void watch_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
   void resume_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);

@@ -136,10 +136,8 @@ void Collector::step(std::uint32_t current) {
       parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due()) {
     write_files("open");
   }
-  if (parts_.cupti.detach_owed() && state.idle() && !state.collecting && !parts_.windows.attached_ahead() &&
-      !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
+  if (may_detach_owed() && has_context() && may_detach_owed())
     parts_.arbiter.detach(true, true, ContextWait::kMay);
-  }
   if (state.collecting && !state.open() && !state.naming()) {
     if (parts_.log.opened() != 0 && parts_.windows.none_left()) parts_.callbacks.last_window_closed();
     if (!state.stay_attached || state.ending() || now() - state.ended_at >= WindowController::kStayAttached) {
@@ -159,6 +157,23 @@ void Collector::step(std::uint32_t current) {
     state.stage = SessionState::Stage::kEnded;
     state.changed.notify_all();
   }
+}
+
+// CUPTI has stayed subscribed after the last window that needed it.
+bool Collector::may_detach_owed() const {
+  const SessionState& state = parts_.state;
+  return parts_.cupti.detach_owed() && state.idle() && !state.collecting &&
+         !parts_.windows.attached_ahead() && !parts_.launches.armed() && !state.ending() &&
+         !parts_.cupti.sampler().running();
+}
+
+// Whether the program has a context, with the lock released.
+bool Collector::has_context() {
+  const SessionUnlock unlocked(parts_.state);
+  ContextHold::wait_for_creations();
+  // It may be none that the driver can be asked about.
+  const ActivityBuffers& buffers = parts_.cupti.buffers();
+  return !devices_in_use().empty() || buffers.outstanding() != 0 || buffers.handled() != 0;
 }
 
 void Collector::log_open_window(std::uint32_t current) {
@@ -199,12 +214,9 @@ void Collector::collect() {
   if (late == Late::kToCome) return;
   const bool sampler_out = parts_.arbiter.stop_sampler();
   // CUPTI must not be finalized under a thread that creates a context, which is inside CUPTI for long.
-  if (!state.ending()) {
-    const SessionUnlock unlocked(state);
-    wait_for_primary_contexts();
-  }
+  const bool context = state.ending() || has_context();
   if (reopened(since)) return;
-  const Nanoseconds detached = leave_cupti(sampler_out);
+  const Nanoseconds detached = leave_cupti(sampler_out, context);
   {
     const SessionUnlock unlocked(state);
     pass();
@@ -255,7 +267,7 @@ bool Collector::stop_activity() {
     const Nanoseconds ended = state.ended_at;
     {
       const SessionUnlock unlocked(state);
-      wait_for_primary_contexts();
+      ContextHold::wait_for_creations();
     }
     if (!state.idle() || state.ending() || state.ended_at != ended) return false;
   }
@@ -266,8 +278,9 @@ bool Collector::stop_activity() {
   // calls CUPTI meanwhile: windows are left to this thread.
   state.stopping = true;
   {
+    const ContextWait contexts = state.ending() ? ContextWait::kNo : ContextWait::kMay;
     const SessionUnlock unlocked(state);
-    parts_.cupti.tracer().stop_activity();
+    parts_.cupti.tracer().stop_activity(contexts);
   }
   state.stopping = false;
   state.changed.notify_all();
@@ -318,7 +331,7 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
 }
 
 // Detaches CUPTI unless it is needed further; returns when, 0 if it stays.
-Nanoseconds Collector::leave_cupti(bool sampler_out) {
+Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
   SessionState& state = parts_.state;
   Tracer& tracer = parts_.cupti.tracer();
   const bool searching =
@@ -331,7 +344,8 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
     return 0;
   }
   if (parts_.launches.armed()) return 0;
-  const Nanoseconds detached = parts_.arbiter.detach(true, sampler_out, ContextWait::kMay) ? now() : 0;
+  const Nanoseconds detached =
+      parts_.arbiter.detach(true, sampler_out, ContextWait::kMay, has_context) ? now() : 0;
   if (Tracer::saw_graphs() && parts_.once.first(OnceLog::Topic::kGraphsKeepCupti)) {
     state.warn(
         "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
@@ -339,7 +353,7 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
         "some 0.4 us slower");
   }
   // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
-  if (tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
+  if (detached != 0 && tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
   parts_.arbiter.resume_profiler_calls();
   return detached;
 }

@@ -62,6 +62,8 @@ class Collector {
  private:
   void write_last() INJECT_EXCLUDES(session_mutex);
   void log_open_window(std::uint32_t current) INJECT_REQUIRES(session_mutex);
+  bool may_detach_owed() const INJECT_REQUIRES(session_mutex);
+  bool has_context() INJECT_REQUIRES(session_mutex);
   void collect() INJECT_REQUIRES(session_mutex);
   bool stop_activity() INJECT_REQUIRES(session_mutex);
   enum class Late : std::uint8_t {
@@ -70,7 +72,7 @@ class Collector {
     kMissing,    ///< something has not come, and is not waited for
   };
   Late take_late_records(Nanoseconds since) INJECT_REQUIRES(session_mutex);
-  Nanoseconds leave_cupti(bool sampler_out) INJECT_REQUIRES(session_mutex);
+  Nanoseconds leave_cupti(bool sampler_out, bool has_context) INJECT_REQUIRES(session_mutex);
   void write_settled() INJECT_REQUIRES(session_mutex);
   void write_meanwhile(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   std::string files_are_in(const std::string& folder) const;

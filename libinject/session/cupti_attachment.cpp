@@ -5,7 +5,6 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/capture/cupti/foreign_client.h"
-#include "libinject/capture/driver.h"
 #include "libinject/capture/gate.h"
 
 namespace inject {
@@ -52,7 +51,7 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
     }
     // One that is being created is waited for (Tracer::raise_to), with no launch held meanwhile.
     const auto contexts = may_gate ? ContextWait::kMay : ContextWait::kNo;
-    if (may_gate && level == TracerLevel::kActivity) wait_for_primary_contexts();
+    if (may_gate && level == TracerLevel::kActivity) ContextHold::wait_for_creations();
     const Nanoseconds begin = now();
     times_.begin(begin);
     bool raised;
@@ -97,6 +96,11 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   if (!how.sampler_out) {
     tracer_.stop_activity();
     cupti_kept_ = detach_owed_ = true;
+    return false;
+  }
+  if (!how.has_context && how.contexts == ContextWait::kMay && how.may_finalize) {
+    keep_launches();
+    detach_owed_ = true;
     return false;
   }
   const Nanoseconds begin = now();

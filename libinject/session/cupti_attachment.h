@@ -61,9 +61,11 @@ class CuptiAttachment {
     bool spare_none = false;   ///< finalized whatever that costs: the last window is over, or a client waits
     bool may_finalize = true;  ///< false where the program is about to do so itself
     ContextWait contexts = ContextWait::kNo;  ///< whether one that is being created may be waited for
+    bool has_context = true;                  ///< the program has created one
   };
-  /// False where the sampling has not come out of CUPTI: pulled from under a call, it would end the program.
-  /// It stays subscribed then, with nothing recorded, and detach_owed() until the sampling has come out.
+  /// False where CUPTI stays subscribed, with nothing recorded, and detach_owed(). Where the sampling has not
+  /// come out of it: pulled from under a call, it would end the program. And as long as the program has no
+  /// context: nothing keeps it from beginning to create one while CUPTI is finalized, which spoils that one.
   bool detach(const Detachment& how) noexcept;
   bool detach_owed() const noexcept { return detach_owed_; }
   /// Any thread: whether one is in detach(), and in CUPTI.

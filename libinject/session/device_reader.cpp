@@ -12,6 +12,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
+#include "libinject/capture/cupti/tracer.h"
 #include "libinject/capture/driver.h"
 #include "libinject/record/internal_thread.h"
 
@@ -171,6 +172,7 @@ bool DeviceReader::load(std::string& problem) {
     return false;
   }
   // Never shut down: others in the process may use NVML, and at exit there is nothing to give back.
+  const auto alone = Tracer::no_switch();
   if (const nvml::Status status = init(); status != 0) {
     problem = "nvmlInit_v2 failed (" + std::to_string(status) + ")";
     return false;

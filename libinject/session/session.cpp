@@ -236,6 +236,7 @@ bool Session::arm() noexcept {
       parts_.iterations.arm();
       return parts_.worker.ensure();
     case WindowKind::kTime:
+      parts_.windows.open_at_start();
       return parts_.worker.ensure();
     case WindowKind::kNvtx:
       parts_.core.nvtx_trigger.listen(&on_ranges_changed);

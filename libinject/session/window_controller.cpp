@@ -330,6 +330,15 @@ Nanoseconds WindowController::next_wake() const {
   return wake == Trigger::kNever ? wake : parts_.base + wake;
 }
 
+void WindowController::open_at_start() {
+  const TriggerAction action = parts_.trigger->evaluate(state());
+  if (action == TriggerAction::kAttach && parts_.arbiter.raise(TracerLevel::kActivity, false))
+    attached_ahead_at_ = now();
+  if (action != TriggerAction::kOpen || !open(parts_.trigger->reason(), AttachOn::kCalling)) return;
+  parts_.trigger->opened(parts_.state.window);
+  parts_.pipeline.set_clock_window(parts_.state.window);
+}
+
 void WindowController::step_clock() {
   SessionState& state = parts_.state;
   if (state.ending() || state.concluding) return;

@@ -23,6 +23,8 @@ namespace {
 // each.
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
+// How often is looked whether CUPTI, which has stayed, can go.
+constexpr Nanoseconds kDetachInterval = 200 * kMillisecond;
 // How often a thread's Python stack is read while launches are named.
 constexpr Nanoseconds kStackInterval = kMillisecond;
 // The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows
@@ -89,6 +91,7 @@ Nanoseconds Worker::next_wake() const {
     wake = std::max(state.ended_at + WindowController::kStayAttached, time + kCollectInterval);
   if (state.open() || parts_.cupti.tracer().level() == TracerLevel::kActivity || parts_.launches.armed())
     wake = std::min(wake, time + kDrainInterval);
+  if (parts_.cupti.detach_owed()) wake = std::min(wake, time + kDetachInterval);
   wake = std::min(wake, parts_.iterations.next_wake(time));
   wake = std::min(wake, parts_.windows.next_wake());
   wake = std::min(wake, parts_.arbiter.next_wake(time));

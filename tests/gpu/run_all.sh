@@ -4,7 +4,7 @@
 #
 # Runs GPU tests and benchmarks on a machine that may have nothing but a build folder:
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
-# SET: slice1 compare frameworks graphs graph_times code_places after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory memory_purpose energy metrics
+# SET: slice1 compare frameworks graphs graph_times code_places after_inside unharmed starts coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory memory_purpose energy metrics
 # diagnosis occupancy copies timeline recovery soak contract cuda12 cpp examples bench, or all (the default), or a study, which all leaves
 # out: utilization cupti_cycles first_window paired_windows step_marks convnets deepspeech2 exercises gemm_rnn training. SET:ARGUMENTS passes arguments to one of them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
@@ -26,7 +26,7 @@ while getopts b:o:t: option; do
 done
 shift $((OPTIND - 1))
 if [ $# -eq 0 ] || [ "$1" = all ]; then
-  set -- slice1 compare frameworks graphs graph_times code_places after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory memory_purpose energy \
+  set -- slice1 compare frameworks graphs graph_times code_places after_inside unharmed starts coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory memory_purpose energy \
     metrics diagnosis occupancy copies timeline recovery soak contract cuda12 cpp examples bench
 fi
 build=$(cd "$build" && pwd) || exit 2
@@ -70,7 +70,7 @@ run_set() {
   case $set in
     slice1) python3 "$here/slice1_resnet.py" "$@" --out "$work" ;;
     compare) python3 "$here/compare_torch.py" "$@" --out "$work" ;;
-    frameworks | graphs | graph_times | code_places | after_inside | unharmed | coexistence | processes | torchrun | endings | merge | shapes | gemm_sweep | memory | memory_purpose | energy | diagnosis | copies | recovery | soak)
+    frameworks | graphs | graph_times | code_places | after_inside | unharmed | starts | coexistence | processes | torchrun | endings | merge | shapes | gemm_sweep | memory | memory_purpose | energy | diagnosis | copies | recovery | soak)
       python3 "$here/$set.py" "$@" --out "$work"
       ;;
     timeline) python3 "$here/torch_timeline.py" "$@" --out "$work" ;;

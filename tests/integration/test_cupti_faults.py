@@ -313,6 +313,36 @@ class OtherThreads(FaultTest):
                 self.assertEqual(done.misuse(), 0)
                 self.assertGreaterEqual(done.simulated_calls()["cuptiFinalize"], 1)
 
+    def test_one_that_is_inside_cuInit(self):
+        for window in ("time:0s+50ms/100ms", "time:20ms+50ms/100ms", "time:150ms+50ms/100ms"):
+            with self.subTest(window=window):
+                done = self.script("kernel:a:1 until_open kernel:b:2 sync", faults="init_ms=300", WINDOW=window)
+                self.assertEqual(done.misuse(), 0)
+
+    def test_one_that_is_inside_nvmlInit(self):
+        done = self.script("kernel:a:1 background [ nvml_init ] until_calls:nvmlInit_v2:1 start kernel:b:2 stop join sync", faults="nvml_ms=300")
+        self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
+
+    def test_our_own_that_is_inside_nvmlInit(self):
+        done = self.script("start kernel:a:1 stop start kernel:b:1 stop sleep:400 start kernel:c:1 stop sync", faults="nvml_ms=200")
+        self.assertEqual((done.misuse(), done.out.kernels()), (0, {"a": 1, "b": 1, "c": 1}))
+
+    def test_one_that_begins_to_create_a_context_as_activity_is_switched_on(self):
+        """The driver, asked right before that, would have said that there is none."""
+        for pause in (1, 20, 40, 60, 80, 100):
+            with self.subTest(pause=pause):
+                done = self.script(f"device_count sleep:{pause} kernel:a:1 until_open kernel:b:2 sync", faults="context_ms=300,enable_ms=100",
+                                   WINDOW="time:0s+3s")
+                self.assertEqual(done.misuse(), 0)
+                self.assertEqual(done.out.kernels()["b"], 2)
+
+    def test_one_that_begins_to_create_a_context_as_CUPTI_would_be_finalized(self):
+        for pause in (30, 60, 90, 120, 150, 180):
+            with self.subTest(pause=pause):
+                done = self.script(f"device_count sleep:{pause} kernel:a:1 sync until_calls:cuptiFinalize:1 kernel:b:1 sync",
+                                   faults="context_ms=300,finalize_ms=100", WINDOW="time:0s+50ms")
+                self.assertEqual(done.misuse(), 0)
+
     def test_one_that_creates_a_context_while_CUPTI_is_given_up(self):
         """The driver, asked before that, would have said that there is none."""
         for ms in (150, 250, 350):

@@ -40,6 +40,10 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
 ///   detach_ms=MS              cuptiUnsubscribe takes that long
+///   enable_ms=MS              enabling kernel activity takes that long
+///   finalize_ms=MS            cuptiFinalize takes that long
+///   init_ms=MS                the first cuInit takes that long, once the injected library has been called
+///   nvml_ms=MS                nvmlInit takes that long
 ///   profiler_stop_ms=MS       CUPTI takes that long over cuProfilerStop, before and after the call itself
 ///   context_ms=MS             creating a device's primary context takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name

@@ -8,6 +8,7 @@
 
 #include "libinject/session/nvml_api.h"
 #include "tests/sim/core/device.h"
+#include "tests/sim/core/driver.h"
 #include "tests/sim/core/power.h"
 
 using namespace inject::sim;
@@ -61,6 +62,7 @@ nvml::Status nvmlInit_v2() {
   static constinit FunctionSlot slot;
   Function& function = slot.get("libnvidia-ml.so.1", "nvmlInit_v2", Domain::kNone);
   if (int fault = function.enter()) return fault;
+  drv::initialise_nvml();
   initialised = true;
   return 0;
 }

@@ -35,6 +35,15 @@ TEST_CASE("driver calls are told apart by their names") {
   CHECK(classify_driver_call(nullptr) == DriverCall::kOther);
 }
 
+TEST_CASE("calls that may create a context are known by their names") {
+  for (const char* name :
+       {"cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v4", "cuGreenCtxCreate"})
+    CHECK(named(name).creates_context);
+  for (const char* name :
+       {"cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxGetState", "cuCtxSetCurrent", "cuLaunchKernel"})
+    CHECK_FALSE(named(name).creates_context);
+}
+
 TEST_CASE("a launch's stream is where the launch has it") {
   auto* const stream = reinterpret_cast<CUstream>(0x5000);
   cuLaunchKernel_params kernel{};

@@ -3,6 +3,7 @@
 #include "libinject/capture/cupti/callbacks.h"
 
 #include "libinject/base/mapping.h"
+#include "libinject/capture/cupti/context_creation.h"
 #include "libinject/capture/cupti/launch_observer.h"
 #include "libinject/capture/cupti/launch_signs.h"
 #include "libinject/record/control.h"
@@ -68,6 +69,10 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   if (cbid >= CallbackState::kMaxFunctions) return;
   const DriverFunction& function = callback_state.functions[cbid];
   const DriverCall call = function.call;
+  if (function.creates_context) {
+    ContextHold::on_call(data.callbackSite == CUPTI_API_ENTER);
+    if (!callback_state.all_calls.load(std::memory_order_relaxed)) return;
+  }
   const void* parameters = data.functionParams;
   const bool unrecorded =
       (callback_state.unrecorded_calls.load(std::memory_order_relaxed) >> static_cast<unsigned>(call) & 1u) !=

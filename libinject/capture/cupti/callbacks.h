@@ -33,6 +33,9 @@ struct CallbackState {
   /// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
   std::atomic<std::uint32_t> unrecorded_calls{0};
 
+  /// All of the driver's functions are called back: INJECT_API=full.
+  std::atomic<bool> all_calls{false};
+
   /// Threads inside cuProfilerStart or cuProfilerStop, since CUPTI was attached.
   std::atomic<std::uint32_t> profiler_calls{0};
 

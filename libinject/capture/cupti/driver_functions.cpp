@@ -64,6 +64,11 @@ DriverFunction::Sizes sizes_of(std::string_view name) noexcept {
   return Sizes::kUnknown;
 }
 
+bool may_create_context(std::string_view name) noexcept {
+  return name.starts_with("cuDevicePrimaryCtxRetain") || name.starts_with("cuCtxCreate") ||
+         name.starts_with("cuGreenCtxCreate");
+}
+
 SignKind copy_kind_of(std::string_view name) noexcept {
   if (name.find("HtoD") != std::string_view::npos) return SignKind::kCopyToDevice;
   if (name.find("DtoH") != std::string_view::npos) return SignKind::kCopyToHost;
@@ -88,7 +93,8 @@ DriverFunction DriverFunction::named(const char* name) noexcept {
           .launch = launch_of(name),
           .sizes = sizes_of(name),
           .copy = copy_kind_of(name),
-          .size_is_third = has_size_third(name)};
+          .size_is_third = has_size_third(name),
+          .creates_context = may_create_context(name)};
 }
 
 bool DriverFunction::has_empty_size(const void* parameters) const noexcept {

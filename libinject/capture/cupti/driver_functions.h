@@ -42,8 +42,9 @@ struct DriverFunction {
   DriverCall call = DriverCall::kOther;
   Launch launch = Launch::kUnknown;
   Sizes sizes = Sizes::kUnknown;
-  SignKind copy{};             ///< which way a copy goes, as far as the name says
-  bool size_is_third = false;  ///< a copy or memset whose third parameter is its size
+  SignKind copy{};               ///< which way a copy goes, as far as the name says
+  bool size_is_third = false;    ///< a copy or memset whose third parameter is its size
+  bool creates_context = false;  ///< it may
 
   static DriverFunction named(const char* name) noexcept;
 

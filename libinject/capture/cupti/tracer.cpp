@@ -13,6 +13,7 @@
 #include "libinject/base/grace_period.h"
 #include "libinject/capture/cupti/buffer_callbacks.h"
 #include "libinject/capture/cupti/callbacks.h"
+#include "libinject/capture/cupti/context_creation.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/cupti/holder.h"
 #include "libinject/capture/driver.h"
@@ -28,12 +29,23 @@ constexpr std::array kActivityKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CU
                                        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
 constinit std::mutex use_mutex;
+constinit std::mutex switch_mutex;
 
 // How far CUPTI's clock is ahead of ours, where it does not take ours.
 constinit std::atomic<Nanoseconds> clock_ahead{0};
 
 std::uint64_t timestamp() {
   return now();
+}
+
+std::unique_lock<std::mutex> lock_in_time(std::mutex& mutex, Nanoseconds most) noexcept {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  constexpr timespec kPause{0, 100'000};
+  for (const Nanoseconds deadline = now() + most; !lock.owns_lock() && now() < deadline;) {
+    nanosleep(&kPause, nullptr);
+    lock.try_lock();
+  }
+  return lock;
 }
 
 }  // namespace
@@ -95,7 +107,7 @@ bool Tracer::look_up_driver_functions(std::string& error) {
   return true;
 }
 
-bool Tracer::attach(std::string& error) {
+bool Tracer::attach(std::string& error, ContextWait contexts) {
   if (!loaded_) {
     if (!load_cupti(api_, error)) return false;
     buffer_callback_state.get_dropped.store(api_.ActivityGetNumDroppedRecords, std::memory_order_release);
@@ -103,6 +115,8 @@ bool Tracer::attach(std::string& error) {
     if (!look_up_driver_functions(error)) return false;
     loaded_ = true;
   }
+  // Loading it has taken its time.
+  if (contexts == ContextWait::kMay) ContextHold::wait_for_creations();
   const CUptiResult result = api_.Subscribe(&subscriber_, &on_cupti_callback, nullptr);
   if (result != CUPTI_SUCCESS) {
     if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
@@ -122,6 +136,7 @@ bool Tracer::attach(std::string& error) {
   for (const auto cbid : {CUPTI_DRIVER_TRACE_CBID_cuProfilerStart, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, static_cast<CUpti_CallbackId>(cbid));
   }
+  ContextHold::restart();
   api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   level_ = TracerLevel::kProfilerCalls;
   return true;
@@ -137,6 +152,7 @@ bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) 
       return false;
     }
   }
+  callback_state.all_calls.store(all_driver_calls, std::memory_order_relaxed);
   if (all_driver_calls) api_.EnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
   for (const auto cbid : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
                           CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED}) {
@@ -144,6 +160,13 @@ bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) 
   }
   level_ = TracerLevel::kLaunches;
   return true;
+}
+
+void Tracer::watch_creations() noexcept {
+  for (std::uint32_t cbid = 1; cbid < CallbackState::kMaxFunctions; ++cbid) {
+    if (callback_state.functions[cbid].creates_context)
+      api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, cbid);
+  }
 }
 
 bool Tracer::enable_activity(std::string& error) {
@@ -181,17 +204,20 @@ bool Tracer::enable_activity(std::string& error) {
   return true;
 }
 
-// Activity that is enabled while a context is being created spoils that context: the first launch in it ends
-// the program (CUDA 13.0). Asked about the context, the driver answers once it is there. To be asked last of
-// all: loading CUPTI and subscribing may take as long as creating a context.
 bool Tracer::raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts) {
-  if (level_ == TracerLevel::kDetached && !attach(error)) return false;
+  const auto alone = contexts == ContextWait::kMay ? no_switch() : std::unique_lock<std::mutex>();
+  if (level_ == TracerLevel::kDetached && !attach(error, contexts)) return false;
   if (level >= TracerLevel::kLaunches && level_ < TracerLevel::kLaunches &&
       !enable_launch_callbacks(all_driver_calls, error)) {
     return false;
   }
   if (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity) return true;
-  if (contexts == ContextWait::kMay) wait_for_primary_contexts();
+  watch_creations();
+  // A thread may just have passed the place where the driver looks for callbacks.
+  constexpr timespec kUnseen{0, 300'000};
+  if (contexts == ContextWait::kMay) nanosleep(&kUnseen, nullptr);
+  // Last of all: loading CUPTI and subscribing may take as long as creating a context.
+  const ContextHold hold(contexts);
   return enable_activity(error);
 }
 
@@ -208,8 +234,9 @@ bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error,
   return false;
 }
 
-void Tracer::stop_activity() noexcept {
+void Tracer::stop_activity(ContextWait contexts) noexcept {
   if (!activity_on_) return;
+  const ContextHold hold(contexts);
   for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityDisable(kind);
   collecting_activity.store(false, std::memory_order_release);
   activity_on_ = false;
@@ -217,6 +244,7 @@ void Tracer::stop_activity() noexcept {
 
 void Tracer::resume_activity() noexcept {
   if (level_ < TracerLevel::kActivity || activity_on_) return;
+  const ContextHold hold(ContextWait::kNo);
   collecting_activity.store(true, std::memory_order_release);
   for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityEnable(kind);
   activity_on_ = true;
@@ -228,13 +256,11 @@ void Tracer::keep_launches() noexcept {
 }
 
 std::unique_lock<std::mutex> Tracer::use() noexcept {
-  std::unique_lock lock(use_mutex, std::try_to_lock);
-  const timespec pause{0, 100'000};
-  for (const Nanoseconds deadline = now() + kMaxUse; !lock.owns_lock() && now() < deadline;) {
-    nanosleep(&pause, nullptr);
-    lock.try_lock();
-  }
-  return lock;
+  return lock_in_time(use_mutex, kMaxUse);
+}
+
+std::unique_lock<std::mutex> Tracer::no_switch() noexcept {
+  return lock_in_time(switch_mutex, kMaxNoSwitch);
 }
 
 void Tracer::flush(bool force) noexcept {
@@ -250,27 +276,23 @@ void Tracer::flush(bool force) noexcept {
 // unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
 // cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
 // context is created. So the driver is asked about contexts last of all: one may have been begun since the
-// collector asked. Who had to wait for the answer gives the thread time to get out of CUPTI, and starts over.
+// collector asked. Whoever had to wait for the answer starts over.
 bool Tracer::wait_until_left(ContextWait contexts) noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
-  constexpr Nanoseconds kAnswered = 1'000'000;
-  constexpr timespec kAfterCreation{0, 50'000'000};
   constexpr int kMostCreations = 16;  // devices are set up one after the other
   for (int i = 0; i < kMostCreations; ++i) {
     if (thread_inside() || !wait_grace_period(kMost) || thread_inside()) return false;
-    if (contexts == ContextWait::kNo) return true;
-    const Nanoseconds asked = now();
-    wait_for_primary_contexts();
-    if (now() - asked < kAnswered) return true;
-    nanosleep(&kAfterCreation, nullptr);
+    if (contexts == ContextWait::kNo || !ContextHold::wait_for_creations()) return true;
   }
   return false;
 }
 
 void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   if (level_ == TracerLevel::kDetached) return;
+  const auto alone = contexts == ContextWait::kMay ? no_switch() : std::unique_lock<std::mutex>();
+  if (contexts == ContextWait::kMay) ContextHold::wait_for_creations();
   const std::unique_lock use = Tracer::use();
-  stop_activity();
+  stop_activity(contexts);
   collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include "libinject/capture/cupti/api.h"
 #include "libinject/capture/cupti/callbacks.h"
+#include "libinject/capture/cupti/context_creation.h"
 #include "libinject/model/records.h"
 #include "libinject/record/buffers.h"
 
@@ -21,10 +22,6 @@ enum class TracerLevel : std::uint8_t {
   kLaunches,       ///< … and to every launch, copy and memset: some 0.2 µs a launch
   kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
 };
-
-/// Whether the calling thread may wait for a context that another one is creating: not in a callback, nor
-/// where it may be the one that creates it.
-enum class ContextWait : bool { kNo, kMay };
 
 /// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
 /// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
@@ -40,8 +37,9 @@ class Tracer {
   bool raise(TracerLevel level, bool all_driver_calls, std::string& error,
              ContextWait contexts = ContextWait::kNo);
 
-  /// Stops activity records of new work; those of work submitted before still arrive.
-  void stop_activity() noexcept;
+  /// Stops activity records of new work; those of work submitted before still arrive. Waits for contexts that
+  /// are being created only as `contexts` allows.
+  void stop_activity(ContextWait contexts = ContextWait::kNo) noexcept;
   /// Undoes stop_activity().
   void resume_activity() noexcept;
 
@@ -67,6 +65,11 @@ class Tracer {
   /// kMaxUse at most: a flush may be waiting for a kernel that never ends.
   static std::unique_lock<std::mutex> use() noexcept;
   static constexpr Nanoseconds kMaxUse = 5'000'000'000;
+
+  /// Held while NVML is initialised by us: nvmlInit, with CUPTI attached or finalized in the middle of it,
+  /// leaves a lock behind that the next cuInit waits for, for ever (driver 580).
+  static std::unique_lock<std::mutex> no_switch() noexcept;
+  static constexpr Nanoseconds kMaxNoSwitch = 1'000'000'000;
 
   TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
   bool activity_on() const noexcept { return activity_on_; }
@@ -97,9 +100,10 @@ class Tracer {
  private:
   static bool wait_until_left(ContextWait contexts) noexcept;
   bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts);
-  bool attach(std::string& error);
+  bool attach(std::string& error, ContextWait contexts);
   bool look_up_driver_functions(std::string& error);
   bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
+  void watch_creations() noexcept;
   bool enable_activity(std::string& error);
 
   ActivityBuffers& buffers_;

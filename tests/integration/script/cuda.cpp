@@ -324,6 +324,13 @@ void allocate_in_turn(const Arguments& a) {
   }
 }
 
+void initialise_nvml(const Arguments&) {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  auto* initialise =
+      library == nullptr ? nullptr : reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+  if (initialise == nullptr || initialise() != 0) std::puts("NVML: not initialised");
+}
+
 void allocate_in_child(const Arguments&) {
   const pid_t child = fork();
   if (child == 0) {
@@ -446,6 +453,7 @@ const script::Operations kOperations {
          int count = 0;
          report("cudaGetDeviceCount", cudaGetDeviceCount(&count));
        }},
+      {"nvml_init", initialise_nvml},
       {"record",
        [](const Arguments& a) {
          report("cudaEventRecord", cudaEventRecord(event_of(a.text(1)), stream_of(a.text(2))));

@@ -220,6 +220,18 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "detach_ms") {
     if (!off && !is_number) return false;
     fault.detach_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "enable_ms") {
+    if (!off && !is_number) return false;
+    fault.enable_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "init_ms") {
+    if (!off && !is_number) return false;
+    fault.init_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "nvml_ms") {
+    if (!off && !is_number) return false;
+    fault.nvml_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "finalize_ms") {
+    if (!off && !is_number) return false;
+    fault.finalize_ms = static_cast<std::uint32_t>(number);
   } else if (name == "profiler_stop_ms") {
     if (!off && !is_number) return false;
     fault.profiler_stop_ms = static_cast<std::uint32_t>(number);

@@ -109,6 +109,10 @@ struct Faults {
   std::atomic<bool> fatal_error{false};
   std::atomic<std::uint32_t> attach_ms{0};
   std::atomic<std::uint32_t> detach_ms{0};
+  std::atomic<std::uint32_t> enable_ms{0};
+  std::atomic<std::uint32_t> init_ms{0};
+  std::atomic<std::uint32_t> nvml_ms{0};
+  std::atomic<std::uint32_t> finalize_ms{0};
   std::atomic<std::uint32_t> profiler_stop_ms{0};
   std::atomic<std::uint32_t> context_ms{0};
   std::atomic<std::uint32_t> cupti_version{0};

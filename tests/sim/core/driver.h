@@ -35,6 +35,8 @@ namespace inject::sim::drv {
 
 /// Not a vendor function: what cuInit and the first call of the runtime need. Loads the injection library.
 CUresult initialise();
+/// Not a vendor function either: NVML takes the lock that cuInit takes.
+void initialise_nvml();
 
 /// A copy whose shape the vendor's arguments describe in other ways; the names and parameters are for the
 /// callbacks.

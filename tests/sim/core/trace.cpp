@@ -53,9 +53,11 @@ struct State {
   std::array<std::atomic<bool>, kKinds> kinds{};
   std::atomic<std::uint32_t> next_correlation{1};
   std::atomic<std::uint64_t> calls_in_callbacks{0};
-  std::atomic<int> flushes{0};       // in progress
-  std::atomic<int> callbacks_in{0};  // likewise, on all threads
-  std::atomic<int> creations{0};     // likewise, of contexts
+  std::atomic<int> flushes{0};          // in progress
+  std::atomic<int> callbacks_in{0};     // likewise, on all threads
+  std::atomic<int> creations{0};        // likewise, of contexts
+  std::atomic<int> switches{0};         // likewise, of what spoils a context that is being created
+  std::atomic<int> initialisations{0};  // likewise, of the driver and of NVML
   std::atomic<std::uint64_t> misuse{0};
   std::atomic<bool> used{false};  // since it was finalized
 
@@ -93,6 +95,7 @@ struct ThreadState {
   std::uint32_t correlation = 0;
   bool delivering = false;
   unsigned in_callback = 0;
+  int initialisations = 0;
 };
 thread_local ThreadState this_thread;
 
@@ -495,11 +498,22 @@ void commit_bytes(const ActivityRef& activity, const void* bytes, std::size_t si
   activity->committed = true;
 }
 
+namespace {
+
+// Seen on hardware: as another thread is inside its first cuInit, the context that it creates next is
+// spoiled; inside nvmlInit, NVML leaves a lock behind that the next cuInit waits for, for ever.
+void attach_beside_initialisation(State& state) {
+  if (state.initialisations - this_thread.initialisations > 0) ++state.misuse;
+}
+
+}  // namespace
+
 CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* user,
                       CUpti_SubscriberParams* params) {
   if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (params != nullptr && params->structSize < CUpti_SubscriberParams_STRUCT_SIZE)
     return CUPTI_ERROR_INVALID_PARAMETER;
+  attach_beside_initialisation(state());
   if (std::uint32_t delay = faults().attach_ms.load())
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
   auto* subscriber = new Subscriber{
@@ -577,12 +591,37 @@ CUptiResult register_timestamp(CUpti_TimestampCallbackFunc callback) {
   return CUPTI_SUCCESS;
 }
 
+namespace {
+
+// Seen on hardware: where the two overlap, the program ends by a segmentation fault in CUPTI as the context
+// has been created, or its next cuInit waits for ever.
+class Switch {
+ public:
+  Switch(State& state, bool counts, std::uint32_t ms) : switches_(counts ? &state.switches : nullptr) {
+    if (switches_ == nullptr) return;
+    ++*switches_;
+    if (state.creations != 0) ++state.misuse;
+    attach_beside_initialisation(state);
+    if (ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  }
+  ~Switch() {
+    if (switches_ != nullptr) --*switches_;
+  }
+  Switch(const Switch&) = delete;
+  Switch& operator=(const Switch&) = delete;
+
+ private:
+  std::atomic<int>* switches_;
+};
+
+}  // namespace
+
 CUptiResult enable_activity(CUpti_ActivityKind kind, const RecordSizes& sizes) {
   if (kind <= CUPTI_ACTIVITY_KIND_INVALID || kind >= CUPTI_ACTIVITY_KIND_COUNT)
     return CUPTI_ERROR_INVALID_KIND;
   State& shared = state();
   bool attaching = is_kernel_kind(kind) && !shared.kinds[kind].load();
-  if (attaching && shared.creations != 0) ++shared.misuse;  // seen on hardware: it spoils that context
+  const Switch enabling(shared, attaching, faults().enable_ms);
   if (attaching) touch_broken_graphs();
   if (attaching && !faults().no_attach_wait.load()) {
     // Seen on hardware: kernel tracing is switched on only when the kernels that run have ended.
@@ -684,9 +723,9 @@ CUptiResult finalize(bool by_client) {
   State& shared = state();
   // Seen on hardware: it takes from under other threads what they use.
   const int own = this_thread.in_callback > 0 ? 1 : 0;
+  if (by_client && (shared.flushes != 0 || shared.callbacks_in - own > 0)) ++shared.misuse;
   // A thread that creates a context is inside CUPTI as well: not tried on hardware.
-  if (by_client && (shared.flushes != 0 || shared.callbacks_in - own > 0 || shared.creations != 0))
-    ++shared.misuse;
+  const Switch finalizing(shared, by_client, faults().finalize_ms);
   counters::finalized(by_client);
   break_traced_graphs();
   // Seen on hardware (studies/cupti_cycles.py): some 0.6 MB stay, whatever had been enabled.
@@ -747,8 +786,18 @@ std::uint64_t misuse() {
   return state().misuse.load();
 }
 
+Initialisation::Initialisation() {
+  ++state().initialisations;
+  ++this_thread.initialisations;
+}
+Initialisation::~Initialisation() {
+  --this_thread.initialisations;
+  --state().initialisations;
+}
+
 ContextCreation::ContextCreation() {
   ++state().creations;
+  if (state().switches != 0) ++state().misuse;
 }
 ContextCreation::~ContextCreation() {
   --state().creations;

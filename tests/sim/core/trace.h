@@ -111,6 +111,13 @@ std::uint64_t records_pending();
 std::uint64_t calls_in_callbacks();
 /// Calls of CUPTI's that harm the program, for what its other threads are doing.
 std::uint64_t misuse();
+/// While it lives the driver or NVML is being initialised, on this thread.
+struct Initialisation {
+  Initialisation();
+  ~Initialisation();
+  Initialisation(const Initialisation&) = delete;
+  Initialisation& operator=(const Initialisation&) = delete;
+};
 /// While it lives a context is being created.
 struct ContextCreation {
   ContextCreation();

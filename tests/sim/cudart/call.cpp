@@ -43,7 +43,16 @@ cudaError_t initialise() {
 
 void need_context() {
   if (Context* context = current_context(); context != nullptr && context->alive) return;
-  set_current_context(primary_context(this_thread().device));
+  set_current_context(retained_primary_context(this_thread().device));
+}
+
+// By the driver's call, as a subscriber sees it.
+Context* retained_primary_context(int device) {
+  Context* context = existing_primary_context(device);
+  CUcontext handle = nullptr;
+  if (context == nullptr && drv::cuDevicePrimaryCtxRetain(&handle, device) == CUDA_SUCCESS)
+    context = reinterpret_cast<Context*>(handle);
+  return context != nullptr ? context : primary_context(device);
 }
 
 }  // namespace inject::sim::rt

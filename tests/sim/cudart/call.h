@@ -9,6 +9,7 @@
 #include <cupti.h>
 
 #include "tests/sim/core/base.h"
+#include "tests/sim/core/device.h"
 #include "tests/sim/core/trace.h"
 
 namespace inject::sim::rt {
@@ -27,6 +28,8 @@ cudaError_t keep(cudaError_t error);
 cudaError_t initialise();
 /// The thread's context becomes the device's primary context if it has none.
 void need_context();
+/// A device's primary context, created by the driver's call if need be.
+sim::Context* retained_primary_context(int device);
 
 enum class Needs { kNothing, kDriver, kContext };
 

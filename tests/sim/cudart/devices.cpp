@@ -49,13 +49,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
   this_thread().device = device;
-  set_current_context(primary_context(device));
+  set_current_context(retained_primary_context(device));
   return cudaSuccess;
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int, unsigned int) {
   if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
-  primary_context(device);
+  retained_primary_context(device);
   return cudaSuccess;
 }
 

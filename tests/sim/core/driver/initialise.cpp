@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -29,6 +30,10 @@ struct Initialising {
 Initialising& initialising() {
   static Initialising& instance = *new Initialising;
   return instance;
+}
+
+void sleep_for(std::uint32_t ms) {
+  if (ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
 void load_injection() {
@@ -61,11 +66,31 @@ CUresult initialise() {
   shared.under_way = true;
   shared.thread = std::this_thread::get_id();
   lock.unlock();
-  load_injection();
+  {
+    const trace::Initialisation initialisation;
+    load_injection();
+    sleep_for(faults().init_ms);
+  }
   lock.lock();
   shared.under_way = false;
   shared.over.notify_all();
   return CUDA_SUCCESS;
+}
+
+void initialise_nvml() {
+  Initialising& shared = initialising();
+  std::unique_lock lock(shared.mutex);
+  shared.over.wait(lock, [&] { return !shared.under_way; });
+  shared.under_way = true;
+  shared.thread = std::this_thread::get_id();
+  lock.unlock();
+  {
+    const trace::Initialisation initialisation;
+    sleep_for(faults().nvml_ms);
+  }
+  lock.lock();
+  shared.under_way = false;
+  shared.over.notify_all();
 }
 
 CUresult cuInit(unsigned int Flags) {

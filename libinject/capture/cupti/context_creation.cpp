@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/cupti/context_creation.h"
+
+#include <linux/futex.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+
+#include "libinject/base/clock.h"
+#include "libinject/capture/driver.h"
+
+namespace inject {
+
+namespace {
+
+constinit std::atomic<std::uint32_t> holds{0};
+/// Threads in such a call, of the present subscription. In one word, so that an edge that comes late is not
+/// counted in the next: subscription << 32 | threads.
+constinit std::atomic<std::uint64_t> creating{0};
+
+/// Of a thread: the calls that it is in, one inside the other, and the subscription that has seen them begin.
+struct Calls {
+  std::uint32_t subscription;
+  std::uint32_t depth;
+};
+constinit thread_local Calls own_calls{0, 0};
+/// What CUPTI itself calls as activity is switched is not held.
+constinit thread_local std::uint32_t own_holds = 0;
+
+static_assert(sizeof(holds) == sizeof(std::uint32_t));  // a futex's word
+
+std::uint32_t subscription_of(std::uint64_t state) noexcept {
+  return static_cast<std::uint32_t>(state >> 32);
+}
+
+long times_slept() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+bool any_creating() noexcept {
+  return static_cast<std::uint32_t>(creating.load(std::memory_order_seq_cst)) != 0;
+}
+
+// False where the subscription has ended since.
+bool count(std::uint32_t subscription, std::uint64_t change) noexcept {
+  std::uint64_t state = creating.load(std::memory_order_seq_cst);
+  while (subscription_of(state) == subscription) {
+    if (creating.compare_exchange_weak(state, state + change, std::memory_order_seq_cst)) return true;
+  }
+  return false;
+}
+
+void enter(std::uint32_t subscription) noexcept {
+  if (own_holds != 0) return;
+  const Nanoseconds deadline = now() + ContextHold::kMaxHold;
+  for (;;) {
+    // Counted before it looks: whoever holds looks at the count afterwards.
+    if (!count(subscription, 1)) return;
+    const std::uint32_t held = holds.load(std::memory_order_seq_cst);
+    const Nanoseconds time = held == 0 ? 0 : now();
+    if (held == 0 || time >= deadline) return;
+    count(subscription, ~std::uint64_t{0});
+    const Nanoseconds left = deadline - time;
+    const timespec most{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    syscall(SYS_futex, &holds, FUTEX_WAIT_PRIVATE, held, &most, nullptr, 0);
+  }
+}
+
+}  // namespace
+
+ContextHold::ContextHold(ContextWait contexts) noexcept {
+  // First without holding anybody: a creation takes long.
+  if (contexts == ContextWait::kMay) wait_for_creations();
+  ++own_holds;
+  holds.fetch_add(1, std::memory_order_seq_cst);
+  if (contexts == ContextWait::kMay) wait_for_creations();
+}
+
+ContextHold::~ContextHold() {
+  --own_holds;
+  holds.fetch_sub(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &holds, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void ContextHold::on_call(bool enter_edge) noexcept {
+  const int saved_errno = errno;
+  const std::uint32_t subscription = subscription_of(creating.load(std::memory_order_seq_cst));
+  if (own_calls.subscription != subscription) own_calls = {subscription, 0};
+  if (enter_edge) {
+    if (own_calls.depth++ == 0) enter(subscription);
+  } else if (own_calls.depth != 0 && --own_calls.depth == 0 && own_holds == 0) {
+    count(subscription, ~std::uint64_t{0});
+  }
+  errno = saved_errno;
+}
+
+void ContextHold::restart() noexcept {
+  const std::uint32_t last = subscription_of(creating.load(std::memory_order_seq_cst));
+  creating.store(std::uint64_t{last + 1} << 32, std::memory_order_seq_cst);
+}
+
+// The driver knows of the creations that had begun before the callbacks came, the callbacks of contexts that
+// are no primary ones. Whoever had to wait gives the thread time to get out of CUPTI.
+bool ContextHold::wait_for_creations() noexcept {
+  constexpr timespec kPause{0, 200'000};
+  constexpr timespec kAfterCreation{0, 50'000'000};
+  constexpr Nanoseconds kAtOnce = 1'000'000;
+  const Nanoseconds deadline = now() + kMaxWait;
+  for (bool waited = false;; waited = true) {
+    const Nanoseconds asked = now();
+    const long slept = times_slept();
+    while (any_creating() && now() < deadline) nanosleep(&kPause, nullptr);
+    wait_for_driver();
+    const Nanoseconds answered = now();
+    // A busy machine alone does not put the thread to sleep.
+    const bool answered_at_once = answered - asked < kAtOnce || times_slept() == slept;
+    if (answered_at_once || answered > deadline) return waited;
+    nanosleep(&kAfterCreation, nullptr);
+  }
+}
+
+}  // namespace inject

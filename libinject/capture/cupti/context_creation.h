@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include "libinject/base/time.h"
+
+namespace inject {
+
+/// Whether the calling thread may wait for a context that another one is creating: not in a callback, nor
+/// where it may be the one that creates it.
+enum class ContextWait : bool { kNo, kMay };
+
+/// Keeps threads of the program's from creating a context while CUPTI's activity is switched. What is
+/// switched in the middle of a creation, or of the first cuInit, spoils that context: the program ends by a
+/// segmentation fault in CUPTI as the context has been created, or at the first launch in it (CUDA 13.0; JAX
+/// and PyTorch). So those that have begun are waited for, and the callbacks of the calls that create contexts
+/// hold those that begin, for kMaxHold at most.
+class ContextHold {
+ public:
+  static constexpr Nanoseconds kMaxHold = 1'000'000'000;
+  /// Longest wait for those that have begun: a context a device, one after the other.
+  static constexpr Nanoseconds kMaxWait = 20'000'000'000;
+
+  explicit ContextHold(ContextWait contexts) noexcept;
+  ~ContextHold();
+  ContextHold(const ContextHold&) = delete;
+  ContextHold& operator=(const ContextHold&) = delete;
+
+  /// Called back as a thread begins a call that may create a context, and as it has returned. Keeps errno.
+  static void on_call(bool enter) noexcept;
+  /// CUPTI has been subscribed anew: of calls that are under way only one edge may be seen.
+  static void restart() noexcept;
+  /// Returns once no thread is in such a call, nor in cuInit or nvmlInit (wait_for_driver()). Whether it had
+  /// to wait.
+  static bool wait_for_creations() noexcept;
+};
+
+}  // namespace inject
