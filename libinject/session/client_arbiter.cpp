@@ -77,8 +77,11 @@ bool ClientArbiter::may_attach() const noexcept {
 bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts, bool has_context) noexcept {
   // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
   const bool spare_none = yielding() || parts_.windows.none_left();
+  // Where no window is to come CUPTI is given up at once, and stays initialised if the program has no
+  // context.
+  const bool may_finalize = may_finalize_ && (has_context || !parts_.state.concluding);
   const bool detached =
-      parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_, contexts, has_context});
+      parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize, contexts, has_context});
   if (detached) parts_.state.changed.notify_all();
   return detached;
 }
