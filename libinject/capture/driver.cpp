@@ -106,7 +106,9 @@ void wait_for_driver() noexcept {
   int count = 0;
   const bool begun = initialization_begun.load(std::memory_order_relaxed) ||
                      (count_of != nullptr && count_of(&count) == CUDA_SUCCESS);
-  if (begun && initialize != nullptr) initialize(0);
+  // Where it has failed, asking again would try again.
+  if (begun && initialize != nullptr && initialize(0) != CUDA_SUCCESS)
+    initialization_begun.store(false, std::memory_order_relaxed);
   try {
     devices_in_use();
   } catch (...) {

@@ -115,7 +115,8 @@ bool ContextHold::wait_for_creations() noexcept {
   constexpr timespec kAfterCreation{0, 50'000'000};
   constexpr Nanoseconds kAtOnce = 1'000'000;
   const Nanoseconds deadline = now() + kMaxWait;
-  for (bool waited = false;; waited = true) {
+  constexpr int kMostCreations = 16;  // devices are set up one after the other
+  for (int i = 0; i < kMostCreations; ++i) {
     const Nanoseconds asked = now();
     const long slept = times_slept();
     while (any_creating() && now() < deadline) nanosleep(&kPause, nullptr);
@@ -123,9 +124,10 @@ bool ContextHold::wait_for_creations() noexcept {
     const Nanoseconds answered = now();
     // A busy machine alone does not put the thread to sleep.
     const bool answered_at_once = answered - asked < kAtOnce || times_slept() == slept;
-    if (answered_at_once || answered > deadline) return waited;
+    if (answered_at_once || answered > deadline) return i != 0;
     nanosleep(&kAfterCreation, nullptr);
   }
+  return true;
 }
 
 }  // namespace inject

@@ -28,7 +28,7 @@ class ContextHold {
 
   /// Called back as a thread begins a call that may create a context, and as it has returned. Keeps errno.
   static void on_call(bool enter) noexcept;
-  /// CUPTI has been subscribed anew: of calls that are under way only one edge may be seen.
+  /// CUPTI has been subscribed or unsubscribed: of calls that are under way only one edge may be seen.
   static void restart() noexcept;
   /// Returns once no thread is in such a call, nor in cuInit or nvmlInit (wait_for_driver()). Whether it had
   /// to wait.

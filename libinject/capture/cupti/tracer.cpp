@@ -296,6 +296,7 @@ void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
+  ContextHold::restart();
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
   thread_stayed_ = finalize && !wait_until_left(contexts);
   finalize = finalize && !thread_stayed_;
@@ -336,6 +337,7 @@ void Tracer::forget() noexcept {
   collecting_activity.store(false, std::memory_order_release);
   activity_on_ = false;
   subscriber_ = nullptr;
+  ContextHold::restart();
   finalized_ = true;
   if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   level_ = TracerLevel::kDetached;

@@ -594,7 +594,7 @@ CUptiResult register_timestamp(CUpti_TimestampCallbackFunc callback) {
 namespace {
 
 // Seen on hardware: where the two overlap, the program ends by a segmentation fault in CUPTI as the context
-// has been created, or its next cuInit waits for ever.
+// has been created.
 class Switch {
  public:
   Switch(State& state, bool counts, std::uint32_t ms) : switches_(counts ? &state.switches : nullptr) {
