@@ -97,7 +97,7 @@ INJECT_ENTRY int InitializeInjection() {
   inject::note_cuda();
   if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
   inject::note_initialization();
-  if (!only_inherited) inject::Session::start();
+  if (!only_inherited) inject::Session::start(true);
   return 1;
 }
 

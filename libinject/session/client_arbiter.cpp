@@ -95,7 +95,7 @@ void ClientArbiter::watch_profiler_calls() noexcept {
 // Where a client of the program's is at work, once that has left.
 void ClientArbiter::resume_profiler_calls() noexcept {
   if (watch_profiler_calls_ && !parts_.state.concluding && may_attach() && !foreign_client.has_subscriber())
-    raise(TracerLevel::kProfilerCalls, false);
+    raise(TracerLevel::kProfilerCalls, true);
 }
 
 // Waiting is not for whoever wants the lock meanwhile.

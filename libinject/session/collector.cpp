@@ -136,8 +136,7 @@ void Collector::step(std::uint32_t current) {
       parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due()) {
     write_files("open");
   }
-  if (may_detach_owed() && has_context() && may_detach_owed())
-    parts_.arbiter.detach(true, true, ContextWait::kMay);
+  if (may_detach_owed() && has_context() && may_detach_owed()) detach(true, true);
   if (state.collecting && !state.open() && !state.naming()) {
     if (parts_.log.opened() != 0 && parts_.windows.none_left()) parts_.callbacks.last_window_closed();
     if (!state.stay_attached || state.ending() || now() - state.ended_at >= WindowController::kStayAttached) {
@@ -172,8 +171,7 @@ bool Collector::has_context() {
   const SessionUnlock unlocked(parts_.state);
   ContextHold::wait_for_creations();
   // It may be none that the driver can be asked about.
-  const ActivityBuffers& buffers = parts_.cupti.buffers();
-  return !devices_in_use().empty() || buffers.outstanding() != 0 || buffers.handled() != 0;
+  return Tracer::saw_work() || !devices_in_use().empty();
 }
 
 void Collector::log_open_window(std::uint32_t current) {
@@ -333,7 +331,6 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
 // Detaches CUPTI unless it is needed further; returns when, 0 if it stays.
 Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
   SessionState& state = parts_.state;
-  Tracer& tracer = parts_.cupti.tracer();
   const bool searching =
       parts_.iterations.searching_in_callbacks() && !state.concluding &&
       (parts_.iterations.searching_for_window() || !parts_.options.iteration_record.empty());
@@ -344,16 +341,22 @@ Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
     return 0;
   }
   if (parts_.launches.armed()) return 0;
-  const Nanoseconds detached =
-      parts_.arbiter.detach(true, sampler_out, ContextWait::kMay, has_context) ? now() : 0;
+  const Nanoseconds detached = detach(sampler_out, has_context);
   if (Tracer::saw_graphs() && parts_.once.first(OnceLog::Topic::kGraphsKeepCupti)) {
     state.warn(
         "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
         "stay "
         "some 0.4 us slower");
   }
+  return detached;
+}
+
+// Returns when, 0 if CUPTI stays.
+Nanoseconds Collector::detach(bool sampler_out, bool has_context) {
+  if (!parts_.arbiter.detach(true, sampler_out, ContextWait::kMay, has_context)) return 0;
+  const Nanoseconds detached = now();
   // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
-  if (detached != 0 && tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
+  if (parts_.cupti.tracer().finalized()) parts_.cupti.buffers().reclaim_outstanding();
   parts_.arbiter.resume_profiler_calls();
   return detached;
 }

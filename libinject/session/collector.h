@@ -73,6 +73,7 @@ class Collector {
   };
   Late take_late_records(Nanoseconds since) INJECT_REQUIRES(session_mutex);
   Nanoseconds leave_cupti(bool sampler_out, bool has_context) INJECT_REQUIRES(session_mutex);
+  Nanoseconds detach(bool sampler_out, bool has_context) INJECT_REQUIRES(session_mutex);
   void write_settled() INJECT_REQUIRES(session_mutex);
   void write_meanwhile(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   std::string files_are_in(const std::string& folder) const;

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/cupti_attachment.h"
 
+#include <mutex>
+
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/capture/cupti/foreign_client.h"
@@ -57,7 +59,9 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
     bool raised;
     {
       const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
+      inside_.store(true, std::memory_order_relaxed);
       raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error, contexts);
+      inside_.store(false, std::memory_order_relaxed);
     }
     const Nanoseconds end = now();
     attaching_time_ += end - begin;
@@ -92,24 +96,29 @@ void CuptiAttachment::warn_no_device_activity(const std::string& why) {
 }
 
 bool CuptiAttachment::detach(const Detachment& how) noexcept {
-  if (tracer_.level() == TracerLevel::kDetached) return true;
+  if (tracer_.level() == TracerLevel::kDetached) {
+    detach_owed_ = false;
+    return true;
+  }
   if (!how.sampler_out) {
     tracer_.stop_activity();
     cupti_kept_ = detach_owed_ = true;
     return false;
   }
-  if (!how.has_context && how.contexts == ContextWait::kMay && how.may_finalize) {
-    keep_launches();
-    detach_owed_ = true;
+  std::unique_lock<std::mutex> alone;
+  if (how.contexts == ContextWait::kMay) alone = Tracer::no_switch(0);
+  if (how.contexts == ContextWait::kMay && how.may_finalize && (!how.has_context || !alone.owns_lock())) {
+    tracer_.keep_launches();
+    lingers_ = detach_owed_ = true;
     return false;
   }
   const Nanoseconds begin = now();
   const bool due = how.spare_none || FinalizationBudget::allows(finalizations_, begin - first_attached_);
   {
     const LaunchGate gate(how.may_gate);
-    detaching_.store(true, std::memory_order_relaxed);
+    inside_.store(true, std::memory_order_relaxed);
     tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize(), how.contexts);
-    detaching_.store(false, std::memory_order_relaxed);
+    inside_.store(false, std::memory_order_relaxed);
   }
   if (tracer_.finalized()) {
     ++finalizations_;

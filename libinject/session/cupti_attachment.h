@@ -64,12 +64,13 @@ class CuptiAttachment {
     bool has_context = true;                  ///< the program has created one
   };
   /// False where CUPTI stays subscribed, with nothing recorded, and detach_owed(). Where the sampling has not
-  /// come out of it: pulled from under a call, it would end the program. And as long as the program has no
-  /// context: nothing keeps it from beginning to create one while CUPTI is finalized, which spoils that one.
+  /// come out of it: pulled from under a call, it would end the program. While NVML is being initialised by
+  /// us. And as long as the program has no context: nothing keeps it from beginning to create one while CUPTI
+  /// is finalized, which spoils that one.
   bool detach(const Detachment& how) noexcept;
   bool detach_owed() const noexcept { return detach_owed_; }
-  /// Any thread: whether one is in detach(), and in CUPTI.
-  bool detaching() const noexcept { return detaching_.load(std::memory_order_relaxed); }
+  /// Any thread: whether one is in CUPTI, attaching or detaching it.
+  bool inside() const noexcept { return inside_.load(std::memory_order_relaxed); }
   /// A window has opened meanwhile, whose collection will see to it.
   void forgive_detach() noexcept { detach_owed_ = false; }
   /// The program has finalized CUPTI: what was attached, or was left of it, is gone. `window_open`: one loses
@@ -112,7 +113,7 @@ class CuptiAttachment {
   std::atomic<bool> sampler_stuck_{false};          // it was not out when it was last waited for …
   std::atomic<std::uint64_t> sampler_stuck_at_{0};  // … and had made so many passes
   std::atomic<bool> forget_owed_{false};
-  std::atomic<bool> detaching_{false};
+  std::atomic<bool> inside_{false};
   bool cupti_kept_ = false;   // a sampling call did not return in time: CUPTI is never finalized …
   bool detach_owed_ = false;  // … nor unsubscribed until it has returned
   Nanoseconds first_attached_ = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -112,9 +113,14 @@ void DeviceReader::run() {
     bool any = true;
     // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
     if (memory) {
+      // Before forks are held: whoever attaches CUPTI asks the loader.
+      std::unique_lock<std::mutex> alone;
+      if (!loaded_) alone = Tracer::no_switch();
       const LoaderUse no_fork;
-      usable = load(problem);
-      any = usable && find_devices();
+      const bool may_load = loaded_ || alone.owns_lock();
+      usable = !may_load || load(problem);
+      if (alone.owns_lock()) alone.unlock();
+      any = may_load && usable && find_devices();
       if (any && windows_.lacks_memory()) read();
       cpu = thread_cpu_time();
     }
@@ -172,7 +178,6 @@ bool DeviceReader::load(std::string& problem) {
     return false;
   }
   // Never shut down: others in the process may use NVML, and at exit there is nothing to give back.
-  const auto alone = Tracer::no_switch();
   if (const nvml::Status status = init(); status != 0) {
     problem = "nvmlInit_v2 failed (" + std::to_string(status) + ")";
     return false;

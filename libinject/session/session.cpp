@@ -125,7 +125,7 @@ Session* Session::get() noexcept {
   return session != nullptr && session->pid_ == getpid() ? session : nullptr;
 }
 
-Session* Session::start() noexcept {
+Session* Session::start(bool in_initialization) noexcept {
   Making fresh = Making::kNot;
   if (!making.compare_exchange_strong(fresh, Making::kBegun, std::memory_order_acq_rel)) return get();
   try {
@@ -156,7 +156,7 @@ Session* Session::start() noexcept {
     if (session_companions.made != nullptr) session_companions.made(*session);
     // Before the program goes on: it may step at once.
     if ((options.hooks & kHookTorch) != 0 && options.window.kind != WindowKind::kOff) listen_to_steps();
-    session->arm();
+    session->arm(in_initialization);
     if (session_companions.armed != nullptr) session_companions.armed(*session);
     making.store(Making::kDone, std::memory_order_release);
     return session;
@@ -213,6 +213,7 @@ void Session::on_fork_child() noexcept {
   plans_watched.store(false, std::memory_order_relaxed);
   iteration_watch.source.store(SignSource::kNone, std::memory_order_relaxed);
   forget_launch_names();
+  ContextHold::forget();
   memory_use.stop();
   fetching_thread.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
@@ -222,7 +223,7 @@ void Session::on_fork_child() noexcept {
   SignalTrigger::leave_child();
 }
 
-bool Session::arm() noexcept {
+bool Session::arm(bool in_initialization) noexcept {
   using AttachOn = WindowController::AttachOn;
   const SessionLock lock(parts_.state);
   if (parts_.trigger->wants_profiler_calls()) parts_.arbiter.watch_profiler_calls();
@@ -236,7 +237,7 @@ bool Session::arm() noexcept {
       parts_.iterations.arm();
       return parts_.worker.ensure();
     case WindowKind::kTime:
-      parts_.windows.open_at_start();
+      if (in_initialization && options().window.start == 0) parts_.windows.open_at_start();
       return parts_.worker.ensure();
     case WindowKind::kNvtx:
       parts_.core.nvtx_trigger.listen(&on_ranges_changed);
@@ -315,7 +316,7 @@ void Session::finish() noexcept {
 // have come by then. Once: the exit's handlers are several.
 void Session::finish_locked_out(Nanoseconds begin) {
   if (exit_locked_out_.exchange(true, std::memory_order_relaxed)) return;
-  if (!parts_.cupti.detaching() || parts_.log.opened() == 0) return;
+  if (!parts_.cupti.inside() || parts_.log.opened() == 0) return;
   Log::warn("CUPTI does not return from a call: the last files are written without it");
   write_rest(Rest::kRecordsAndFiles, begin);
 }

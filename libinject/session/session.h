@@ -48,7 +48,8 @@ class Session {
   using Opened = WindowController::Opened;
 
   /// CUDA is being initialised, or the program asks for a window: makes the session on the first call.
-  static Session* start() noexcept;
+  /// `in_initialization`: inside the program's first cuInit.
+  static Session* start(bool in_initialization = false) noexcept;
   /// The session, if it has been made, is not switched off and this is the process that made it.
   static Session* get() noexcept;
 
@@ -91,7 +92,7 @@ class Session {
 
  private:
   explicit Session(Core& core);
-  bool arm() noexcept;
+  bool arm(bool in_initialization) noexcept;
   void end_search() noexcept INJECT_REQUIRES(session_mutex);
   void finish_locked_out(Nanoseconds begin) INJECT_EXCLUDES(session_mutex);
   bool begin_exit() INJECT_REQUIRES(session_mutex);

@@ -16,10 +16,10 @@
 
 namespace inject {
 
-/// Guards all decisions about windows and CUPTI's attachment; held for milliseconds, and up to 0.3 s where a
-/// thread does not leave CUPTI as that is given up. A process has one session, so this is global: the
-/// analysis then sees that the parts of a session mean the same lock. The pipeline's lock is never taken with
-/// this one held, but the other way round.
+/// Guards all decisions about windows and CUPTI's attachment; held for milliseconds, up to 0.3 s where a
+/// thread does not leave CUPTI as that is given up, and longer where one begins to create a context just
+/// then. A process has one session, so this is global: the analysis then sees that the parts of a session
+/// mean the same lock. The pipeline's lock is never taken with this one held, but the other way round.
 extern Mutex session_mutex;
 
 /// How far the run and its current window have come.

@@ -330,13 +330,15 @@ Nanoseconds WindowController::next_wake() const {
   return wake == Trigger::kNever ? wake : parts_.base + wake;
 }
 
-void WindowController::open_at_start() {
-  const TriggerAction action = parts_.trigger->evaluate(state());
-  if (action == TriggerAction::kAttach && parts_.arbiter.raise(TracerLevel::kActivity, false))
-    attached_ahead_at_ = now();
-  if (action != TriggerAction::kOpen || !open(parts_.trigger->reason(), AttachOn::kCalling)) return;
-  parts_.trigger->opened(parts_.state.window);
-  parts_.pipeline.set_clock_window(parts_.state.window);
+void WindowController::open_at_start() noexcept {
+  try {
+    if (parts_.trigger->evaluate(state()) != TriggerAction::kOpen) return;
+    if (!open(parts_.trigger->reason(), AttachOn::kCalling)) return;
+    parts_.trigger->opened(parts_.state.window);
+    parts_.pipeline.set_clock_window(parts_.state.window);
+  } catch (...) {
+    parts_.once.no_memory_for("no window is opened");
+  }
 }
 
 void WindowController::step_clock() {

@@ -64,9 +64,9 @@ class WindowController {
 
   // Our own thread's.
   Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
-  /// A window that is to begin with cuInit, or soon after, has CUPTI attached inside it: there no other
-  /// thread creates a context, which attaching CUPTI would spoil, or initialises NVML.
-  void open_at_start() INJECT_REQUIRES(session_mutex);
+  /// Opens the window that is to begin with cuInit, inside it: there no other thread creates a context, which
+  /// attaching CUPTI would spoil, or initialises NVML.
+  void open_at_start() noexcept INJECT_REQUIRES(session_mutex);
   void step_clock() INJECT_REQUIRES(session_mutex);
   /// Attaches CUPTI for a window that somebody waits for, and opens it.
   void attach_pending() INJECT_REQUIRES(session_mutex);

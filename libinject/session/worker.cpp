@@ -24,7 +24,7 @@ namespace {
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 // How often is looked whether CUPTI, which has stayed, can go.
-constexpr Nanoseconds kDetachInterval = 200 * kMillisecond;
+constexpr Nanoseconds kDetachInterval = 500 * kMillisecond;
 // How often a thread's Python stack is read while launches are named.
 constexpr Nanoseconds kStackInterval = kMillisecond;
 // The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows

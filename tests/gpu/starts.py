@@ -66,7 +66,7 @@ def test(options, report):
 
 
 def arguments(parser):
-    parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--programs", nargs="+", choices=MODULES, default=list(MODULES))
 

@@ -299,11 +299,12 @@ class OtherThreads(FaultTest):
         self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_while_CUPTI_is_subscribed_to(self):
-        """The driver, asked before that, would have said that there is none."""
+        """The driver, asked before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
         for ms in (60, 200, 350):
-            for pause in (1, 30):
+            for pause in (60, 100, 130):
                 with self.subTest(ms=ms, pause=pause):
-                    done = self.script(f"device_count sleep:{pause} kernel:a:1 sync", faults=f"context_ms=400,attach_ms={ms}", WINDOW="time:0s+300ms")
+                    done = self.script(f"device_count sleep:{pause} kernel:a:1 sync", faults=f"context_ms=400,attach_ms={ms}",
+                                       WINDOW="time:150ms+300ms")
                     self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_as_a_window_ends(self):
@@ -323,16 +324,17 @@ class OtherThreads(FaultTest):
         done = self.script("kernel:a:1 background [ nvml_init ] until_calls:nvmlInit_v2:1 start kernel:b:2 stop join sync", faults="nvml_ms=300")
         self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
 
-    def test_our_own_that_is_inside_nvmlInit(self):
-        done = self.script("start kernel:a:1 stop start kernel:b:1 stop sleep:400 start kernel:c:1 stop sync", faults="nvml_ms=200")
-        self.assertEqual((done.misuse(), done.out.kernels()), (0, {"a": 1, "b": 1, "c": 1}))
+    def test_our_own_that_calls_nvmlInit(self):
+        """It does so as the first window opens. CUPTI would be finalized before NVML has taken its lock."""
+        done = self.script("kernel:a:1 start kernel:b:2 stop sync until_calls:cuptiFinalize:1", faults="finalize_ms=300,nvml_wait_ms=200,nvml_ms=100")
+        self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
 
     def test_one_that_begins_to_create_a_context_as_activity_is_switched_on(self):
-        """The driver, asked right before that, would have said that there is none."""
-        for pause in (1, 20, 40, 60, 80, 100):
+        """The driver, asked right before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
+        for pause in (40, 60, 80, 100, 120, 140):
             with self.subTest(pause=pause):
                 done = self.script(f"device_count sleep:{pause} kernel:a:1 until_open kernel:b:2 sync", faults="context_ms=300,enable_ms=100",
-                                   WINDOW="time:0s+3s")
+                                   WINDOW="time:150ms+3s")
                 self.assertEqual(done.misuse(), 0)
                 self.assertEqual(done.out.kernels()["b"], 2)
 
@@ -350,6 +352,19 @@ class OtherThreads(FaultTest):
                 done = self.script(f"device_count sleep:{ms} kernel:a:1 sync until_closed until_calls:cuptiFinalize:1 sleep:50",
                                    faults="context_ms=400,detach_ms=300", WINDOW="time:0s+100ms")
                 self.assertEqual(done.misuse(), 0)
+
+
+class NoContext(FaultTest):
+    """Without a context CUPTI stays after a window, until there is one."""
+
+    def test_one_that_is_no_primary_one(self):
+        # The driver can't be asked about it.
+        self.script("count until_closed create kernel:a:1 sync until_calls:cuptiFinalize:1", program="driver", WINDOW="time:0s+50ms")
+
+    def test_the_profiler_calls_are_watched_afterwards(self):
+        # The guard of cuptiFinalize is the second subscriber.
+        done = self.script("count open close kernel:a:1 until_calls:cuptiSubscribe:3 sleep:300 start kernel:b:2 stop sync", program="driver")
+        self.assertEqual(done.out.kernels(), {"b": 2})
 
 
 class Attaching(FaultTest):

@@ -43,7 +43,8 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   enable_ms=MS              enabling kernel activity takes that long
 ///   finalize_ms=MS            cuptiFinalize takes that long
 ///   init_ms=MS                the first cuInit takes that long, once the injected library has been called
-///   nvml_ms=MS                nvmlInit takes that long
+///   nvml_ms=MS                nvmlInit holds its lock, which is cuInit's, that long, …
+///   nvml_wait_ms=MS           … and takes it that long after it has been called
 ///   profiler_stop_ms=MS       CUPTI takes that long over cuProfilerStop, before and after the call itself
 ///   context_ms=MS             creating a device's primary context takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name

@@ -59,12 +59,12 @@ nvml::Status give(nvml::Device device, unsigned* number, unsigned value) {
 extern "C" {
 
 nvml::Status nvmlInit_v2() {
-  static constinit FunctionSlot slot;
-  Function& function = slot.get("libnvidia-ml.so.1", "nvmlInit_v2", Domain::kNone);
-  if (int fault = function.enter()) return fault;
-  drv::initialise_nvml();
-  initialised = true;
-  return 0;
+  const int fault = drv::initialise_nvml([] {
+    static constinit FunctionSlot slot;
+    return slot.get("libnvidia-ml.so.1", "nvmlInit_v2", Domain::kNone).enter();
+  });
+  if (fault == 0) initialised = true;
+  return fault;
 }
 
 nvml::Status nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvml::Device* device) {

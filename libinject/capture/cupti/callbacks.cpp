@@ -81,6 +81,8 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
     on_plain_call(cbid, data);
     return;
   }
+  if (!callback_state.saw_work.load(std::memory_order_relaxed))
+    callback_state.saw_work.store(true, std::memory_order_relaxed);
   if (call == DriverCall::kGraphLaunch) callback_state.saw_graphs.store(true, std::memory_order_relaxed);
   if (data.callbackSite == CUPTI_API_ENTER) {
     if (iteration_watch.source.load(std::memory_order_relaxed) == SignSource::kCallbacks)

@@ -33,6 +33,8 @@ struct CallbackState {
   /// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
   std::atomic<std::uint32_t> unrecorded_calls{0};
 
+  /// The program has launched or copied something, with success or not.
+  std::atomic<bool> saw_work{false};
   /// All of the driver's functions are called back: INJECT_API=full.
   std::atomic<bool> all_calls{false};
 

@@ -21,8 +21,8 @@ namespace inject {
 namespace {
 
 constinit std::atomic<std::uint32_t> holds{0};
-/// Threads in such a call, of the present subscription. In one word, so that an edge that comes late is not
-/// counted in the next: subscription << 32 | threads.
+/// Threads in such a call, of the present subscription; even where there is none. In one word, so that an
+/// edge that comes late is not counted in the next: subscription << 32 | threads.
 constinit std::atomic<std::uint64_t> creating{0};
 
 /// Of a thread: the calls that it is in, one inside the other, and the subscription that has seen them begin.
@@ -38,6 +38,16 @@ static_assert(sizeof(holds) == sizeof(std::uint32_t));  // a futex's word
 
 std::uint32_t subscription_of(std::uint64_t state) noexcept {
   return static_cast<std::uint32_t>(state >> 32);
+}
+
+bool calls_back(std::uint32_t subscription) noexcept {
+  return subscription % 2 != 0;
+}
+
+void next_subscription(bool callbacks) noexcept {
+  std::uint32_t next = subscription_of(creating.load(std::memory_order_seq_cst)) + 1;
+  if (calls_back(next) != callbacks) ++next;
+  creating.store(std::uint64_t{next} << 32, std::memory_order_seq_cst);
 }
 
 long times_slept() noexcept {
@@ -92,9 +102,10 @@ ContextHold::~ContextHold() {
 }
 
 void ContextHold::on_call(bool enter_edge) noexcept {
-  const int saved_errno = errno;
   const std::uint32_t subscription = subscription_of(creating.load(std::memory_order_seq_cst));
   if (own_calls.subscription != subscription) own_calls = {subscription, 0};
+  if (!calls_back(subscription)) return;
+  const int saved_errno = errno;
   if (enter_edge) {
     if (own_calls.depth++ == 0) enter(subscription);
   } else if (own_calls.depth != 0 && --own_calls.depth == 0 && own_holds == 0) {
@@ -103,9 +114,18 @@ void ContextHold::on_call(bool enter_edge) noexcept {
   errno = saved_errno;
 }
 
-void ContextHold::restart() noexcept {
-  const std::uint32_t last = subscription_of(creating.load(std::memory_order_seq_cst));
-  creating.store(std::uint64_t{last + 1} << 32, std::memory_order_seq_cst);
+void ContextHold::begin_callbacks() noexcept {
+  next_subscription(true);
+}
+
+void ContextHold::end_callbacks() noexcept {
+  next_subscription(false);
+}
+
+void ContextHold::forget() noexcept {
+  end_callbacks();
+  holds.store(0, std::memory_order_relaxed);
+  own_holds = 0;
 }
 
 // The driver knows of the creations that had begun before the callbacks came, the callbacks of contexts that
@@ -119,12 +139,14 @@ bool ContextHold::wait_for_creations() noexcept {
   for (int i = 0; i < kMostCreations; ++i) {
     const Nanoseconds asked = now();
     const long slept = times_slept();
-    while (any_creating() && now() < deadline) nanosleep(&kPause, nullptr);
+    bool waited = false;
+    for (; any_creating() && now() < deadline; waited = true) nanosleep(&kPause, nullptr);
     wait_for_driver();
     const Nanoseconds answered = now();
     // A busy machine alone does not put the thread to sleep.
-    const bool answered_at_once = answered - asked < kAtOnce || times_slept() == slept;
-    if (answered_at_once || answered > deadline) return i != 0;
+    waited = waited || (answered - asked >= kAtOnce && times_slept() != slept);
+    if (!waited) return i != 0;
+    if (answered > deadline) return true;
     nanosleep(&kAfterCreation, nullptr);
   }
   return true;

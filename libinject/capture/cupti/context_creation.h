@@ -28,8 +28,11 @@ class ContextHold {
 
   /// Called back as a thread begins a call that may create a context, and as it has returned. Keeps errno.
   static void on_call(bool enter) noexcept;
-  /// CUPTI has been subscribed or unsubscribed: of calls that are under way only one edge may be seen.
-  static void restart() noexcept;
+  /// CUPTI is about to call back, or does not any more: of calls that are under way only one edge is seen.
+  static void begin_callbacks() noexcept;
+  static void end_callbacks() noexcept;
+  /// In a forked child, which has none of the threads.
+  static void forget() noexcept;
   /// Returns once no thread is in such a call, nor in cuInit or nvmlInit (wait_for_driver()). Whether it had
   /// to wait.
   static bool wait_for_creations() noexcept;

@@ -68,6 +68,9 @@ Nanoseconds Tracer::buffer_callback_time() noexcept {
 std::uint64_t Tracer::dropped_records() noexcept {
   return buffer_callback_state.dropped.load(std::memory_order_relaxed);
 }
+bool Tracer::saw_work() noexcept {
+  return callback_state.saw_work.load(std::memory_order_relaxed);
+}
 bool Tracer::saw_graphs() noexcept {
   return callback_state.saw_graphs.load(std::memory_order_relaxed);
 }
@@ -136,7 +139,7 @@ bool Tracer::attach(std::string& error, ContextWait contexts) {
   for (const auto cbid : {CUPTI_DRIVER_TRACE_CBID_cuProfilerStart, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, static_cast<CUpti_CallbackId>(cbid));
   }
-  ContextHold::restart();
+  ContextHold::begin_callbacks();
   api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   level_ = TracerLevel::kProfilerCalls;
   return true;
@@ -259,8 +262,8 @@ std::unique_lock<std::mutex> Tracer::use() noexcept {
   return lock_in_time(use_mutex, kMaxUse);
 }
 
-std::unique_lock<std::mutex> Tracer::no_switch() noexcept {
-  return lock_in_time(switch_mutex, kMaxNoSwitch);
+std::unique_lock<std::mutex> Tracer::no_switch(Nanoseconds most) noexcept {
+  return lock_in_time(switch_mutex, most);
 }
 
 void Tracer::flush(bool force) noexcept {
@@ -289,14 +292,13 @@ bool Tracer::wait_until_left(ContextWait contexts) noexcept {
 
 void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   if (level_ == TracerLevel::kDetached) return;
-  const auto alone = contexts == ContextWait::kMay ? no_switch() : std::unique_lock<std::mutex>();
   if (contexts == ContextWait::kMay) ContextHold::wait_for_creations();
   const std::unique_lock use = Tracer::use();
   stop_activity(contexts);
   collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
-  ContextHold::restart();
+  ContextHold::end_callbacks();
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
   thread_stayed_ = finalize && !wait_until_left(contexts);
   finalize = finalize && !thread_stayed_;
@@ -337,7 +339,7 @@ void Tracer::forget() noexcept {
   collecting_activity.store(false, std::memory_order_release);
   activity_on_ = false;
   subscriber_ = nullptr;
-  ContextHold::restart();
+  ContextHold::end_callbacks();
   finalized_ = true;
   if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   level_ = TracerLevel::kDetached;

@@ -66,9 +66,10 @@ class Tracer {
   static std::unique_lock<std::mutex> use() noexcept;
   static constexpr Nanoseconds kMaxUse = 5'000'000'000;
 
-  /// Held while NVML is initialised by us: nvmlInit, with CUPTI attached or finalized in the middle of it,
-  /// leaves a lock behind that the next cuInit waits for, for ever (driver 580).
-  static std::unique_lock<std::mutex> no_switch() noexcept;
+  /// Held while NVML is initialised by us, and while CUPTI is attached or finalized: one in the middle of the
+  /// other leaves a lock behind that the next cuInit waits for, for ever (driver 580). Not owned where it
+  /// can't be had within `most`.
+  static std::unique_lock<std::mutex> no_switch(Nanoseconds most = kMaxNoSwitch) noexcept;
   static constexpr Nanoseconds kMaxNoSwitch = 1'000'000'000;
 
   TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
@@ -85,6 +86,8 @@ class Tracer {
   static std::uint64_t dropped_records() noexcept;
   /// The last detach() finalized CUPTI: it holds no buffer, and launches run at their bare speed.
   bool finalized() const noexcept { return finalized_; }
+  /// The program launched or copied something while CUPTI was attached: it has a context.
+  static bool saw_work() noexcept;
   /// The program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
   /// The last detach() did not finalize it because a thread of the program's stayed inside.

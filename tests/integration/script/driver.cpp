@@ -3,7 +3,7 @@
 //
 // The driver API alone, found by name at run time as Numba and JAX do: nothing here can be hooked.
 //
-//   init  kernel:NAME[:COUNT]  copy:BYTES  sync  start stop
+//   init  count  create  kernel:NAME[:COUNT]  copy:BYTES  sync  start stop
 #include <cuda.h>
 #include <cudaProfiler.h>
 #include <dlfcn.h>
@@ -31,14 +31,25 @@ Function* driver(const char* name) {
 }
 #define DRIVER(name) driver<decltype(::name)>(#name)
 
-CUcontext context() {
-  static CUcontext shared = [] {
+CUcontext context(bool primary = true) {
+  static CUcontext shared = [primary] {
     CUcontext made = nullptr;
     report("cuInit", DRIVER(cuInit)(0));
-    report("cuDevicePrimaryCtxRetain", DRIVER(cuDevicePrimaryCtxRetain)(&made, 0));
+    if (primary) {
+      report("cuDevicePrimaryCtxRetain", DRIVER(cuDevicePrimaryCtxRetain)(&made, 0));
+    } else {
+      report("cuCtxCreate", driver<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&made, 0, 0));
+    }
     return made;
   }();
   return shared;
+}
+
+// Initialises CUDA, and creates no context.
+void count_devices() {
+  int count = 0;
+  report("cuInit", DRIVER(cuInit)(0));
+  report("cuDeviceGetCount", DRIVER(cuDeviceGetCount)(&count));
 }
 
 void use_context() {
@@ -80,6 +91,8 @@ void copy(const Arguments& a) {
 
 const script::Operations kOperations{
     {"init", [](const Arguments&) { use_context(); }},
+    {"count", [](const Arguments&) { count_devices(); }},
+    {"create", [](const Arguments&) { context(false); }},
     {"kernel", launch},
     {"copy", copy},
     {"sync",

@@ -229,6 +229,9 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "nvml_ms") {
     if (!off && !is_number) return false;
     fault.nvml_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "nvml_wait_ms") {
+    if (!off && !is_number) return false;
+    fault.nvml_wait_ms = static_cast<std::uint32_t>(number);
   } else if (name == "finalize_ms") {
     if (!off && !is_number) return false;
     fault.finalize_ms = static_cast<std::uint32_t>(number);

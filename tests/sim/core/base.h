@@ -112,6 +112,7 @@ struct Faults {
   std::atomic<std::uint32_t> enable_ms{0};
   std::atomic<std::uint32_t> init_ms{0};
   std::atomic<std::uint32_t> nvml_ms{0};
+  std::atomic<std::uint32_t> nvml_wait_ms{0};
   std::atomic<std::uint32_t> finalize_ms{0};
   std::atomic<std::uint32_t> profiler_stop_ms{0};
   std::atomic<std::uint32_t> context_ms{0};

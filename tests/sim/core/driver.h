@@ -35,8 +35,9 @@ namespace inject::sim::drv {
 
 /// Not a vendor function: what cuInit and the first call of the runtime need. Loads the injection library.
 CUresult initialise();
-/// Not a vendor function either: NVML takes the lock that cuInit takes.
-void initialise_nvml();
+/// Not a vendor function either: NVML takes the lock that cuInit takes. `entered` is called with the lock
+/// held and says whether NVML fails.
+int initialise_nvml(int (*entered)());
 
 /// A copy whose shape the vendor's arguments describe in other ways; the names and parameters are for the
 /// callbacks.

@@ -96,6 +96,7 @@ struct ThreadState {
   bool delivering = false;
   unsigned in_callback = 0;
   int initialisations = 0;
+  int switches = 0;
 };
 thread_local ThreadState this_thread;
 
@@ -600,12 +601,15 @@ class Switch {
   Switch(State& state, bool counts, std::uint32_t ms) : switches_(counts ? &state.switches : nullptr) {
     if (switches_ == nullptr) return;
     ++*switches_;
+    ++this_thread.switches;
     if (state.creations != 0) ++state.misuse;
     attach_beside_initialisation(state);
     if (ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
   }
   ~Switch() {
-    if (switches_ != nullptr) --*switches_;
+    if (switches_ == nullptr) return;
+    --this_thread.switches;
+    --*switches_;
   }
   Switch(const Switch&) = delete;
   Switch& operator=(const Switch&) = delete;
@@ -790,6 +794,7 @@ std::uint64_t misuse() {
 Initialisation::Initialisation() {
   ++state().initialisations;
   ++this_thread.initialisations;
+  if (state().switches - this_thread.switches > 0) ++state().misuse;
 }
 Initialisation::~Initialisation() {
   --this_thread.initialisations;

@@ -56,10 +56,8 @@ CUresult initialise() {
   if (in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
   Initialising& shared = initialising();
   std::unique_lock lock(shared.mutex);
-  if (initialised) {
-    shared.over.wait(lock, [&] { return !shared.under_way || shared.thread == std::this_thread::get_id(); });
-    return CUDA_SUCCESS;
-  }
+  shared.over.wait(lock, [&] { return !shared.under_way || shared.thread == std::this_thread::get_id(); });
+  if (initialised) return CUDA_SUCCESS;
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   initialised = true;
   mark_initialised();
@@ -77,20 +75,24 @@ CUresult initialise() {
   return CUDA_SUCCESS;
 }
 
-void initialise_nvml() {
+int initialise_nvml(int (*entered)()) {
+  sleep_for(faults().nvml_wait_ms);
   Initialising& shared = initialising();
   std::unique_lock lock(shared.mutex);
   shared.over.wait(lock, [&] { return !shared.under_way; });
   shared.under_way = true;
   shared.thread = std::this_thread::get_id();
   lock.unlock();
+  int fault = 0;
   {
     const trace::Initialisation initialisation;
+    fault = entered();
     sleep_for(faults().nvml_ms);
   }
   lock.lock();
   shared.under_way = false;
   shared.over.notify_all();
+  return fault;
 }
 
 CUresult cuInit(unsigned int Flags) {
