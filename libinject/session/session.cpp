@@ -237,7 +237,7 @@ bool Session::arm(bool in_initialization) noexcept {
       parts_.iterations.arm();
       return parts_.worker.ensure();
     case WindowKind::kTime:
-      if (in_initialization && options().window.start == 0) parts_.windows.open_at_start();
+      if (in_initialization) parts_.windows.step_initialization();
       return parts_.worker.ensure();
     case WindowKind::kNvtx:
       parts_.core.nvtx_trigger.listen(&on_ranges_changed);

@@ -29,6 +29,9 @@ namespace {
 // CUPTI is attached this much earlier than a window that opens by the clock, so that the first launches in it
 // are not slower.
 constexpr Nanoseconds kClockLead = 100 * kMillisecond;
+// For one that opens so soon after the program has called cuInit, CUPTI is attached inside that: what follows
+// are mostly nvmlInit and the first context, which our thread can't keep apart from attaching.
+constexpr Nanoseconds kInitializationLead = kSecond;
 // How much of kMaxOpening is for the sampling of hardware metrics to start.
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr const char* kStuck =
@@ -330,8 +333,14 @@ Nanoseconds WindowController::next_wake() const {
   return wake == Trigger::kNever ? wake : parts_.base + wake;
 }
 
-void WindowController::open_at_start() noexcept {
+void WindowController::step_initialization() noexcept {
   try {
+    const Nanoseconds start = parts_.options.window.start;
+    if (start > kInitializationLead) return;
+    if (start != 0) {
+      parts_.arbiter.raise(TracerLevel::kActivity, false);
+      return;
+    }
     if (parts_.trigger->evaluate(state()) != TriggerAction::kOpen) return;
     if (!open(parts_.trigger->reason(), AttachOn::kCalling)) return;
     parts_.trigger->opened(parts_.state.window);
@@ -394,8 +403,8 @@ void WindowController::attach_pending() {
 
 void WindowController::attach_ahead() {
   SessionState& state = parts_.state;
-  if (!state.idle() || state.ending() || parts_.cupti.tracer().level() >= TracerLevel::kActivity) return;
-  attach(kSecond);
+  if (!state.idle() || state.ending()) return;
+  if (parts_.cupti.tracer().level() < TracerLevel::kActivity) attach(kSecond);
   attached_ahead_at_ = now();
   if (state.pending() && !state.ending()) parts_.iterations.begin_pending();
   state.changed.notify_all();

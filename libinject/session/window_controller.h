@@ -64,9 +64,10 @@ class WindowController {
 
   // Our own thread's.
   Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
-  /// Opens the window that is to begin with cuInit, inside it: there no other thread creates a context, which
-  /// attaching CUPTI would spoil, or initialises NVML.
-  void open_at_start() noexcept INJECT_REQUIRES(session_mutex);
+  /// Inside cuInit, where no other thread creates a context, which attaching CUPTI would spoil, or
+  /// initialises NVML: attaches CUPTI for a window that opens soon after, and opens the one that is to begin
+  /// with cuInit.
+  void step_initialization() noexcept INJECT_REQUIRES(session_mutex);
   void step_clock() INJECT_REQUIRES(session_mutex);
   /// Attaches CUPTI for a window that somebody waits for, and opens it.
   void attach_pending() INJECT_REQUIRES(session_mutex);

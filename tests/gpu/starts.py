@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """Programs that start CUDA while windows open and close: as long as --seconds says, --at-once of them at a time. None crashes or
-hangs. Faults of this kind come once in thirty starts or less often, so a hundred runs of each are worth having.
+hangs. Faults of this kind come once in thirty starts or less often, so a hundred runs of each are worth having. Half the runs open
+the first window as CUDA is initialised, the others after a delay that differs from run to run.
 
 Some start as bare processes, so that a fault that is not ours is seen.
 """
@@ -10,30 +11,37 @@ import collections
 import concurrent.futures
 import itertools
 import os
+import shutil
 import sys
 import time
 
 from gputest import clean_environment, main, module_missing, profiled_environment, run
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "numerics.py")
-WINDOW = "time:0s+50ms/100ms"
+WINDOW = "time:{}ms+50ms/100ms"
+# In ms after cuInit: JAX initialises NVML after some 35 ms and creates its context after some 200.
+DELAYS = [*range(0, 200, 7), *range(200, 1500, 50)]
 MODULES = {"jax": ["jax"], "torch": ["torch"]}
 EVERY_BARE = 6  # one of so many runs is a bare one
 PATIENCE = 40  # s: a run takes some five
+FOLDERS = 20  # that are kept, to be checked
 
 
 def start(options, name, number):
     """A run of the program: (whether it is bare, what is wrong with it or "")."""
     bare = number % EVERY_BARE == 0
+    window = WINDOW.format(DELAYS[number // 2 % len(DELAYS)] if number % 2 else 0)
     out = os.path.join(options.work, f"{name}{number}.out")
-    environment = clean_environment() if bare else profiled_environment(options.library, out, WINDOW, summary="off")
+    environment = clean_environment() if bare else profiled_environment(options.library, out, window, summary="off")
     environment = {**environment, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONFAULTHANDLER": "1"}
     result = run([sys.executable, PROGRAM, name], environment, timeout=PATIENCE, cwd=options.work)
     if result.rc == 0 and not result.timed_out:
+        if number >= FOLDERS:
+            shutil.rmtree(out, ignore_errors=True)
         return bare, ""
     with open(os.path.join(options.work, f"{name}{number}.log"), "w") as log:
         log.write(result.err)
-    return bare, result.why()
+    return bare, f"{window}: {result.why()}"
 
 
 def program(options, report, name):
@@ -55,7 +63,7 @@ def program(options, report, name):
     report.data[name] = {"runs": count[False], "bare": count[True], "wrong": wrong[False], "wrong_bare": wrong[True]}
     if wrong[True]:
         report.skip(name, f"does not always end without us either: {len(wrong[True])} of {count[True]}: {wrong[True][0]}")
-    report.check(f"{name}, {WINDOW}: every start ends as it should", count[False] and not wrong[False],
+    report.check(f"{name}: every start ends as it should", count[False] and not wrong[False],
                  f"{len(wrong[False])} of {count[False]} do not: {wrong[False][0]}" if wrong[False]
                  else f"{count[False]} starts, {count[True]} bare ones")
 

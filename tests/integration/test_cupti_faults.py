@@ -293,18 +293,18 @@ class OtherThreads(FaultTest):
         self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context(self):
-        done = self.script("sleep:1 kernel:a:1 until_open kernel:b:2 until_closed sync", faults="context_ms=400",
-                           WINDOW="time:200ms+300ms")
+        done = self.script("device_count sleep:1000 kernel:a:1 until_open kernel:b:2 until_closed sync", faults="context_ms=400",
+                           WINDOW="time:1200ms+300ms")
         self.assertGreaterEqual(done.out.kernels()["b"], 2)
         self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_while_CUPTI_is_subscribed_to(self):
         """The driver, asked before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
         for ms in (60, 200, 350):
-            for pause in (60, 100, 130):
+            for pause in (1060, 1100, 1130):
                 with self.subTest(ms=ms, pause=pause):
                     done = self.script(f"device_count sleep:{pause} kernel:a:1 sync", faults=f"context_ms=400,attach_ms={ms}",
-                                       WINDOW="time:150ms+300ms")
+                                       WINDOW="time:1150ms+300ms")
                     self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_as_a_window_ends(self):
@@ -315,14 +315,23 @@ class OtherThreads(FaultTest):
                 self.assertGreaterEqual(done.simulated_calls()["cuptiFinalize"], 1)
 
     def test_one_that_is_inside_cuInit(self):
-        for window in ("time:0s+50ms/100ms", "time:20ms+50ms/100ms", "time:150ms+50ms/100ms"):
+        for window in ("time:0s+50ms/100ms", "time:20ms+50ms/100ms", "time:150ms+50ms/100ms", "time:1150ms+50ms/100ms"):
             with self.subTest(window=window):
-                done = self.script("kernel:a:1 until_open kernel:b:2 sync", faults="init_ms=300", WINDOW=window)
+                done = self.script("kernel:a:1 until_open kernel:b:2 sync", faults="init_ms=1300", WINDOW=window)
                 self.assertEqual(done.misuse(), 0)
 
     def test_one_that_is_inside_nvmlInit(self):
         done = self.script("kernel:a:1 background [ nvml_init ] until_calls:nvmlInit_v2:1 start kernel:b:2 stop join sync", faults="nvml_ms=300")
         self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
+
+    def test_one_that_calls_nvmlInit_after_cuInit(self):
+        """Nothing could keep it from doing so while our thread attaches CUPTI: that has been done inside cuInit."""
+        for start in (10, 150, 900):
+            with self.subTest(start=start):
+                done = self.script(f"device_count sleep:{max(start - 80, 20)} nvml_init kernel:a:1 until_open kernel:b:2 sync",
+                                   faults="enable_ms=100,nvml_ms=50", WINDOW=f"time:{start}ms+3s")
+                self.assertEqual(done.misuse(), 0)
+                self.assertEqual(done.out.kernels()["b"], 2)
 
     def test_our_own_that_calls_nvmlInit(self):
         """It does so as the first window opens. CUPTI would be finalized before NVML has taken its lock."""
@@ -331,10 +340,10 @@ class OtherThreads(FaultTest):
 
     def test_one_that_begins_to_create_a_context_as_activity_is_switched_on(self):
         """The driver, asked right before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
-        for pause in (40, 60, 80, 100, 120, 140):
+        for pause in (1040, 1060, 1080, 1100, 1120, 1140):
             with self.subTest(pause=pause):
                 done = self.script(f"device_count sleep:{pause} kernel:a:1 until_open kernel:b:2 sync", faults="context_ms=300,enable_ms=100",
-                                   WINDOW="time:150ms+3s")
+                                   WINDOW="time:1150ms+3s")
                 self.assertEqual(done.misuse(), 0)
                 self.assertEqual(done.out.kernels()["b"], 2)
 
