@@ -204,12 +204,14 @@ class Processors(Case):
             self.assertNotIn("\x1b", done.stdout)
 
 
+def lines(most):
+    """Rows of memory_timeline.csv."""
+    return [{"Device": device, "Of": of, "Start (ns)": 10, "Duration (ns)": 5, "Window": 1, "Lowest (MB)": "1.000", "Highest (MB)": high}
+            for device, of, high in ((0, "allocated", "1900.000"), (0, "in use", "700.000"), (1, "in use", most))]
+
+
 class MemoryInUse(Case):
     def test_by_compare_and_sweep(self):
-        def lines(most):
-            return [{"Device": device, "Of": of, "Start (ns)": 10, "Duration (ns)": 5, "Window": 1, "Lowest (MB)": "1.000", "Highest (MB)": high}
-                    for device, of, high in ((0, "allocated", "1900.000"), (0, "in use", "700.000"), (1, "in use", most))]
-
         a, b = (self.rank(name, memory_timeline=lines(most)) for name, most in (("a", "800.000"), ("b", "900.000")))
         metrics, _ = self.compare(a, b)
         # Read from time to time: how far a reading is below the peak is not known.
@@ -220,6 +222,19 @@ class MemoryInUse(Case):
         folder = self.rank("d")
         (folder / "window_sum.csv").unlink()
         self.assertIsNone(self.point(folder).figures["memory_in_use_mb"])
+
+    def test_by_merge(self):
+        """What compare shows, of each rank; where nothing was read between the windows' edges, what was read at them."""
+        for number, rows in enumerate((lines("800.000"), lines("900.000"), lines("500.000"))):
+            self.rank(str(number), number, memory_timeline=rows)
+        (self.folder / "2" / "window_sum.csv").unlink()
+        self.rank("3", 3)
+        self.assertEqual(folders.invoke("merge", self.folder, "--parquet", self.folder / "copies").returncode, 0)
+        for paths in ([self.folder / str(number) for number in range(4)], [self.folder / "copies"]):
+            (job,) = test_merge.merged(*paths)["jobs"]
+            self.assertEqual([rank["device_memory_in_use_mb"] for rank in job["by_rank"]], [800, 900, 700, 600])
+        self.assertRegex(folders.invoke("merge", self.folder / "copies").stdout,
+                         r"\n *in use +GPU memory, by all processes: from 600.0MB \(rank 3\) to 900.0MB \(rank 1\)")
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ TABLES = {
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
         {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
+    "memory_timeline": Kept({"Of": TEXT, "Highest (MB)": REAL}, {}, True),
     "memory_purpose": Kept(
         {"Device": TEXT, "Purpose": TEXT, "Total": TEXT, "Memory (B)": WHOLE}, {"Peak Allocated (B)": WHOLE, "Activations at Peak (B)": WHOLE}, True),
     "energy_sum": Kept(

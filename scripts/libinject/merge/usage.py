@@ -33,8 +33,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
         found[row["rank"]] |= {"peak_memory_mb": row["peak_mb"], "failed_allocations": int(row["failed"] or 0)}
     for row in store.rows("""
             SELECT rank, max(used) AS used FROM (
-              SELECT rank, Device, max(greatest("Memory at Start (MB)", "Memory at End (MB)")) AS used
-              FROM window_sum JOIN member USING (run) WHERE job = ? AND Device <> 'all' GROUP BY ALL) GROUP BY rank""", [number]):
+              SELECT rank, greatest("Memory at Start (MB)", "Memory at End (MB)") AS used FROM window_sum JOIN member USING (run) WHERE job = $1 AND Device <> 'all'
+              UNION ALL SELECT rank, "Highest (MB)" FROM memory_timeline JOIN member USING (run) WHERE job = $1 AND Of = 'in use') GROUP BY rank""", [number]):
         found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
     for row in store.rows("""
             SELECT rank, sum("Energy (J)") AS energy_j, sum("± Energy (J)") AS energy_error_j,
