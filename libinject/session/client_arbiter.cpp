@@ -69,7 +69,6 @@ bool ClientArbiter::raise(TracerLevel level, bool may_gate) noexcept {
   }
 }
 
-// No client of the program's is at work, or waits for us to give CUPTI up.
 bool ClientArbiter::may_attach() const noexcept {
   return !yielding() && foreign_client.lets_attach();
 }

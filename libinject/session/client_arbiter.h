@@ -35,6 +35,8 @@ class ClientArbiter {
   /// It is about to initialise CUPTI's profiler itself, or to end that.
   void on_profiler(bool initialize) noexcept;
 
+  /// No client is at work, or waits for us to give CUPTI up.
+  bool may_attach() const noexcept;
   /// Attaches CUPTI where no client is in the way (CuptiAttachment::raise()).
   bool raise(TracerLevel level, bool may_gate) noexcept;
   bool detach(bool may_gate, bool sampler_out, ContextWait contexts = ContextWait::kNo,
@@ -56,7 +58,6 @@ class ClientArbiter {
   bool stop_sampler() noexcept INJECT_REQUIRES(session_mutex);
 
  private:
-  bool may_attach() const noexcept;
   void yield_cupti(ForeignCall call) INJECT_REQUIRES(session_mutex);
   void close_windows(const std::string& why) INJECT_REQUIRES(session_mutex);
   /// False where nobody waits for that any more.

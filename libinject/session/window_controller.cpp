@@ -404,7 +404,8 @@ void WindowController::attach_pending() {
 void WindowController::attach_ahead() {
   SessionState& state = parts_.state;
   if (!state.idle() || state.ending()) return;
-  if (parts_.cupti.tracer().level() < TracerLevel::kActivity) attach(kSecond);
+  // A client of the program's may have let go by the time the window opens.
+  if (parts_.cupti.tracer().level() < TracerLevel::kActivity && parts_.arbiter.may_attach()) attach(kSecond);
   attached_ahead_at_ = now();
   if (state.pending() && !state.ending()) parts_.iterations.begin_pending();
   state.changed.notify_all();
