@@ -368,20 +368,6 @@ void ChromeTrace::add(const IterationBoundary& boundary) {
   end_event();
 }
 
-void ChromeTrace::add(const MetricSample& sample, std::span<const MetricInfo> columns) {
-  const std::size_t values = std::min(columns.size(), sample.values.size());
-  if (!take(static_cast<unsigned>(values))) return;
-  constexpr float kMax = 1e15f;
-  for (std::size_t i = 0; i < values; ++i) {
-    if (!(std::abs(sample.values[i]) < kMax)) continue;  // not measured
-    scratch_ = quoted_text(columns[i].title);
-    text_.text(R"({"ph":"C","name":)").text(scratch_);
-    text_.text(R"(,"pid":)").number(sample.device).text(R"(,"ts":)").microseconds(since(sample.start));
-    text_.text(R"(,"args":{"value":)").decimal(static_cast<double>(sample.values[i])).text("}");
-    end_event();
-  }
-}
-
 std::uint64_t ChromeTrace::place_row(const PlaceBox& box) {
   const std::uint64_t row =
       std::uint64_t{box.thread % kMaxThreads} * kPlaceRows + static_cast<unsigned>(box.row);

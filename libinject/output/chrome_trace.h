@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,7 +49,7 @@ class ChromeTrace final : public EventSink {
     std::string world_size;      ///< empty if not known
   };
   struct Limits {
-    /// Kernels, copies, calls, ranges, samples' values and iterations, and the arrows between them.
+    /// Kernels, copies, calls, ranges, samples' values, readings and iterations, and the arrows between them.
     std::uint64_t events = 20'000'000;
     std::uint64_t bytes = std::uint64_t{1} << 30;
   };
@@ -70,13 +71,15 @@ class ChromeTrace final : public EventSink {
   void add(const IterationBoundary& boundary) override;
   /// `columns` describe the sample's values.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
+  /// What was read of the devices and of memory in those windows that have ended since it was last called.
+  void add_readings(const RunInfo& run, std::span<const WindowInfo> windows);
   /// Of a window, as PlaceBoxes wants them.
   void add(std::span<const PlacedLaunch> launches, const CodePlaces& places) noexcept;
 
   /// Completes the file, with the windows that have ended.
   bool complete(std::span<const WindowInfo> windows);
 
-  /// How many kernels, copies, calls, ranges, samples and iterations are not in the file.
+  /// How many kernels, copies, calls, ranges, samples, readings and iterations are not in the file.
   std::uint64_t left_out() const { return left_out_; }
   bool fell_behind() const { return fell_behind_; }
   /// It stays as it is: nothing can be added from here on.
@@ -134,6 +137,9 @@ class ChromeTrace final : public EventSink {
   bool draws_arrow(const Event& event, std::uint64_t correlation);
   template <typename Event>
   void arrow(const Event& event, std::uint32_t row, std::uint64_t correlation);
+  void counter(std::string_view quoted_name, std::uint64_t process, Nanoseconds time, double value);
+  void add(const ClockReading& reading, std::uint32_t device);
+  void add(const MemoryLine& line, const WindowInfo& window);
   void append_stream_rows(std::string& out);
   void add(const PlaceBox& box, const CodePlaces& places);
   void link(const PlaceBox& forward, const PlaceBox& backward);
@@ -164,7 +170,9 @@ class ChromeTrace final : public EventSink {
   std::vector<CallFrame> calls_;
   std::vector<std::uint64_t> drawn_;  // the latest launches with an arrow
   StreamRows streams_;
-  std::vector<bool> place_rows_;  // by thread and PlaceRow: whether there is one
+  std::set<std::uint32_t> counted_devices_;  // that have counters
+  std::uint32_t read_window_ = 0;            // the latest whose readings are in the file
+  std::vector<bool> place_rows_;             // by thread and PlaceRow: whether there is one
   std::uint64_t links_ = 0;
 };
 

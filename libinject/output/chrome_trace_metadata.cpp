@@ -88,16 +88,17 @@ void ChromeTrace::append_stream_rows(std::string& out) {
   const StreamRows::Row* last = nullptr;
   unsigned beside = 0;
   const std::vector<StreamRows::Row> rows = streams_.rows();
+  std::set<std::uint32_t> devices = counted_devices_;
+  for (const StreamRows::Row& row : rows) devices.insert(row.device);
+  for (const std::uint32_t id : devices) {
+    const DeviceInfo* info = device(id);
+    append_property(out, "process_name", id, 0, "name",
+                    quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
+    append_property(out, "process_labels", id, 0, "labels", str_format("\"GPU {}\"", id));
+    append_sort_index(out, "process_sort_index", id, 0, 1000 + id);
+  }
   for (const StreamRows::Row& row : rows) {
-    const bool device_known = last != nullptr && last->device == row.device;
-    if (!device_known) {
-      const DeviceInfo* info = device(row.device);
-      append_property(out, "process_name", row.device, 0, "name",
-                      quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
-      append_property(out, "process_labels", row.device, 0, "labels", str_format("\"GPU {}\"", row.device));
-      append_sort_index(out, "process_sort_index", row.device, 0, 1000 + row.device);
-    }
-    beside = device_known && last->stream == row.stream ? beside + 1 : 0;
+    beside = last != nullptr && last->device == row.device && last->stream == row.stream ? beside + 1 : 0;
     std::string name = str_format("\"stream {}", row.stream);
     if (beside != 0) name += beside == 1 ? " (overlapping)" : str_format(" (overlapping {})", beside);
     append_property(out, "thread_name", row.device, row.number, "name", name + '"');

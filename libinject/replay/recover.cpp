@@ -300,9 +300,12 @@ class RawRecords {
     if (chrome_open_) replay.add_sink(chrome_);
   }
 
-  void note_losses(RunInfo& run) const {
+  /// All that the replay has to tell has come: `run` is told what was left out.
+  void end(RunInfo& run) {
     if (csv_open_) run.trace_rows_left_out = writer_.rows_left_out();
-    if (chrome_open_) run.trace_events_left_out = chrome_.left_out();
+    if (!chrome_open_) return;
+    chrome_.add_readings(run, run.windows);
+    run.trace_events_left_out = chrome_.left_out();
   }
 
   /// What went wrong; empty: nothing, or there are none. Appends the files' names to `made`.
@@ -386,7 +389,7 @@ Outcome recover(const std::string& folder, bool keep) {
   raw.take_from(replay);
   replay.run();
   RunInfo run = replay.run_info();
-  raw.note_losses(run);
+  raw.end(run);
   const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
                                 replay.blocks() < image.live().written_block;
   Outcome outcome;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <memory>
@@ -233,6 +232,7 @@ void RunWriter::keep_run_state() {
   live.clock_ahead.store(Tracer::clock_ahead_of_ours(), std::memory_order_relaxed);
   journal_.renew_thread_names();
   RunInfo run = run_info("open");
+  note_raw_records(run);
   for (MemoryLine& line : run.memory_lines)
     MemorySeries::shorten(line.intervals, kKeptIntervals / run.memory_lines.size());
   records_.write_info(recovery::encode_run(std::move(run)));
@@ -327,7 +327,6 @@ RunInfo RunWriter::run_info(const char* state) {
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = sources_.buffers.handled();
   sources_.complete(run);
-  note_raw_records(run);
   return run;
 }
 
@@ -352,13 +351,13 @@ bool RunWriter::may_write() {
 
 RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     : begin(now()), begin_cpu(thread_cpu_time()) {
-  // First: the run tells how much of them there is.
-  writer.flush_raw_records(state);
   run = writer.run_info(state);
   const ThreadRegistry& threads = writer.sources_.core.threads;
   for (std::uint32_t i = 0; i < threads.threads_seen(); ++i)
     run.threads.push_back(thread_info(writer.sources_.core, i));
   run.windows = writer.sources_.windows.copy();
+  writer.flush_raw_records(run);
+  writer.note_raw_records(run);
   try {
     report = build_report(writer.sources_.statistics, run, &writer.sources_.core.places);
     run.impossible_rates = report->impossible_rates;
@@ -369,11 +368,13 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
 
 // Hands over what is written as it comes, rather than made from the statistics. The timeline is completed
 // only where this may be the last time.
-void RunWriter::flush_raw_records(const char* state) {
+void RunWriter::flush_raw_records(const RunInfo& run) {
   if (folder_.empty()) return;
   if ((options_.trace & kTraceCsv) != 0) trace_.flush();
-  if ((options_.trace & kTraceChrome) != 0 && std::strcmp(state, "closed") == 0)
-    chrome_.complete(sources_.windows.copy());
+  if ((options_.trace & kTraceChrome) != 0 && run.state == "closed") {
+    chrome_.add_readings(run, run.windows);
+    chrome_.complete(run.windows);
+  }
   if (timeline_.is_open()) timeline_.flush();
 }
 

@@ -153,7 +153,7 @@ class RunWriter {
   void open_records();
   void remove_records(bool all_written);
   RunInfo run_info(const char* state);
-  void flush_raw_records(const char* state);
+  void flush_raw_records(const RunInfo& run);
   void note_raw_records(RunInfo& run);
   void close_raw_records();
   bool no_tables_yet(const RunInfo& run) const;

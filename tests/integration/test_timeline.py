@@ -24,6 +24,8 @@ from timeline import ns
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 BOTH = "csv,chrome"
 TEMPORARY = "." + timeline.NAME + ".new"
+READINGS = ("power (W)", "SM clock (MHz)", "memory clock (MHz)", "temperature (°C)", "memory allocated (MB)", "memory in use (MB)",
+            "pinned memory allocated (MB)")
 
 
 class TimelineTest(simulated.SimulatedTest):
@@ -130,7 +132,8 @@ class Contents(TimelineTest):
         done, found = self.timeline(text, METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us")
         counters = collections.Counter()
         for event in found.phase("C"):
-            counters[event["pid"], ns(event["ts"]), event["name"], f"{event['args']['value']:.3f}"] += 1
+            if event["name"] not in READINGS:
+                counters[event["pid"], ns(event["ts"]), event["name"], f"{event['args']['value']:.3f}"] += 1
         expected = collections.Counter()
         for row in done.out.rows("metric_samples.csv"):
             for name, value in row.items():
@@ -138,6 +141,26 @@ class Contents(TimelineTest):
                     expected[int(row["Device"]), int(row["Start (ns)"]), name, f"{float(value):.3f}"] += 1
         self.assertGreater(len(expected), 0)
         self.assertEqual(counters, expected)
+
+    def test_readings_are_counters(self):
+        """Memory as in memory_timeline.csv; power and clocks as the simulated device has them."""
+        text = ("malloc:a:1000000 kernel:a:1 sync loop:2 [ start malloc:b:2000000 malloc:c:3000000 free:c sleep:300 free:b stop ] "
+                "until_calls:nvmlDeviceGetCurrentClocksEventReasons:3")
+        done, found = self.timeline(text, env={"CUDASIM_POWER": "step_us=20000,busy_mw=300000,limit_mw=700000"})
+        events = [event for event in found.phase("C") if event["pid"] == 0]
+        windows = [(window["start_ns"], window["end_ns"]) for window in done.out.run["windows"]]
+        self.assertTrue(all(any(start <= ns(event["ts"]) <= end for start, end in windows) for event in events))
+        for name, least, most in (("power (W)", 90, 310), ("SM clock (MHz)", 200, 1980), ("temperature (°C)", 20, 90)):
+            values = [event["args"]["value"] for event in events if event["name"] == name]
+            self.assertGreater(len(values), 1, name)
+            self.assertTrue(all(least <= value <= most for value in values), (name, values))
+        allocated = [event["args"]["value"] for event in events if event["name"] == "memory allocated (MB)"]
+        self.assertEqual(allocated, [1, 3, 6, 3, 1] * 2)
+        rows = [row for row in done.out.rows("memory_timeline.csv") if row["Of"] == "in use"]
+        self.assertTrue(rows)
+        highest = {event["args"]["value"] for event in events if event["name"] == "memory in use (MB)"}
+        self.assertLessEqual(highest, {float(row["Highest (MB)"]) for row in rows})
+        self.assertEqual(found.names("process_name")[0, 0], "Simulated H200")
 
     def test_a_rank(self):
         _, found = self.timeline("start kernel:a:1 stop sync", env={"RANK": "3", "WORLD_SIZE": "16"})

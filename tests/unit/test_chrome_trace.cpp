@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "libinject/record/memory_use.h"
 #include "tests/unit/devices.h"
 #include "tests/unit/gunzip.h"
 #include "tests/unit/stats_run.h"
@@ -506,4 +507,90 @@ TEST_CASE("A timeline that can't be written says so once and counts what it leav
   trace.add(run.kernel("k", 1), 1);
   CHECK(trace.left_out() == 1);
   CHECK_FALSE(trace.complete({}));
+}
+
+namespace {
+
+/// "name pid ts value" of each counter's event, in the order of the file.
+std::vector<std::string> counters(Timeline& timeline) {
+  std::vector<std::string> found;
+  for (const json& event : timeline.events("C")) {
+    found.push_back(event["name"].get<std::string>() + " " + std::to_string(event["pid"].get<int>()) + " " +
+                    event["ts"].dump() + " " + event["args"]["value"].dump());
+  }
+  return found;
+}
+
+WindowInfo ended_window(std::uint32_t number, Nanoseconds start, Nanoseconds end) {
+  WindowInfo window;
+  window.number = number;
+  window.start = start;
+  window.end = end;
+  return window;
+}
+
+}  // namespace
+
+TEST_CASE("Power and clocks are counters in windows, each reading once", "[output]") {
+  Timeline timeline;
+  RunInfo run;
+  DeviceReadings& device = run.energy.devices.emplace_back();
+  device.device = 1;
+  for (const Nanoseconds time : {9'500, 10'500, 20'500, 30'500, 40'500}) {
+    ClockReading reading;
+    reading.time = time;
+    reading.milliwatts = static_cast<std::uint32_t>(time);
+    device.clocks.push_back(reading);
+  }
+  device.clocks[1].sm_mhz = 1980;
+  device.clocks[1].memory_mhz = 3201;
+  device.clocks[1].temperature = 41;
+  std::vector<WindowInfo> windows{ended_window(1, 10'500, 20'500), ended_window(2, 30'000, 0)};
+  timeline.trace.add_readings(run, windows);
+  timeline.trace.add_readings(run, windows);
+  CHECK(counters(timeline) ==
+        std::vector<std::string>{"power (W) 1 10.0 10.5", "SM clock (MHz) 1 10.0 1980.0",
+                                 "memory clock (MHz) 1 10.0 3201.0", "temperature (°C) 1 10.0 41.0",
+                                 "power (W) 1 20.0 20.5"});
+  // The GPU has a name, though nothing ran on it.
+  CHECK(timeline.text().find(R"("name":"process_name","pid":1,)") != std::string::npos);
+  windows[1].end = 40'000;
+  timeline.trace.add_readings(run, windows);
+  CHECK(counters(timeline).size() == 6);
+  CHECK(counters(timeline).back() == "power (W) 1 30.0 30.5");
+}
+
+TEST_CASE("Memory over time is a counter, from what was there as the window began", "[output]") {
+  constexpr std::uint64_t kMb = 1'000'000;
+  const auto change = [](Nanoseconds time, std::uint64_t bytes) {
+    return MemoryInterval{time, time, bytes, bytes, time, bytes, 0};
+  };
+  // Changes at 6, 11 and 12 us have been merged.
+  const std::vector<MemoryInterval> merged{{6'500, 12'500, 2 * kMb, 9 * kMb, 11'500, 4 * kMb, 0}};
+  Timeline timeline;
+  RunInfo run;
+  run.memory_lines = {
+      {0, MemoryLine::Of::kAllocated, {change(1'500, kMb), change(5'500, 3 * kMb), change(20'500, 5 * kMb)}},
+      {MemoryUse::kHost, MemoryLine::Of::kAllocated, {change(15'500, kMb)}},
+      {MemoryUse::kOtherDevice, MemoryLine::Of::kAllocated, {change(15'500, kMb)}}};
+  run.energy.memory = {{1, MemoryLine::Of::kInUse, merged}};
+  timeline.trace.add_readings(run,
+                              std::vector{ended_window(1, 10'500, 20'000), ended_window(2, 20'000, 30'000)});
+  CHECK(counters(timeline) ==
+        std::vector<std::string>{
+            "memory allocated (MB) 0 10.0 3.0", "pinned memory allocated (MB) 4242 15.0 1.0",
+            "memory in use (MB) 1 11.0 9.0", "memory in use (MB) 1 12.0 4.0",
+            "memory allocated (MB) 0 19.5 3.0", "memory allocated (MB) 0 20.0 5.0",
+            "pinned memory allocated (MB) 4242 19.5 1.0", "memory in use (MB) 1 19.5 4.0"});
+}
+
+TEST_CASE("Readings for which there is no room are counted", "[output]") {
+  Timeline timeline({2, 1 << 20});
+  RunInfo run;
+  run.memory_lines = {{0, MemoryLine::Of::kAllocated, {}}};
+  for (Nanoseconds time = 1'000; time < 6'000; time += 1'000)
+    run.memory_lines[0].intervals.push_back({time, time, time, time, time, time, 0});
+  timeline.trace.add_readings(run, std::vector{ended_window(1, 900, 10'000)});
+  CHECK(counters(timeline).size() == 2);
+  CHECK(timeline.trace.left_out() == 3);
 }
