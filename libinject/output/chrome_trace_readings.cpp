@@ -15,6 +15,13 @@ namespace inject {
 
 using namespace timeline;
 
+namespace {
+
+// A reading says nothing of later times than this: between windows memory is not read.
+constexpr Nanoseconds kSameUntil = kSecond;
+
+}  // namespace
+
 void ChromeTrace::counter(std::string_view quoted_name, std::uint64_t process, Nanoseconds time,
                           double value) {
   if (process < kMaxDevices) counted_devices_.insert(static_cast<std::uint32_t>(process));
@@ -62,16 +69,16 @@ void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
   // One that lies across the window's beginning may have changed on either side of it.
   if (at != line.intervals.begin()) {
     const MemoryInterval& before = *std::prev(at);
-    if (before.last_at <= window.start) {
-      tell(window.start, before.last);
-    } else {
+    if (before.last_at > window.start) {
       --at;
+    } else if (line.of == MemoryLine::Of::kAllocated || window.start - before.last_at <= kSameUntil) {
+      tell(window.start, before.last);
     }
   }
   for (; at != line.intervals.end() && at->begin <= window.end; ++at) {
     const auto inside = [&](Nanoseconds time) { return time >= window.start && time <= window.end; };
     if (inside(at->highest_at)) tell(at->highest_at, at->highest);
-    if (at->last_at > at->highest_at && inside(at->last_at)) tell(at->last_at, at->last);
+    if (at->last != at->highest && inside(at->last_at)) tell(at->last_at, at->last);
   }
 }
 

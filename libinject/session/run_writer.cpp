@@ -351,12 +351,14 @@ bool RunWriter::may_write() {
 
 RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     : begin(now()), begin_cpu(thread_cpu_time()) {
+  // Of what is read of the devices in windows that end meanwhile, the run has nothing yet.
+  const std::vector<WindowInfo> read_windows = writer.sources_.windows.copy();
   run = writer.run_info(state);
   const ThreadRegistry& threads = writer.sources_.core.threads;
   for (std::uint32_t i = 0; i < threads.threads_seen(); ++i)
     run.threads.push_back(thread_info(writer.sources_.core, i));
   run.windows = writer.sources_.windows.copy();
-  writer.flush_raw_records(run);
+  writer.flush_raw_records(run, read_windows);
   writer.note_raw_records(run);
   try {
     report = build_report(writer.sources_.statistics, run, &writer.sources_.core.places);
@@ -368,11 +370,11 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
 
 // Hands over what is written as it comes, rather than made from the statistics. The timeline is completed
 // only where this may be the last time.
-void RunWriter::flush_raw_records(const RunInfo& run) {
+void RunWriter::flush_raw_records(const RunInfo& run, std::span<const WindowInfo> read_windows) {
   if (folder_.empty()) return;
   if ((options_.trace & kTraceCsv) != 0) trace_.flush();
   if ((options_.trace & kTraceChrome) != 0 && run.state == "closed") {
-    chrome_.add_readings(run, run.windows);
+    chrome_.add_readings(run, read_windows);
     chrome_.complete(run.windows);
   }
   if (timeline_.is_open()) timeline_.flush();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -153,7 +154,7 @@ class RunWriter {
   void open_records();
   void remove_records(bool all_written);
   RunInfo run_info(const char* state);
-  void flush_raw_records(const RunInfo& run);
+  void flush_raw_records(const RunInfo& run, std::span<const WindowInfo> read_windows);
   void note_raw_records(RunInfo& run);
   void close_raw_records();
   bool no_tables_yet(const RunInfo& run) const;

@@ -237,8 +237,9 @@ bool Session::arm(bool in_initialization) noexcept {
       parts_.iterations.arm();
       return parts_.worker.ensure();
     case WindowKind::kTime:
+      if (!parts_.worker.ensure()) return false;
       if (in_initialization) parts_.windows.step_initialization();
-      return parts_.worker.ensure();
+      return true;
     case WindowKind::kNvtx:
       parts_.core.nvtx_trigger.listen(&on_ranges_changed);
       parts_.windows.follow_ranges(AttachOn::kCalling);

@@ -338,7 +338,7 @@ void WindowController::step_initialization() noexcept {
     const Nanoseconds start = parts_.options.window.start;
     if (start > kInitializationLead) return;
     if (start != 0) {
-      parts_.arbiter.raise(TracerLevel::kActivity, false);
+      if (parts_.arbiter.may_attach()) parts_.arbiter.raise(TracerLevel::kActivity, false);
       return;
     }
     if (parts_.trigger->evaluate(state()) != TriggerAction::kOpen) return;

@@ -141,16 +141,16 @@ void Worker::step() {
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
   const std::uint32_t recorded = current_window.load(std::memory_order_acquire);
+  const bool attached_ahead =
+      state.idle() && !state.collecting && parts_.cupti.tracer().level() == TracerLevel::kActivity;
   {
     const SessionUnlock unlocked(state);
     if (first_window) {
       find_driver_functions();  // where no cuInit has called us
       Pipeline::Locked(parts_.pipeline).writer().may_write();
     }
-    if (recorded != 0) {
-      parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());
-      parts_.collector.keep_records(recorded);
-    }
+    if (recorded != 0 || attached_ahead) parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());
+    if (recorded != 0) parts_.collector.keep_records(recorded);
     const std::optional<StackSample> stack = is_naming(recorded) ? sample_stack() : std::nullopt;
     parts_.collector.pass();
     if (stack) Pipeline::Locked(parts_.pipeline).add_stack(*stack);

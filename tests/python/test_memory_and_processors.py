@@ -234,7 +234,7 @@ class MemoryInUse(Case):
             (job,) = test_merge.merged(*paths)["jobs"]
             self.assertEqual([rank["device_memory_in_use_mb"] for rank in job["by_rank"]], [800, 900, 700, 600])
         self.assertRegex(folders.invoke("merge", self.folder / "copies").stdout,
-                         r"\n *in use +GPU memory, by all processes: from 600.0MB \(rank 3\) to 900.0MB \(rank 1\)")
+                         r"\n *in use +highest reading of a GPU's memory, by all processes: from 600.0MB \(rank 3\) to 900.0MB \(rank 1\)")
 
 
 if __name__ == "__main__":

@@ -584,6 +584,32 @@ TEST_CASE("Memory over time is a counter, from what was there as the window bega
             "pinned memory allocated (MB) 4242 19.5 1.0", "memory in use (MB) 1 19.5 4.0"});
 }
 
+TEST_CASE("A reading of memory in use says nothing of a window much later; what was allocated stays so",
+          "[output]") {
+  constexpr Nanoseconds kStart = 5 * kSecond;
+  for (const Nanoseconds before : {kSecond, kSecond + 1}) {
+    Timeline timeline;
+    RunInfo run;
+    const MemoryInterval interval{kStart - before, kStart - before, 1'000'000, 1'000'000,
+                                  kStart - before, 1'000'000,       0};
+    run.memory_lines = {{0, MemoryLine::Of::kAllocated, {interval}}};
+    run.energy.memory = {{0, MemoryLine::Of::kInUse, {interval}}};
+    timeline.trace.add_readings(run, std::vector{ended_window(1, kStart, kStart + 1'000)});
+    CHECK(counters(timeline).size() == (before == kSecond ? 2 : 1));
+    CHECK(counters(timeline).front().starts_with("memory allocated (MB) 0 "));
+  }
+}
+
+TEST_CASE("A level that was over at the moment of the highest is told as well", "[output]") {
+  Timeline timeline;
+  RunInfo run;
+  run.memory_lines = {
+      {0, MemoryLine::Of::kAllocated, {{1'500, 1'500, 2'000'000, 9'000'000, 1'500, 2'000'000, 0}}}};
+  timeline.trace.add_readings(run, std::vector{ended_window(1, 1'000, 9'000)});
+  CHECK(counters(timeline) ==
+        std::vector<std::string>{"memory allocated (MB) 0 1.0 9.0", "memory allocated (MB) 0 1.0 2.0"});
+}
+
 TEST_CASE("Readings for which there is no room are counted", "[output]") {
   Timeline timeline({2, 1 << 20});
   RunInfo run;
