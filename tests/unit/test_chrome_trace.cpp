@@ -536,7 +536,7 @@ TEST_CASE("Power and clocks are counters in windows, each reading once", "[outpu
   RunInfo run;
   DeviceReadings& device = run.energy.devices.emplace_back();
   device.device = 1;
-  for (const Nanoseconds time : {9'500, 10'500, 20'500, 30'500, 40'500}) {
+  for (const Nanoseconds time : {9'500u, 10'500u, 20'500u, 30'500u, 40'500u}) {
     ClockReading reading;
     reading.time = time;
     reading.milliwatts = static_cast<std::uint32_t>(time);
