@@ -24,6 +24,10 @@ struct MemoryInterval {
   bool operator==(const MemoryInterval&) const = default;
 };
 
+/// A reading of memory in use holds for so long. Later it may be something else, even if the next reading
+/// finds the same.
+inline constexpr Nanoseconds kReadingHolds = kSecond;
+
 struct MemoryLine {
   enum class Of : std::uint8_t {
     kInUse,      ///< the device's, by all processes, as it was read from time to time

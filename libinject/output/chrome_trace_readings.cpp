@@ -15,13 +15,6 @@ namespace inject {
 
 using namespace timeline;
 
-namespace {
-
-// A reading says nothing of later times than this: between windows memory is not read.
-constexpr Nanoseconds kSameUntil = kSecond;
-
-}  // namespace
-
 void ChromeTrace::counter(std::string_view quoted_name, std::uint64_t process, Nanoseconds time,
                           double value) {
   if (process < kMaxDevices) counted_devices_.insert(static_cast<std::uint32_t>(process));
@@ -71,7 +64,7 @@ void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
     const MemoryInterval& before = *std::prev(at);
     if (before.last_at > window.start) {
       --at;
-    } else if (line.of == MemoryLine::Of::kAllocated || window.start - before.last_at <= kSameUntil) {
+    } else if (line.of == MemoryLine::Of::kAllocated || window.start - before.last_at <= kReadingHolds) {
       tell(window.start, before.last);
     }
   }

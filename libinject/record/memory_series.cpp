@@ -6,13 +6,6 @@
 
 namespace inject {
 
-namespace {
-
-// Between two readings that found the same: it may have been something else meanwhile if they are far apart.
-constexpr Nanoseconds kSameUntil = kSecond;
-
-}  // namespace
-
 void MemorySeries::join(MemoryInterval& first, const MemoryInterval& second) noexcept {
   first.lowest = std::min(first.lowest, second.lowest);
   if (second.highest > first.highest) {
@@ -30,7 +23,7 @@ void MemorySeries::add(Nanoseconds time, std::uint64_t value, std::uint32_t wind
     MemoryInterval& latest = intervals_[count_ - 1];
     time = std::max(time, latest.last_at);
     // Readings alone repeat what was there before.
-    if (value == latest.last && window == latest.window && time - latest.last_at <= kSameUntil) {
+    if (value == latest.last && window == latest.window && time - latest.last_at <= kReadingHolds) {
       latest.last_at = time;
       return;
     }

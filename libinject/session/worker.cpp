@@ -141,6 +141,7 @@ void Worker::step() {
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
   const std::uint32_t recorded = current_window.load(std::memory_order_acquire);
+  // Threads that launch before the window take CUPTI's buffers as well.
   const bool attached_ahead =
       state.idle() && !state.collecting && parts_.cupti.tracer().level() == TracerLevel::kActivity;
   {
