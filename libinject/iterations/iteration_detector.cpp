@@ -100,7 +100,9 @@ void IterationDetector::look_at_cycles() {
 // Or are they the same iterations again?
 bool IterationDetector::is_better(const Repetition& found) const {
   if (!lock_) return true;
-  const bool longer = found.spacing >= 1.5 * lock_->events;
+  // With as many of the program's steps in each, they are the same, and of any length.
+  const bool same = lock_->steps != 0 && found.steps == lock_->steps && !has_other_steps();
+  const bool longer = !same && found.spacing >= 1.5 * lock_->events;
   if (longer && !found.optimizer && repetition_ && !is_overdue() && !replaces(history_, *repetition_, found))
     return false;
   return (found.optimizer && !lock_->optimizer) || longer ||

@@ -66,6 +66,8 @@ class IterationDetector {
   std::uint64_t next_number() const { return tracker_.next_number(); }
   /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
   std::uint64_t begun() const { return lock_ ? tracker_.number() + 1 : 0; }
+  /// SpanTracker::first_since().
+  std::uint64_t first_since(Nanoseconds time) const { return tracker_.first_since(time); }
   /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
   /// of one lock are consistent; a changed lock (`changes()`) counts from the start, but for keep_numbers().
   std::vector<IterationSpan> take_spans() { return tracker_.take_spans(); }
@@ -81,6 +83,8 @@ class IterationDetector {
   /// SpanTracker::has_many_phases().
   bool has_many_phases() const { return tracker_.has_many_phases(); }
   std::uint64_t events() const { return history_.total(); }
+  /// Of the last event; 0 if there was none.
+  Nanoseconds latest_time() const { return events() == 0 ? 0 : history_.event(events() - 1).time; }
   std::size_t kinds() const { return history_.tokens(); }
   /// What was seen, for a run in which nothing was found: a sentence.
   std::string report() const { return history_.report(); }

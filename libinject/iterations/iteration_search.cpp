@@ -194,6 +194,7 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
   if (record.sign == SignKind::kStep) sign.optimizer = record.name;
   const bool at_boundary =
       boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
+  sign.timed = at_boundary || own_time(record) != 0;
   sign.time =
       at_boundary ? boundary_time_ : waiting.time;  // the edge of a window, should there be one, has it, too
   const std::uint64_t changes = detector_.changes();

@@ -86,19 +86,25 @@ bool skips_steps(const SignHistory& history, const Repetition& found) {
 }
 
 // A few launches over and over, by threads that wait for each other for a moment, may take their time in the
-// latest intervals; then those before them tell.
+// latest intervals; then those before them tell. As long as there are few of these, times that were measured
+// do: where a thread lost its processor once, all the launches around it seem to have taken long.
 bool is_too_short(const SignHistory& history, const Repetition& candidate) {
   const std::uint64_t length = (static_cast<std::uint64_t>(2 * candidate.spacing) + 1) / 2;
   if (length == 0 || length > kFewEvents) return false;
   unsigned intervals = 0;
   unsigned long_enough = 0;
+  unsigned measured = 0;  // of these
   for (std::uint64_t p = history.total() - 1;
        intervals < kFewEventsIntervals && p >= history.oldest() + length; p -= length) {
-    if (history.event(p).function != history.event(p - length).function) break;
+    const SignHistory::Event& end = history.event(p);
+    const SignHistory::Event& begin = history.event(p - length);
+    if (end.function != begin.function) break;
     ++intervals;
-    long_enough += history.event(p).time - history.event(p - length).time >= kMinDuration;
+    if (end.time - begin.time < kMinDuration) continue;
+    ++long_enough;
+    measured += end.timed != 0 && begin.timed != 0;
   }
-  return intervals != 0 && 2 * long_enough <= intervals;
+  return intervals != 0 && 2 * (intervals < kFewEventsIntervals ? measured : long_enough) <= intervals;
 }
 
 // Work in the latest interval of `outer`, a longer repetition that contains `inner` several times, of which

@@ -85,7 +85,8 @@ std::uint64_t SignHistory::add(const LaunchSign& sign) {
   const std::uint32_t shape = token_of(sign.shape, sign.kind, function);
   if (total_ == 0) first_time_ = sign.time;
   const std::uint64_t position = total_++;
-  events_[position & (events_.size() - 1)] = {shape, function & 0x7FFF'FFFFu, sign.in_step, sign.time};
+  events_[position & (events_.size() - 1)] = {shape, function & 0x3FFF'FFFFu, sign.in_step, sign.timed,
+                                              sign.time};
   if (shape != function) {
     for (const std::uint32_t id : {function, shape}) {
       ++tokens_[id].count;

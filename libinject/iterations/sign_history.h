@@ -36,8 +36,9 @@ class SignHistory {
   };
   struct Event {
     std::uint32_t shape;
-    std::uint32_t function : 31;
+    std::uint32_t function : 30;
     std::uint32_t in_step : 1;
+    std::uint32_t timed : 1;
     Nanoseconds time;
   };
   struct Gap {

@@ -51,6 +51,10 @@ class SpanTracker {
 
   /// Of the iteration in progress.
   std::uint64_t number() const { return number_; }
+  /// Of the one in progress, or the next one, whichever is the first that begins at `time` or later.
+  std::uint64_t first_since(Nanoseconds time) const {
+    return in_iteration_ && begin_.time >= time ? number_ : number_ + 1;
+  }
   /// Position of its first event, if that is known.
   std::optional<std::uint64_t> begin_event() const;
   /// The anchor has come since the last boundary.

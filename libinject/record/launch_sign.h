@@ -84,6 +84,7 @@ struct LaunchSign {
   std::uint64_t shape = 0;
   std::uint64_t stream = 0;
   Nanoseconds time = 0;
+  bool timed = true;            ///< … and not merely between those of its neighbours
   bool in_step = false;         ///< made in an optimizer's step that the program tells of
   bool captured = false;        ///< kStep: into a CUDA graph
   std::uint32_t optimizer = 0;  ///< kStep: which object it is, as a hash of its address; 0: not known

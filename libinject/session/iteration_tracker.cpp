@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_tracker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "libinject/base/format.h"
@@ -13,6 +14,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxHeldSpans = 65'536;
+constexpr std::size_t kMaxLatestBegins = 1024;
 
 }  // namespace
 
@@ -25,6 +27,8 @@ void FoundIterations::update(const FoundIterations& newer) {
   begun = newer.begun;
   typical_duration = newer.typical_duration;
   events = newer.events;
+  window_asked = newer.window_asked;
+  first_in_window = newer.first_in_window;
 }
 
 IterationTracker::IterationTracker(Core& core, const WindowLog& windows, const ProfiledTimes& profiled,
@@ -79,6 +83,7 @@ void IterationTracker::update(Nanoseconds time) {
   found_.events = detector.events();
   if (detector.lock() && detector.changes() == armed_changes_) found_.lock = detector.lock();
   take_spans();
+  look_for_first_in_window();
   if (trusted(time)) release_spans();
 }
 
@@ -116,10 +121,28 @@ void IterationTracker::take_spans() {
     // A better lock, which tells the spans from the beginning.
     held_changes_ = search_->detector().changes();
     held_spans_.clear();
+    latest_begins_.clear();
+    found_.window_asked = 0;
     boundaries_.start_anew();
   }
-  for (const IterationSpan& span : search_->take_spans()) held_spans_.push_back(span);
+  for (const IterationSpan& span : search_->take_spans()) {
+    held_spans_.push_back(span);
+    if (span.phase || span.cut) continue;
+    if (latest_begins_.size() == kMaxLatestBegins) latest_begins_.pop_front();
+    latest_begins_.emplace_back(span.begin, span.number);
+  }
   if (held_spans_.size() > kMaxHeldSpans) release_spans();
+}
+
+// Once for each window, and again where iterations turn out to be others.
+void IterationTracker::look_for_first_in_window() {
+  const Nanoseconds asked = window_asked_.load(std::memory_order_acquire);
+  const IterationDetector& detector = search_->detector();
+  if (asked == found_.window_asked || !found_.lock || detector.latest_time() < asked) return;
+  const auto first =
+      std::ranges::lower_bound(latest_begins_, asked, {}, &decltype(latest_begins_)::value_type::first);
+  found_.window_asked = asked;
+  found_.first_in_window = first != latest_begins_.end() ? first->second : detector.first_since(asked);
 }
 
 void IterationTracker::release_spans() {

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libinject/iterations/iteration_detector.h"
@@ -33,6 +35,8 @@ struct FoundIterations {
   Nanoseconds since = 0;         ///< when that was
   Nanoseconds typical_duration = 0;
   std::uint64_t events = 0;
+  Nanoseconds window_asked = 0;       ///< IterationTracker::set_window_asked(), …
+  std::uint64_t first_in_window = 0;  ///< … and the first iteration that began then, or later
 
   /// Takes over what is new; cheap where the lock is the same.
   void update(const FoundIterations& newer);
@@ -61,6 +65,8 @@ class IterationTracker {
   std::uint64_t unprofiled() const noexcept { return boundaries_.unprofiled(); }
   /// SpanBoundaries::set_paced_step(), with the pipeline's lock.
   void set_paced_step(double paced) noexcept { boundaries_.set_paced_step(paced); }
+  /// A window of iterations was asked for at that time, the beginning of one.
+  void set_window_asked(Nanoseconds time) noexcept { window_asked_.store(time, std::memory_order_release); }
   /// The window that closes by the clock, if one does.
   std::uint32_t clock_window() const noexcept { return clock_window_.load(std::memory_order_acquire); }
   void set_clock_window(std::uint32_t window) noexcept { clock_window_ = window; }
@@ -92,6 +98,7 @@ class IterationTracker {
   void expect_steps();
   void take_spans();
   void release_spans();
+  void look_for_first_in_window();
   bool trusted(Nanoseconds time) const;
 
   Core& core_;
@@ -104,12 +111,14 @@ class IterationTracker {
   std::uint64_t armed_changes_ = 0;
   std::vector<IterationSpan> held_spans_;  // of a lock that may still prove wrong
   std::uint64_t held_changes_ = 0;
+  std::deque<std::pair<Nanoseconds, std::uint64_t>> latest_begins_;  // of iterations, and their numbers
   std::uint64_t settled_changes_ = 0;  // of the lock whose spans the latest settled window has
 
   SearchGaps gaps_;
   std::atomic<bool> restart_{false};
   std::atomic<std::uint64_t> restart_sign_{0};
   std::atomic<Nanoseconds> restart_time_{0};
+  std::atomic<Nanoseconds> window_asked_{0};
   std::atomic<std::uint32_t> clock_window_{0};
   std::atomic<bool> clock_ended_{false};
   std::atomic<bool> in_windows_{false};

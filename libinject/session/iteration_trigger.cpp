@@ -14,6 +14,7 @@ IterationPlan IterationTrigger::plan(const FoundIterations& known, IterationPlan
     open_at_ = plan.begin;
     close_at_ = plan.end();
     length_ = plan.length;
+    wanted_ = spec_.kind == WindowKind::kAuto ? 0 : plan.asked_for.value_or(plan.begin);
   }
   return plan;
 }
@@ -25,13 +26,19 @@ TriggerAction IterationTrigger::before(std::uint64_t number, bool window) const 
 }
 
 void IterationTrigger::begin(std::uint64_t number) {
-  close_at_ = number + length_;
+  restart_at(number);
   active_ = true;
 }
 
 void IterationTrigger::failed() {
   active_ = false;
   over_ = true;
+}
+
+void IterationTrigger::give_up() {
+  active_ = false;
+  --windows_;
+  forget_plan();
 }
 
 bool IterationTrigger::extend(std::uint64_t count) {

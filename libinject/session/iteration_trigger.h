@@ -42,7 +42,16 @@ class IterationTrigger : public Trigger {
   void begun() { ++windows_; }
   void failed();
   /// The window has as many iterations from this one on: it opened late, or they were numbered anew.
-  void restart_at(std::uint64_t first) { close_at_ = first + length_; }
+  void restart_at(std::uint64_t first) {
+    first_ = first;
+    close_at_ = first + length_;
+  }
+  /// Of the window that is open or pending.
+  std::uint64_t first() const { return first_; }
+  /// Whether the iterations from `first` on come before those that were asked for.
+  bool is_early(std::uint64_t first) const { return first < wanted_; }
+  /// The window was opened too early, or would be: it does not count, and the next one is the same again.
+  void give_up();
   /// It is over, and another `count` iterations are to be named before it closes. False where the next window
   /// would come too soon for that.
   bool extend(std::uint64_t count);
@@ -62,7 +71,9 @@ class IterationTrigger : public Trigger {
   Schedule schedule_;
   const std::string text_;
   std::uint64_t open_at_ = kNoIteration;
+  std::uint64_t first_ = 0;
   std::uint64_t close_at_ = kNoIteration;
+  std::uint64_t wanted_ = 0;  // the iteration that the window was to begin with
   std::uint64_t length_ = 0;
   std::uint32_t windows_ = 0;
   bool active_ = false;

@@ -177,7 +177,7 @@ void IterationWindows::step() {
     renumber_ = trigger().active();
     state.log(LogLevel::kDebug, "iterations found: " + describe(*found_.lock));
   }
-  if (renumber_ && offset_) renumber_window();
+  if (renumber_ && offset_ && known_.window_asked == asked_time_) renumber_window();
   if (state.idle() && !trigger().planned()) {
     if (!parts_.windows.may_open_another()) {
       trigger().set_over();
@@ -257,18 +257,44 @@ void IterationWindows::warn_nothing_found() {
             Pipeline::Locked(parts_.pipeline).tracker().report());
 }
 
-// What was taken for iterations was part of them, while a window of these was open: it has as many of the new
-// ones, the one that it began in not counted.
+void IterationWindows::note_asked(Nanoseconds time) {
+  asked_time_ = time;
+  parts_.pipeline.set_window_asked(time);
+}
+
+// Iterations are known by other marks now, while a window of them is open. They may be the same ones. Or what
+// was taken for iterations was part of them: then the window has as many of the new ones, the one that it
+// began in not counted, unless those that it is for are yet to come.
 void IterationWindows::renumber_window() {
+  SessionState& state = parts_.state;
   renumber_ = false;
   if (!trigger().active()) return;
-  if (parts_.state.naming()) {
+  const std::uint64_t first = known_.first_in_window;
+  if (first == trigger().first()) {
+    stop_watch_at(trigger().close_at());
+    return;
+  }
+  if (state.naming()) {
     parts_.windows.close();
     return;
   }
-  trigger().restart_at(next_number());
+  if (trigger().is_early(first)) {
+    trigger().give_up();
+    if (state.open()) {
+      --state.begun;
+      parts_.log.note_ended_by(state.window, "the iterations turned out to be parts of longer ones");
+      state.warn(
+          str_format("the iterations that the open window was opened for turn out to be parts of longer "
+                     "ones: it closes in "
+                     "iteration {}, and another one opens as planned",
+                     next_number() - 1));
+    }
+    parts_.windows.close();
+    return;
+  }
+  trigger().restart_at(first);
   stop_watch_at(trigger().close_at());
-  parts_.state.warn(
+  state.warn(
       str_format("iterations turn out to be longer than those that the open window was opened "
                  "for: it closes before iteration {}",
                  trigger().close_at()));
@@ -335,6 +361,7 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
     if (trigger().before(number, !state.idle()) == TriggerAction::kClose) {
       if (state.pending()) {
         // CUPTI is still being attached, while the program goes on: the window opens late, not never.
+        note_asked(time);
         trigger().restart_at(number);
         stop_watch_at(trigger().close_at());
         return;
@@ -393,6 +420,7 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   const std::string reason = trigger().name(number);
   asked_at_ = count;
   asked_in_callback_ = in_callback;
+  note_asked(time);
   trigger().begin(number);
   stop_watch_at(trigger().close_at());
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
@@ -415,6 +443,7 @@ void IterationWindows::begin_pending() {
   // In a callback nobody waits: the launch that begins the iteration has been made by now.
   if (of_iterations && offset_ && (asked_in_callback_ || count != asked_at_)) {
     const std::uint64_t first = number_of(count) + 1;
+    note_asked(now());
     trigger().restart_at(first);
     stop_watch_at(trigger().close_at());
     state.pending_reason = trigger().name(first);

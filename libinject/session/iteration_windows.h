@@ -100,6 +100,8 @@ class IterationWindows {
   void look_for_frameworks() INJECT_REQUIRES(session_mutex);
   void end_overdue_naming() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);
+  /// A window of iterations is asked for, or begins, at that time.
+  void note_asked(Nanoseconds time) INJECT_REQUIRES(session_mutex);
   bool begin_naming(Nanoseconds time) INJECT_REQUIRES(session_mutex);
   void open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback)
       INJECT_REQUIRES(session_mutex);
@@ -131,6 +133,7 @@ class IterationWindows {
   bool named_ INJECT_GUARDED_BY(session_mutex) = false;          // the launches of an iteration
   std::string late_ INJECT_GUARDED_BY(session_mutex);            // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for
+  Nanoseconds asked_time_ INJECT_GUARDED_BY(session_mutex) = 0;
   bool asked_in_callback_ INJECT_GUARDED_BY(session_mutex) = false;
   // For the recording of the search:
   std::vector<Edge> edges_ INJECT_GUARDED_BY(session_mutex);

@@ -107,6 +107,7 @@ class Pipeline {
   bool search_restarting() const noexcept { return tracker_.restarting(); }
   SearchGaps& search_gaps() noexcept { return tracker_.gaps(); }
   void hold_iteration(Nanoseconds came, Nanoseconds opened) { tracker_.hold(came, opened); }
+  void set_window_asked(Nanoseconds time) noexcept { tracker_.set_window_asked(time); }
   std::uint32_t clock_window() const noexcept { return tracker_.clock_window(); }
   void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }

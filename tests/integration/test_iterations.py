@@ -246,6 +246,31 @@ class Windows(IterationTest):
         self.check_numbers(done)
         self.assertEqual(done.out.run["messages"], [line])
 
+    def test_layers_taken_for_iterations(self):
+        """The window opens at the 20th layer, in the second step. Once it is known what a step is, it opens at the 20th of these."""
+        layer = "kernel:cell:1 kernel:gate:1 copy:h2d:64"
+
+        def step(i):
+            layers = [f"loop:7 [ {layer} sleep:1 ] looks:2"] * 2 if i < 8 else [f"loop:14 [ {layer} ]"]
+            return " ".join([*layers, "kernel:adam:1 copy:d2h:4"])
+
+        done = self.train(Program(step, steps=330), pauses=(14, 18), WINDOW="iter:20+300")
+        *early, said = done.warnings()
+        self.assertRegex(said, "turn out to be parts of longer ones: it closes in iteration [0-9]+, and another one opens as planned")
+        for line in early:
+            self.assertIn("was over when iterations were recognised", line)
+        first, second = done.out.run["windows"]
+        self.assertEqual(first["ended_by"], "the iterations turned out to be parts of longer ones")
+        self.assertNotIn("ended_by", second)
+        rows = [row for row in self.iterations(done.out) if row["Label"] == "iteration"]
+        self.assertEqual([int(row["Iteration"]) for row in rows if row["Window"] == "2"], list(range(20, 320)))
+        early = {int(row["Iteration"]) for row in rows if row["Window"] == "1"}
+        self.assertLess(max(early), 20)
+        base, ran = done.out.run["time_zero"]["clock_monotonic_ns"], self.ran(done)
+        shown = {ran[int(row["Start (ns)"]) + base] for row in done.out.rows("cuda_gpu_trace.csv") if "adam" in row["Name"]}
+        self.assertLessEqual(shown - early, set(range(20, 320)))
+        self.assertLessEqual(set(range(20, 320)), shown)
+
     def test_more_than_there_are(self):
         done = self.train(Program(SYNCED), WINDOW="iter:28+1000")
         self.assertEqual(self.numbers(done.out), list(range(28, STEPS)))
@@ -536,7 +561,7 @@ class Unharmed(IterationTest):
                                   ("after", "sync", "bad_copy last_error last_error sync return:5"),
                                   ("none", "sync", "last_error sync return:5")):
             with self.subTest(name):
-                program = Program(PLAIN + " kernel:norm:1", setup=setup, tail=tail)
+                program = Program(PLAIN + " kernel:norm:3", setup=setup, tail=tail)
                 done = self.train(program, WINDOW=f"iter:{START}+{COUNT}")
                 alone = self.script(program.words(), preload=False, check=False)
                 self.assertEqual((done.code, done.stdout), (alone.code, alone.stdout))

@@ -481,6 +481,23 @@ TEST_CASE("a kernel that is launched over and over is no iteration", "[iteration
   CHECK_FALSE(detector.lock());
 }
 
+TEST_CASE("a thread that loses its processor makes no iterations of its launches", "[iterations]") {
+  for (const bool measured : {false, true}) {
+    CAPTURE(measured);
+    IterationDetector detector;
+    LaunchSign sign;
+    sign.kind = SignKind::kKernel;
+    sign.function = sign.shape = 7;
+    // 8 ms between two signs that have a time: those in between seem to be 0.5 ms apart.
+    for (int i = 0; i <= 16; ++i) {
+      sign.timed = measured || i % 16 == 0;
+      sign.time += 500'000;
+      detector.add(sign);
+    }
+    CHECK(detector.lock().has_value() == measured);
+  }
+}
+
 TEST_CASE("several threads launch: forward, backward, data", "[iterations]") {
   Program program;
   name_optimizer(program);

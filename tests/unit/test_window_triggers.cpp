@@ -323,6 +323,36 @@ TEST_CASE("an iteration's window is planned, asked for and ended", "[triggers]")
   CHECK(trigger.exhausted(true));
 }
 
+TEST_CASE("a window that opened too early is planned again", "[triggers]") {
+  for (const char* window : {"iter:100+5", "iter:100+5/20x2"}) {
+    CAPTURE(window);
+    IterationTrigger trigger(parsed_spec(window));
+    IterationPlanInput input;
+    input.soonest = 60;
+    trigger.plan(known_iterations(), input);
+    trigger.begin(100);
+    trigger.begun();
+    CHECK(trigger.first() == 100);
+    CHECK(trigger.is_early(7));
+    CHECK_FALSE(trigger.is_early(100));
+    CHECK_FALSE(trigger.is_early(103));
+    trigger.give_up();
+    CHECK_FALSE(trigger.active());
+    CHECK_FALSE(trigger.over());
+    CHECK_FALSE(trigger.planned());
+    input.soonest = 8;
+    trigger.plan(known_iterations(), input);
+    CHECK(trigger.open_at() == 100);
+  }
+  IterationTrigger late(parsed_spec("iter:10+5"));
+  IterationPlanInput input;
+  input.soonest = 60;
+  late.plan(known_iterations(), input);
+  CHECK(late.open_at() == 60);
+  CHECK(late.is_early(9));
+  CHECK_FALSE(late.is_early(10));  // the window was to begin there
+}
+
 TEST_CASE("iterations after a window are named where the next one leaves room", "[triggers]") {
   struct Case {
     const char* window;
