@@ -28,7 +28,7 @@ enum HookGroups : std::uint8_t {
   kHookCublasLt = 1u << 2,
   kHookCudnn = 1u << 3,
   kHookNccl = 1u << 4,
-  kHookTorch = 1u << 5,   ///< no functions: what PyTorch tells of itself (capture/torch)
+  kHookTorch = 1u << 5,   ///< what PyTorch tells of itself (capture/torch, hooks/torch.cpp)
   kHookPython = 1u << 6,  ///< likewise: the frames of the Python interpreter (capture/python)
   kHookAll = (1u << 7) - 1,
 };

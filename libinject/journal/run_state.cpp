@@ -16,8 +16,8 @@ namespace inject::recovery {
 namespace {
 
 constexpr std::size_t kMaxTextLength = 64 * 1024;
-constexpr std::size_t kMaxOfAll = 100'000;   // of the things in a list
-constexpr std::size_t kMaxMemoryLines = 64;  // one of each device and of the host
+constexpr std::size_t kMaxOfAll = 100'000;    // of the things in a list
+constexpr std::size_t kMaxMemoryLines = 128;  // three of each device, and one of the host
 
 class Writer {
  public:
@@ -206,7 +206,8 @@ bool decode_run(std::string_view text, RunInfo& run) {
     if (row.api && static_cast<std::size_t>(*row.api) >= kAllocationApis) row.api.reset();
   }
   std::erase_if(run.memory_lines, [](const MemoryLine& line) {
-    return line.of != MemoryLine::Of::kAllocated || !in_order(line.intervals);
+    return line.of == MemoryLine::Of::kInUse || line.of > MemoryLine::Of::kTorchAllocated ||
+           !in_order(line.intervals);
   });
   if (run.memory_lines.size() > kMaxMemoryLines) run.memory_lines.resize(kMaxMemoryLines);
   if (static_cast<std::size_t>(run.unit_source) >= kUnitSources) run.unit_source = UnitSource::kCalled;

@@ -30,8 +30,10 @@ inline constexpr Nanoseconds kReadingHolds = kSecond;
 
 struct MemoryLine {
   enum class Of : std::uint8_t {
-    kInUse,      ///< the device's, by all processes, as it was read from time to time
-    kAllocated,  ///< by this process through the CUDA runtime, with each change
+    kInUse,           ///< the device's, by all processes, as it was read from time to time
+    kAllocated,       ///< by this process through the CUDA runtime, with each change
+    kTorchReserved,   ///< by PyTorch's caching allocator, as it reports with each allocation and free
+    kTorchAllocated,  ///< of that, to tensors
   };
   std::uint32_t device = 0;  ///< or one of MemoryUse's numbers (record/memory_use.h)
   Of of{};

@@ -51,9 +51,12 @@ void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
   const bool host = line.device == MemoryUse::kHost;
   if (!host && line.device >= MemoryUse::kDevices) return;
   const std::uint64_t process = host ? host_pid_ : line.device;
-  const std::string_view name = line.of == MemoryLine::Of::kInUse ? "\"memory in use (MB)\""
-                                : host                            ? "\"pinned memory allocated (MB)\""
-                                                                  : "\"memory allocated (MB)\"";
+  const std::string_view name =
+      line.of == MemoryLine::Of::kInUse            ? "\"memory in use (MB)\""
+      : line.of == MemoryLine::Of::kTorchReserved  ? "\"memory reserved by PyTorch (MB)\""
+      : line.of == MemoryLine::Of::kTorchAllocated ? "\"memory allocated by PyTorch (MB)\""
+      : host                                       ? "\"pinned memory allocated (MB)\""
+                                                   : "\"memory allocated (MB)\"";
   const auto tell = [&](Nanoseconds time, std::uint64_t bytes) {
     if (take(1)) counter(name, process, time, static_cast<double>(bytes) / 1e6);
   };
@@ -64,7 +67,7 @@ void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
     const MemoryInterval& before = *std::prev(at);
     if (before.last_at > window.start) {
       --at;
-    } else if (line.of == MemoryLine::Of::kAllocated || window.start - before.last_at <= kReadingHolds) {
+    } else if (line.of != MemoryLine::Of::kInUse || window.start - before.last_at <= kReadingHolds) {
       tell(window.start, before.last);
     }
   }

@@ -32,6 +32,20 @@ Cell place_of(std::uint32_t device) {
 constexpr std::string_view kPlace =
     "The GPU whose context was current; `host` for pinned memory; `[unknown]`: no context was current.";
 
+std::string_view name_of(MemoryLine::Of of) {
+  switch (of) {
+    case MemoryLine::Of::kInUse:
+      return "in use";
+    case MemoryLine::Of::kAllocated:
+      return "allocated";
+    case MemoryLine::Of::kTorchReserved:
+      return "PyTorch reserved";
+    case MemoryLine::Of::kTorchAllocated:
+      return "PyTorch allocated";
+  }
+  return "";
+}
+
 Columns<MemoryRow> memory_columns(const Report& report) {
   using namespace units;
   Columns<MemoryRow> columns;
@@ -90,17 +104,16 @@ Columns<MemoryTimelineRow> timeline_columns(const Report& report) {
       .add(
           "Device", kText, [](const Row& row) { return place_of(row.device); }, kPlace)
       .add(
-          "Of", kText,
-          [](const Row& row) { return row.of == MemoryLine::Of::kInUse ? "in use" : "allocated"; },
-          "`allocated`: by this process through the CUDA runtime, as in memory_sum.csv; `in use`: on the "
+          "Of", kText, [](const Row& row) { return name_of(row.of); },
+          "`allocated`: by this process through the CUDA runtime, as in memory_sum.csv; `PyTorch reserved`, "
+          "`PyTorch allocated`: by PyTorch's caching allocator, and of that to tensors; `in use`: on the "
           "GPU, by all processes, as the driver reported when queried from time to time.")
       .add(
           "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.begin, *run); },
-          "`allocated`: a change in the allocated memory, or the edge of a window; `in use`: the first of "
-          "the readings.")
+          "A change, or the edge of a window; `in use`: the first of the readings.")
       .add(
           "Duration (ns)", kTime, [](const Row& row) { return row.end - row.begin; },
-          "`allocated`: until the next row of this kind; `in use`: until the last of the readings.")
+          "Until the next row of this kind; `in use`: until the last of the readings.")
       .add(
           "Window", kCount, [](const Row& row) { return cell_if(row.window != 0, row.window); },
           "The window in which Start is.", "outside windows")

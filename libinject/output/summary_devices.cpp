@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "libinject/base/csv.h"
 #include "libinject/output/purpose_names.h"
@@ -66,6 +69,24 @@ std::string memory_text(const MemoryRow& row, const RunInfo& run) {
   return text;
 }
 
+/// The most that PyTorch's allocator held on a device; empty if it has reported nothing.
+std::string torch_text(const RunInfo& run, std::uint32_t device) {
+  std::optional<std::uint64_t> allocated;
+  std::optional<std::uint64_t> reserved;
+  for (const MemoryLine& line : run.memory_lines) {
+    if (line.device != device) continue;
+    std::optional<std::uint64_t>* most = line.of == MemoryLine::Of::kTorchAllocated  ? &allocated
+                                         : line.of == MemoryLine::Of::kTorchReserved ? &reserved
+                                                                                     : nullptr;
+    if (most == nullptr) continue;
+    for (const MemoryInterval& interval : line.intervals)
+      *most = std::max(most->value_or(0), interval.highest);
+  }
+  if (!allocated || !reserved) return {};
+  return str_format("    PyTorch's allocator: peak {} allocated, {} reserved",
+                    size_text(static_cast<double>(*allocated)), size_text(static_cast<double>(*reserved)));
+}
+
 /// What the memory of PyTorch's allocator is for; empty if that is not known.
 std::string purposes_text(const RunInfo& run, std::uint32_t device) {
   if (!run.memory_purposes) return {};
@@ -84,10 +105,16 @@ std::string purposes_text(const RunInfo& run, std::uint32_t device) {
   return text;
 }
 
-std::map<std::uint32_t, std::string> memory_texts(const RunInfo& run) {
-  std::map<std::uint32_t, std::string> texts;
+/// Lines for each device: what was allocated on it, and what PyTorch's allocator held.
+std::map<std::uint32_t, std::vector<std::string>> memory_texts(const RunInfo& run) {
+  std::map<std::uint32_t, std::vector<std::string>> texts;
   for (const MemoryRow& row : run.memory) {
-    if (!row.api && row.device < MemoryUse::kDevices) texts[row.device] = memory_text(row, run);
+    if (!row.api && row.device < MemoryUse::kDevices) texts[row.device].push_back(memory_text(row, run));
+  }
+  for (const MemoryLine& line : run.memory_lines) {
+    if (line.of == MemoryLine::Of::kTorchAllocated)
+      if (std::string text = torch_text(run, line.device); !text.empty())
+        texts[line.device].push_back(std::move(text));
   }
   return texts;
 }
@@ -125,7 +152,7 @@ std::string energy_text(const DeviceEnergy& device) {
 void write_devices(TextPage& page, const Report& report) {
   const RunInfo& run = *report.run;
   const std::map<std::uint32_t, DeviceSum> devices = sums_by_device(*report.statistics, run);
-  std::map<std::uint32_t, std::string> memory = memory_texts(run);
+  std::map<std::uint32_t, std::vector<std::string>> memory = memory_texts(run);
   const auto name_of = [&run](std::uint32_t device) {
     std::string text = "  GPU ";
     text += device == kOtherIndex ? "[other]" : std::to_string(device);
@@ -148,7 +175,9 @@ void write_devices(TextPage& page, const Report& report) {
                            size_text(static_cast<double>(work.copy_bytes)), plural(work.memsets, "memset"),
                            time_text(static_cast<double>(work.memset_time))));
     }
-    if (const auto found = memory.extract(device)) page.line(found.mapped());
+    if (const auto found = memory.extract(device)) {
+      for (const std::string& line : found.mapped()) page.line(line);
+    }
     if (const std::string purposes = purposes_text(run, device); !purposes.empty()) page.line(purposes);
     const DeviceEnergy* energy = report.energy.device(device);
     if (energy == nullptr) continue;
@@ -157,9 +186,9 @@ void write_devices(TextPage& page, const Report& report) {
   const bool traced = std::any_of(run.windows.begin(), run.windows.end(),
                                   [](const WindowInfo& window) { return window.untraced.empty(); });
   if (devices.empty() && (traced || run.windows.empty())) page.line("  no GPU work was launched in a window");
-  for (const auto& [device, text] : memory) {
+  for (const auto& [device, texts] : memory) {
     page.line(name_of(device) + (devices.empty() ? "" : ": no work in a window"));
-    page.line(text);
+    for (const std::string& line : texts) page.line(line);
   }
 }
 

@@ -39,6 +39,11 @@ class MemorySeries {
   /// that go backwards count as the latest.
   void add(Nanoseconds time, std::uint64_t value, std::uint32_t window) noexcept;
 
+  /// The latest interval went on with that.
+  void go_on(const MemoryInterval& rest) noexcept {
+    if (count_ != 0) join(intervals_[count_ - 1], rest);
+  }
+
   /// Between the latest change and the next one it was as low and as high as that as well.
   void widen(std::uint64_t lowest, std::uint64_t highest, Nanoseconds highest_at) noexcept;
   /// The level now; empty if none was added.

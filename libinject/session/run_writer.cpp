@@ -30,6 +30,7 @@
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/record/memory_use.h"
+#include "libinject/record/torch_memory.h"
 
 namespace inject {
 
@@ -314,10 +315,13 @@ RunInfo RunWriter::run_info(const char* state) {
   run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
   run.batch = options_.batch;
   run.unit_source = options_.unit_source();
+  std::vector<MemoryLine> of_torch;
+  run.memory_lines_lost = torch_memory.copy(of_torch);
   MemoryCopy memory = memory_use.copy();
   run.memory = std::move(memory.rows);
   run.memory_lines = std::move(memory.lines);
-  run.memory_lines_lost = memory.lines_missing;
+  for (MemoryLine& line : of_torch) run.memory_lines.push_back(std::move(line));
+  run.memory_lines_lost += memory.lines_missing;
   run.memory_until = memory.time;
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();

@@ -29,6 +29,7 @@
 #include "libinject/record/internal_thread.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/memory_use.h"
+#include "libinject/record/torch_memory.h"
 #include "libinject/session/signal_trigger.h"
 
 namespace inject {
@@ -148,6 +149,7 @@ Session* Session::start(bool in_initialization) noexcept {
     the_session.store(session, std::memory_order_release);
     find_driver_functions();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
+    if ((options.hooks & kHookTorch) != 0) torch_memory.start();
     LoaderUse::count_in_this_process();  // a forked child may be the first to have a session
     pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
@@ -215,6 +217,7 @@ void Session::on_fork_child() noexcept {
   forget_launch_names();
   ContextHold::forget();
   memory_use.stop();
+  torch_memory.stop();
   fetching_thread.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
   if (the_session.load(std::memory_order_relaxed) != nullptr && session_companions.forked != nullptr)

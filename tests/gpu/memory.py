@@ -45,6 +45,21 @@ def check_edges(report, name, expected, folder):
                      ours and abs(float(ours) - theirs) <= SLACK_MB, f"{ours}, {theirs:.3f}")
 
 
+def check_allocator(report, name, expected, folder, err):
+    """What PyTorch's allocator reports of itself is what it says when it is asked."""
+    for kind in ("allocated", "reserved"):
+        rows = [row for row in folder.rows("memory_timeline.csv") if (row["Device"], row["Of"]) == ("0", f"PyTorch {kind}")]
+        peak = max((float(row["Highest (MB)"]) for row in rows), default=0.0)
+        report.check(f"{name}: PyTorch {kind}: the highest row is max_memory_{kind}()", rows and f"{peak:.3f}" == in_mb(expected[f"max_{kind}"]),
+                     f"{len(rows)} rows, {peak}, {in_mb(expected[f'max_{kind}'])}")
+        # The allocation that fails gives cached memory back, which no report follows.
+        if kind == "allocated":
+            report.check(f"{name}: PyTorch allocated: the last row is memory_allocated()", rows and rows[-1]["Highest (MB)"] == in_mb(expected[kind]),
+                         f"{rows[-1]['Highest (MB)'] if rows else ''}, {in_mb(expected[kind])}")
+    lines = [line.strip() for line in err.splitlines() if "PyTorch's allocator" in line]
+    report.check(f"{name}: one line of the summary about PyTorch's allocator", len(lines) == 1, " | ".join(lines))
+
+
 def caching_allocator(options, report):
     name = "cudaMalloc"
     expected, folder, err = profile(options, report, name, "expandable_segments:False")
@@ -72,6 +87,7 @@ def caching_allocator(options, report):
     pinned = [float(row["Live (MB)"]) for (device, api), row in rows.items() if device == "host" and api == "[all]"]
     report.check(f"{name}: pinned memory", pinned and pinned[0] >= expected["pinned"] / 1e6 - 0.001, pinned)
     check_edges(report, name, expected, folder)
+    check_allocator(report, name, expected, folder, err)
     lines = [line.strip() for line in err.splitlines() if "memory: peak" in line]
     report.check(f"{name}: one line of the summary, with what failed", len(lines) == 1 and "failed" in lines[0], " | ".join(lines))
     report.check(f"{name}: nothing lost", not folder.lost(), folder.lost() or "")
@@ -86,10 +102,11 @@ def caching_allocator(options, report):
 
 def expandable_segments(options, report):
     name = "expandable segments"
-    expected, folder, _ = profile(options, report, name, "expandable_segments:True")
+    expected, folder, err = profile(options, report, name, "expandable_segments:True")
     if expected is None:
         return
     check_edges(report, name, expected, folder)
+    check_allocator(report, name, expected, folder, err)
     peaks = [float(row["Peak (MB)"]) for row in folder.rows("memory_sum.csv") if (row["Device"], row["API"]) == ("0", "[all]")]
     report.check(f"{name}: are none of the runtime's allocations", sum(peaks) < expected["max_reserved"] / 1e6,
                  f"{peaks}, reserved {in_mb(expected['max_reserved'])} MB")

@@ -485,8 +485,11 @@ class Planted(CheckTest):
                  "Highest at (ns)": start} for device in (0, 1) for start in (100, 200)]
         peaks = [{"Device": device, "Kind": "[all]", "API": "[all]", "Peak (MB)": "9.000", "Peak at (ns)": 100} for device in (0, 1)]
         late = [*rows[:-1], {**rows[-1], "Duration (ns)": 90}]
+        torch = [*rows, *({**rows[0], "Of": f"PyTorch {kind}", "Highest (MB)": high} for kind, high in (("allocated", "5.000"), ("reserved", "6.000")))]
+        too_much = [*torch[:-1], {**torch[-1], "Highest (MB)": "4.000"}]
         for name, table, lost, said in (("right", rows, 0, set()), ("of one alone", rows[:2], 0, {"memory-timeline"}), ("counted", rows[:2], 1, set()),
-                                        ("ends before", late, 0, {"memory-timeline"}), ("none", [], 0, {"memory-timeline"}), ("none, counted", [], 2, set())):
+                                        ("ends before", late, 0, {"memory-timeline"}), ("PyTorch's", torch, 0, set()),
+                                        ("more than PyTorch has", too_much, 0, {"memory-timeline"}), ("none", [], 0, {"memory-timeline"}), ("none, counted", [], 2, set())):
             folder = folders.write_run(self.folder / name, files=["memory_timeline.csv", "memory_sum.csv"], lost={"memory_lines": lost})
             folders.write_table(folder, "memory_timeline", table or rows)
             if not table:

@@ -534,6 +534,9 @@ class Parts(folders.TemporaryFolder):
         # A line ends with its window.
         self.assertEqual((series["in use, GPU 0"]["x"], series["in use, GPU 0"]["y"]),
                          ([1010, 1100, 1200, 1200, None, 2010, 2015], [500, 500, 600, 600, None, 520, 520]))
+        torch = drawn([*steps, *readings, row("PyTorch reserved", 100, 50, 60, 60), row("PyTorch allocated", 100, 50, 3, 40)])
+        self.assertEqual(list(torch)[3:], ["reserved by PyTorch, GPU 0", "allocated by PyTorch, GPU 0"])
+        self.assertEqual(torch["allocated by PyTorch, GPU 0"]["y"], [40, 40])
         # Without a step that has several values one line is enough; without readings the windows' edges are shown.
         self.assertEqual(list(drawn(steps[::2])), ["in use, GPU 0", "allocated, GPU 0"])
         self.assertEqual(drawn(steps)["in use, GPU 0"]["y"], [1, 2, None, 1, 2])

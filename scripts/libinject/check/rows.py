@@ -282,7 +282,7 @@ def memory(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")
 
 
-@rule("memory-timeline", ERROR, "Lowest and highest are in that order, the highest within its row, rows follow each other, and the most that was allocated is the peak; unless some are counted as lost, each device that allocated has rows, up to one moment.",
+@rule("memory-timeline", ERROR, "Lowest and highest are in that order, the highest within its row, rows follow each other, the most that was allocated is the peak, and PyTorch allocates no more than it has reserved; unless some are counted as lost, each device that allocated has rows, up to one moment.",
       compares=True)
 def memory_timeline(folder: Folder) -> Iterator[Place]:
     table = folder.table("memory_timeline", "Device", "Of", "Start (ns)", "Duration (ns)", "Lowest (MB)", "Highest (MB)", "Highest at (ns)")
@@ -297,18 +297,24 @@ def memory_timeline(folder: Folder) -> Iterator[Place]:
     devices, kinds = table.cells("Device"), table.cells("Of")
     latest: dict[tuple[str, str], tuple[int, int]] = {}
     highest: dict[str, tuple[float, float, int]] = {}
+    of_torch: dict[tuple[str, str], tuple[float, int]] = {}
     for index, (start, duration, high, reached) in table.each("Start (ns)", "Duration (ns)", "Highest (MB)", "Highest at (ns)"):
         key = devices[index], kinds[index]
         end, before = latest.get(key, (start, index))
         # Readings have time between them.
-        if start < end or (start > end and kinds[index] == "allocated" and before == index - 1):
+        if start < end or (start > end and kinds[index] != "in use" and before == index - 1):
             yield table.place(index, "Start (ns)", f"{start}, where the row before ends at {end}")
         latest[key] = start + duration, index
         if kinds[index] == "allocated" and high > highest.get(devices[index], (-1.0,))[0]:
             highest[devices[index]] = high, reached, index
+        if kinds[index].startswith("PyTorch ") and high > of_torch.get(key, (-1.0,))[0]:
+            of_torch[key] = high, index
         most = folder.device(devices[index]).get("memory_bytes") if kinds[index] == "in use" else None
         if most is not None and high > most / 1e6:
             yield table.place(index, "Highest (MB)", f"{high}, the device has {most / 1e6:.3f}")
+    for (device, kind), (high, index) in of_torch.items():
+        if kind == "PyTorch allocated" and high > of_torch.get((device, "PyTorch reserved"), (high, 0))[0]:
+            yield table.place(index, "Highest (MB)", f"{high}, more than was reserved")
     ends = {device: end for (device, kind), (end, _) in latest.items() if kind == "allocated"}
     for device, end in ends.items():
         if end != max(ends.values()):

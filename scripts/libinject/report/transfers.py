@@ -98,9 +98,10 @@ def _peaks(result: Result) -> dict[str, Row]:
 
 
 def over_time(result: Result) -> list[dict[str, Any]]:
-    """Memory in use and allocated on each GPU."""
+    """Memory in use and allocated on each GPU, and what PyTorch's allocator holds."""
     in_use = {device: _readings(rows) for device, rows in _timeline(result, "in use").items()} or _edges(result)
     allocated = _timeline(result, "allocated")
+    of_torch = {kind: _timeline(result, f"PyTorch {kind}") for kind in ("reserved", "allocated")}
     peaks = _peaks(result)
     series: list[dict[str, Any]] = []
 
@@ -109,22 +110,24 @@ def over_time(result: Result) -> list[dict[str, Any]]:
             times, values, notes = zip(*points)
             series.append({"name": clean(name), "x": list(times), "y": list(values), "notes": list(notes), "lines": True, **style})
 
-    for device in list(dict.fromkeys([*in_use, *(device for device in allocated if device != "host")]))[:_MOST_DEVICES]:
+    for device in list(dict.fromkeys([*in_use, *(device for device in allocated if device != "host"), *of_torch["allocated"]]))[:_MOST_DEVICES]:
         line(f"in use, GPU {device}", in_use.get(device, []))
         if device in allocated:
             most, least = _steps(allocated[device])
             line(f"allocated, GPU {device}", most, plain=True)
             line(f"allocated at least, GPU {device}", least, plain=True, dash=True)
-        elif device in peaks:
+        elif device in peaks and device in in_use:
             spans = [time for time, _, _ in in_use[device] if time is not None] + [edge for band in windows_over_time(result) for edge in (band["from"], band["to"])]
             series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]["Peak (MB)"]] * 2, "roof": True, "dash": True,
                            "x": [find(spans) for find in (min, max)]})
+        for kind, devices in of_torch.items():
+            line(f"{kind} by PyTorch, GPU {device}", _steps(devices.get(device, []))[0], plain=True)
     return series
 
 
 def memory(result: Result) -> Section:
     part = Section("memory", "Memory", "What the program had allocated through the CUDA runtime on each GPU, by function and over time, what was in use by all "
-                                       "processes, and what PyTorch uses it for.")
+                                       "processes, what PyTorch's allocator holds, and what for.")
     part.notes += [clean(f"GPU {device}: {row['Peak (MB)']:,.3f} MB allocated at most, {duration(row['Peak at (ns)'])} after CUDA's initialisation.")
                    for device, row in _peaks(result).items() if numbers([row], "Peak at (ns)")][:_MOST_DEVICES]
     part.add(table(result, "memory_purpose", "PyTorch's memory by purpose", ("Device", "Purpose")), table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")),

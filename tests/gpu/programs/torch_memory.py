@@ -47,7 +47,8 @@ def main():
     except torch.cuda.OutOfMemoryError:
         failed = True
     stats = torch.cuda.memory_stats()
-    print(json.dumps({"max_reserved": torch.cuda.max_memory_reserved(), "reserved": torch.cuda.memory_reserved(),
+    print(json.dumps({"max_allocated": torch.cuda.max_memory_allocated(), "allocated": torch.cuda.memory_allocated(),
+                      "max_reserved": torch.cuda.max_memory_reserved(), "reserved": torch.cuda.memory_reserved(),
                       "allocations": stats.get("num_device_alloc"), "frees": stats.get("num_device_free"),
                       "at_start": at_start, "at_end": at_end, "failed": failed, "too_much": TOO_MUCH,
                       "pinned": pinned.numel(), "kept": len(kept)}), flush=True)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/torch_memory.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/mapping.h"
+#include "libinject/base/ticks.h"
+#include "libinject/model/code_place.h"
+#include "libinject/record/control.h"
+
+namespace inject {
+
+constinit TorchMemory torch_memory;
+
+namespace {
+
+constexpr Nanoseconds kInterval = 100'000;
+constexpr std::array kOf = {MemoryLine::Of::kTorchAllocated, MemoryLine::Of::kTorchReserved};
+
+void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
+  std::uint64_t known = greatest.load(std::memory_order_relaxed);
+  while (value > known && !greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+  }
+}
+
+// None as long as it is not known how long ticks take.
+std::uint64_t interval_in_ticks() noexcept {
+  constexpr std::uint64_t kTicks = 1u << 20;
+  const Nanoseconds length = tick_length.between(1, 1 + kTicks);
+  return length == 0 ? 0 : kInterval * kTicks / length;
+}
+
+}  // namespace
+
+void TorchMemory::note(std::uint32_t device, std::uint64_t allocated, std::uint64_t reserved) noexcept {
+  if (!active_.load(std::memory_order_relaxed) || device >= kDevices) return;
+  Device& at = devices_[device];
+  const Levels levels{allocated, reserved};
+  if (at.turn.exchange(true, std::memory_order_acquire)) {
+    for (std::size_t i = 0; i < kLevels; ++i) {
+      raise_to(at.spilled_highest[i], levels[i]);
+      raise_to(at.spilled_lowest[i], ~levels[i]);
+    }
+    at.spilled.store(true, std::memory_order_release);
+    return;
+  }
+  take(at, levels);
+  at.turn.store(false, std::memory_order_release);
+}
+
+void TorchMemory::make_room(Device& device) noexcept {
+  constexpr std::size_t kRoom = MemorySeries::kRoom;
+  const int saved_errno = errno;
+  auto* room = static_cast<MemoryInterval*>(map_memory(kLevels * kRoom * sizeof(MemoryInterval)));
+  errno = saved_errno;
+  device.no_room = room == nullptr;
+  for (std::size_t i = 0; i < kLevels && room != nullptr; ++i)
+    device.series[i].use({room + i * kRoom, kRoom});
+  device.reported.store(true, std::memory_order_release);
+}
+
+void TorchMemory::take(Device& device, const Levels& levels) noexcept {
+  if (!device.series[0].has_room()) {
+    if (device.no_room) return;
+    make_room(device);
+  }
+  const std::uint64_t time = ticks();
+  const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
+  if (time - device.begin_ticks < device.interval && window == device.window) {
+    for (std::size_t i = 0; i < kLevels; ++i) {
+      Rest& rest = device.rests[i];
+      if (!rest.any) {
+        if (device.series[i].level() == levels[i]) continue;
+        rest = {true, levels[i], levels[i], time, levels[i], time};
+        continue;
+      }
+      rest.lowest = std::min(rest.lowest, levels[i]);
+      if (levels[i] > rest.highest) {
+        rest.highest = levels[i];
+        rest.highest_at = time;
+      }
+      rest.last = levels[i];
+      rest.last_at = time;
+    }
+    return;
+  }
+  take_rest(device);
+  if (device.spilled.load(std::memory_order_relaxed)) take_spilled(device);
+  device.begin = now();
+  device.begin_ticks = time;
+  device.interval = interval_in_ticks();
+  device.window = window;
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    if (device.series[i].level() != levels[i]) device.series[i].add(device.begin, levels[i], window);
+  }
+}
+
+void TorchMemory::take_rest(Device& device) noexcept {
+  const auto time_of = [&](std::uint64_t at) {
+    return device.begin + tick_length.between(device.begin_ticks, at);
+  };
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    Rest& rest = device.rests[i];
+    if (!rest.any) continue;
+    device.series[i].go_on({device.begin, time_of(rest.last_at), rest.lowest, rest.highest,
+                            time_of(rest.highest_at), rest.last, device.window});
+    rest.any = false;
+  }
+}
+
+void TorchMemory::take_spilled(Device& device) noexcept {
+  device.spilled.store(false, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    const std::uint64_t highest = device.spilled_highest[i].exchange(0, std::memory_order_acquire);
+    const std::uint64_t lowest = ~device.spilled_lowest[i].exchange(0, std::memory_order_acquire);
+    if (lowest <= highest) device.series[i].widen(lowest, highest, now());
+  }
+}
+
+std::uint64_t TorchMemory::copy(std::vector<MemoryLine>& lines) {
+  constexpr int kPauses = 100;
+  constexpr timespec kPause{0, kMillisecond};
+  std::uint64_t missing = 0;
+  for (std::uint32_t number = 0; number < kDevices; ++number) {
+    Device& device = devices_[number];
+    if (!device.reported.load(std::memory_order_acquire)) continue;
+    // Before the turn is taken: a report that finds it taken has its highest and lowest level kept, no more.
+    std::array<std::vector<MemoryInterval>, kLevels> copies;
+    for (std::vector<MemoryInterval>& copy : copies) copy.reserve(MemorySeries::kRoom);
+    bool has_turn = false;
+    for (int i = 0; i < kPauses && !has_turn; ++i) {
+      has_turn = !device.turn.exchange(true, std::memory_order_acquire);
+      if (!has_turn) nanosleep(&kPause, nullptr);
+    }
+    if (!has_turn || device.no_room) {
+      missing += kLevels;
+    } else {
+      take_rest(device);
+      if (device.spilled.load(std::memory_order_relaxed)) take_spilled(device);
+      for (std::size_t i = 0; i < kLevels; ++i) {
+        const auto intervals = device.series[i].intervals();
+        copies[i].assign(intervals.begin(), intervals.end());
+      }
+    }
+    if (has_turn) device.turn.store(false, std::memory_order_release);
+    for (std::size_t i = 0; i < kLevels; ++i) {
+      if (!copies[i].empty()) lines.push_back({number, kOf[i], std::move(copies[i])});
+    }
+  }
+  return missing;
+}
+
+}  // namespace inject

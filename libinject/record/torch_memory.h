@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "libinject/base/time.h"
+#include "libinject/model/memory_timeline.h"
+#include "libinject/record/memory_series.h"
+
+namespace inject {
+
+/// What PyTorch's caching allocator holds on each GPU over time: the bytes that it has reserved, and those of
+/// them that are allocated to tensors. It reports both with each allocation and free, holding its device's
+/// lock, thousands of times in an iteration: a report costs some 20 ns. What changes within a tenth of a
+/// millisecond, on one side of a window's edge, shares an interval.
+///
+/// No lock, no allocation, no system call but for one mapping a device; errno is kept. Constant-initialised,
+/// never destroyed.
+class TorchMemory {
+ public:
+  static constexpr std::uint32_t kDevices = 32;
+
+  void start() noexcept { active_.store(true, std::memory_order_release); }
+  /// Nothing is noted from here on: a forked child, where CUDA does not work.
+  void stop() noexcept { active_.store(false, std::memory_order_release); }
+
+  /// The allocator of that GPU has so many bytes from now on. Any thread.
+  void note(std::uint32_t device, std::uint64_t allocated, std::uint64_t reserved) noexcept;
+
+  /// Adds the lines of each device that had reports. Returns how many lines are missing: there was no memory
+  /// for them, or a thread does not return from a report. Not for hooks.
+  std::uint64_t copy(std::vector<MemoryLine>& lines);
+
+ private:
+  static constexpr std::size_t kLevels = 2;  // allocated, reserved
+  using Levels = std::array<std::uint64_t, kLevels>;
+
+  /// What came after the latest interval of the series had begun, within it.
+  struct Rest {
+    bool any = false;
+    std::uint64_t lowest = 0;
+    std::uint64_t highest = 0;
+    std::uint64_t highest_at = 0;  // in ticks
+    std::uint64_t last = 0;
+    std::uint64_t last_at = 0;
+  };
+  struct Device {
+    std::atomic<bool> turn{false};
+    std::atomic<bool> reported{false};
+    // Of reports that came while another thread had the turn: that of a reader, as a rule.
+    std::atomic<bool> spilled{false};
+    std::array<std::atomic<std::uint64_t>, kLevels> spilled_highest{};
+    std::array<std::atomic<std::uint64_t>, kLevels> spilled_lowest{};  // their complements
+    // Of who has the turn:
+    bool no_room = false;
+    std::uint64_t begin_ticks = 0;  // of the latest interval
+    std::uint64_t interval = 0;     // for so many ticks what changes is within it
+    Nanoseconds begin = 0;
+    std::uint32_t window = 0;
+    std::array<Rest, kLevels> rests{};
+    std::array<MemorySeries, kLevels> series{};
+  };
+
+  static void make_room(Device& device) noexcept;
+  static void take(Device& device, const Levels& levels) noexcept;
+  static void take_rest(Device& device) noexcept;
+  static void take_spilled(Device& device) noexcept;
+
+  std::array<Device, kDevices> devices_{};
+  std::atomic<bool> active_{false};
+};
+
+extern TorchMemory torch_memory;
+
+}  // namespace inject
