@@ -174,6 +174,12 @@ def memory_in_use(result: Result) -> float | None:
     return max([*numbers(between, "Highest (MB)"), *edges], default=None)
 
 
+def torch_reserved(result: Result) -> float | None:
+    """MB: the most that PyTorch's caching allocator had reserved on a GPU."""
+    rows = [row for row in result.rows("memory_timeline", "Of", "Highest (MB)") if row["Of"] == "PyTorch reserved"]
+    return max(numbers(rows, "Highest (MB)"), default=None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Processors:
     """Of the process and its children. Means over the windows in which they are known; `allowed` is the least of all windows."""

@@ -211,6 +211,16 @@ def lines(most):
 
 
 class MemoryInUse(Case):
+    def test_reserved_by_pytorch(self):
+        def reserved(*most):
+            return [{**row, "Of": "PyTorch reserved", "Highest (MB)": high} for row, high in zip(lines("9.000"), most)]
+
+        a, b = (self.rank(name, memory_timeline=[*lines("800.000"), *reserved(*most)]) for name, *most in (("a", "500.000", "300.000"), ("b", "600.000")))
+        metrics, _ = self.compare(a, b)
+        self.assertEqual((metrics["torch_reserved"]["before"], metrics["torch_reserved"]["after"]), (500, 600))
+        self.assertEqual(self.point(b).figures["torch_reserved_mb"], 600)
+        self.assertIsNone(self.point(self.rank("c", memory_timeline=lines("800.000"))).figures["torch_reserved_mb"])
+
     def test_by_compare_and_sweep(self):
         a, b = (self.rank(name, memory_timeline=lines(most)) for name, most in (("a", "800.000"), ("b", "900.000")))
         metrics, _ = self.compare(a, b)

@@ -73,6 +73,8 @@ METRICS = (
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
     Metric("peak_memory", "Peak allocated memory", "MB"),
+    # Only with PyTorch's caching allocator.
+    Metric("torch_reserved", "Peak reserved by PyTorch", "MB"),
     # Only where PyTorch was asked.
     Metric("torch_peak", "Peak of PyTorch's tensors", "B"),
     Metric("activations", "Activations at that peak", "B"),
@@ -335,6 +337,8 @@ class Run:
         peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
         if peaks:
             self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
+        if (reserved := figures.torch_reserved(self.result)) is not None:
+            self.metrics["torch_reserved"] = Measure(reserved, 0.0, 1)
         for of_most in figures.memory_purposes(self.result)[:1]:
             for name, size in (("torch_peak", of_most.peak), ("activations", of_most.activations)):
                 if size is not None:

@@ -20,7 +20,7 @@ from libinject.sweep.points import Point, Status, Sweep
 FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s",
            "units_per_s", "joules_per_unit",
            "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
-           "peak_memory_mb", "failed_allocations", "memory_in_use_mb", "torch_peak_mb", "activations_mb", "parameters_mb", "gradients_mb",
+           "peak_memory_mb", "failed_allocations", "memory_in_use_mb", "torch_reserved_mb", "torch_peak_mb", "activations_mb", "parameters_mb", "gradients_mb",
            "optimizer_state_mb", "buffers_mb", "workspaces_mb", "communication_buffers_mb", "power_w", "joules_per_sample", "sm_clock_mhz", "clocks_held_down_pct", "processors",
            "processors_wanted", "processors_allowed")
 # What memory at the peak of PyTorch's allocator is for: these add up to it.
@@ -118,6 +118,7 @@ def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> No
     values["joules_per_sample"], values["joules_per_unit"] = (figures.joules_per(of, result) for of in ("Sample", "Unit"))
     values["sm_clock_mhz"], values["clocks_held_down_pct"] = figures.clock(result), figures.clock(result, "Held Down (%)")
     values["memory_in_use_mb"] = figures.memory_in_use(result)
+    values["torch_reserved_mb"] = figures.torch_reserved(result)
     host = figures.processors(result)
     values["processors"], values["processors_wanted"], values["processors_allowed"] = host.used, host.wanted, host.allowed
     for memory in figures.memory_purposes(result)[:1]:

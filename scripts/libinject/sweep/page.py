@@ -23,7 +23,7 @@ _MOST_FAMILIES = 9
 _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("Units of work per second", "", "units_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"),
-          ("Peak memory in use (MB)", "", "memory_in_use_mb"), ("Activations at the peak (MB)", "", "activations_mb"),
+          ("Peak memory in use (MB)", "", "memory_in_use_mb"), ("Peak reserved by PyTorch (MB)", "", "torch_reserved_mb"), ("Activations at the peak (MB)", "", "activations_mb"),
           ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("Energy per unit of work (J)", "", "joules_per_unit"), ("SM clock (MHz)", "", "sm_clock_mhz"),
           ("Processors used", "", "processors"))
 _NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
