@@ -184,8 +184,7 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
       if (memory.at_end) read(memory.device, *memory.at_end);
     }
   }
-  for (const MemoryLine& line : run.memory_lines) {
-    if (line.of != MemoryLine::Of::kInUse) continue;
+  for (const MemoryLine& line : run.energy.memory) {
     for (const MemoryInterval& interval : line.intervals) read(line.device, interval.highest);
   }
   text.family(kTable[kMemoryUsedPeak]);
@@ -203,6 +202,15 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   };
   each(kAllocated, &MemoryCounts::live);
   each(kAllocatedPeak, &MemoryCounts::peak);
+  const auto of_torch = [&](Metric metric, MemoryLine::Of of) {
+    text.family(kTable[metric]);
+    for (const MemoryLine& line : run.memory_lines) {
+      if (line.of == of && !line.intervals.empty())
+        text.count(line.intervals.back().last, {{"device", device_text(line.device)}});
+    }
+  };
+  of_torch(kTorchReserved, MemoryLine::Of::kTorchReserved);
+  of_torch(kTorchAllocated, MemoryLine::Of::kTorchAllocated);
   purpose_samples(text, run);
   each(kAllocations, &MemoryCounts::allocations);
   each(kFailedAllocations, &MemoryCounts::failed);

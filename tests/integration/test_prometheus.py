@@ -418,9 +418,10 @@ class Dashboard(WithDashboard):
                 self.assertLessEqual(shown, set().union(*(labels[name] for name in re.findall(r"libinject_\w+", target["expr"]))), target)
         # What an example in the guide asks for is there as well.
         guide = (source / "docs" / "prometheus.md").read_text(encoding="utf-8")
-        # The simulated device tells nothing of its energy (test_energy.py has one that does), and this is no PyTorch (test_torch_memory.py).
+        # The simulated device tells nothing of its energy (test_energy.py has one that does), and this is no PyTorch (test_torch_memory.py, test_torch_allocator.py).
         elsewhere = {unprofiled, "libinject_overhead_ratio", "libinject_gpu_energy_joules", "libinject_gpu_power_watts", "libinject_gpu_clocks_held_down_ratio",
                      "libinject_memory_purpose_bytes", "libinject_torch_peak_bytes", "libinject_activations_at_peak_bytes",
+                     "libinject_torch_reserved_bytes", "libinject_torch_allocated_bytes",
                      *(f"libinject_processors_{which}" for which in ("used", "wanted", "allowed"))}  # test_they_are_the_tables
         self.assertLessEqual(set(re.findall(r"libinject_\w+", guide)), set(metrics.types) | elsewhere)
 

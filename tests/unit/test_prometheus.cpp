@@ -255,12 +255,15 @@ TEST_CASE("The most that was in use of each GPU", "[prometheus]") {
   MemoryInterval low, high;
   low.highest = 5;
   high.highest = 9;
-  run.info.memory_lines = {{0, MemoryLine::Of::kInUse, {low, high, low}},
-                           {0, MemoryLine::Of::kAllocated, {MemoryInterval{0, 0, 0, 1000, 0, 0, 0}}},
-                           {1, MemoryLine::Of::kInUse, {low}}};
+  run.info.memory_lines = {{0, MemoryLine::Of::kAllocated, {MemoryInterval{0, 0, 0, 1000, 0, 0, 0}}},
+                           {0, MemoryLine::Of::kTorchReserved, {MemoryInterval{0, 0, 0, 900, 0, 800, 0}}},
+                           {0, MemoryLine::Of::kTorchAllocated, {MemoryInterval{0, 0, 0, 700, 0, 600, 0}}}};
+  run.info.energy.memory = {{0, MemoryLine::Of::kInUse, {low, high, low}}, {1, MemoryLine::Of::kInUse, {low}}};
   const std::string first = "libinject_gpu_memory_used_peak_bytes{device=\"0\"}";
   const std::string second = "libinject_gpu_memory_used_peak_bytes{device=\"1\"}";
   auto samples = samples_of(run.text());
+  CHECK(value_of(samples, "libinject_torch_reserved_bytes{device=\"0\"}") == 800);
+  CHECK(value_of(samples, "libinject_torch_allocated_bytes{device=\"0\"}") == 600);
   CHECK(value_of(samples, first) == 9);
   CHECK(value_of(samples, second) == 5);
   // What was read at a window's edges counts: the most is never less than what is in use.
@@ -326,7 +329,9 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
   run.close(1);
   run.info.windows[0].memory = {{0, 5, 7}};
   run.info.memory = {{0, {}, {}}};
-  run.info.memory_lines = {{0, MemoryLine::Of::kInUse, {MemoryInterval{}}}};
+  run.info.memory_lines = {{0, MemoryLine::Of::kTorchReserved, {MemoryInterval{}}},
+                           {0, MemoryLine::Of::kTorchAllocated, {MemoryInterval{}}}};
+  run.info.energy.memory = {{0, MemoryLine::Of::kInUse, {MemoryInterval{}}}};
   run.info.memory_purposes = purposes();
   run.info.host_windows = {host_window(1, 50, 0)};
   // 500 W, read every 10 ns: the test's windows are short.
