@@ -83,6 +83,8 @@ class IterationDetector {
   /// SpanTracker::has_many_phases().
   bool has_many_phases() const { return tracker_.has_many_phases(); }
   std::uint64_t events() const { return history_.total(); }
+  /// Of the first event that is kept, if there is one.
+  Nanoseconds earliest_time() const { return history_.event(history_.oldest()).time; }
   /// Of the last event; 0 if there was none.
   Nanoseconds latest_time() const { return events() == 0 ? 0 : history_.event(events() - 1).time; }
   std::size_t kinds() const { return history_.tokens(); }

@@ -24,6 +24,8 @@ constexpr Nanoseconds kMinDuration = 20'000;
 // Of so few events, so many of the latest repetitions must look like it.
 constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
+// No thread loses its processor for so long, but on a machine that is hopelessly overloaded.
+constexpr Nanoseconds kNoMereLoss = 100 * kMillisecond;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
 // So many intervals of so many may be without the optimizer's step. (With two micro-batches to a step, three
@@ -91,20 +93,33 @@ bool skips_steps(const SignHistory& history, const Repetition& found) {
 bool is_too_short(const SignHistory& history, const Repetition& candidate) {
   const std::uint64_t length = (static_cast<std::uint64_t>(2 * candidate.spacing) + 1) / 2;
   if (length == 0 || length > kFewEvents) return false;
-  unsigned intervals = 0;
-  unsigned long_enough = 0;
-  unsigned measured = 0;  // of these
-  for (std::uint64_t p = history.total() - 1;
-       intervals < kFewEventsIntervals && p >= history.oldest() + length; p -= length) {
-    const SignHistory::Event& end = history.event(p);
-    const SignHistory::Event& begin = history.event(p - length);
-    if (end.function != begin.function) break;
-    ++intervals;
-    if (end.time - begin.time < kMinDuration) continue;
-    ++long_enough;
-    measured += end.timed != 0 && begin.timed != 0;
+  const auto takes_its_time = [&](std::uint64_t last) {
+    unsigned intervals = 0;
+    unsigned long_enough = 0;
+    unsigned measured = 0;  // of these
+    std::uint64_t p = last;
+    for (; intervals < kFewEventsIntervals && p >= history.oldest() + length; p -= length) {
+      const SignHistory::Event& end = history.event(p);
+      const SignHistory::Event& begin = history.event(p - length);
+      if (end.function != begin.function) break;
+      ++intervals;
+      if (end.time - begin.time < kMinDuration) continue;
+      ++long_enough;
+      measured += end.timed != 0 && begin.timed != 0;
+    }
+    const bool many =
+        intervals == kFewEventsIntervals || history.event(last).time - history.event(p).time >= kNoMereLoss;
+    return intervals != 0 && 2 * (many ? long_enough : measured) > intervals;
+  };
+  const std::uint64_t last = history.total() - 1;
+  if (last < history.oldest() + length ||
+      history.event(last).function != history.event(last - length).function)
+    return false;
+  // The only sign of a cycle that has a time may be the one that follows a wait.
+  for (std::uint64_t back = 0; back < length && back <= last; ++back) {
+    if (takes_its_time(last - back)) return false;
   }
-  return intervals != 0 && 2 * (intervals < kFewEventsIntervals ? measured : long_enough) <= intervals;
+  return true;
 }
 
 // Work in the latest interval of `outer`, a longer repetition that contains `inner` several times, of which

@@ -83,7 +83,7 @@ struct WindowMemory {
 struct WindowInfo {
   std::uint32_t number = 0;
   std::string reason;    ///< the trigger, such as `api` or `time:20s+5s`
-  std::string ended_by;  ///< who took CUPTI in the middle of it, which ended it; empty: its trigger did
+  std::string ended_by;  ///< who took CUPTI, or what iterations turned out to be; empty: its trigger did
   std::string untraced;  ///< why it has only what the hooks saw, no device activity; empty: it has
   WindowState state = WindowState::kOpen;
   Nanoseconds start = 0;  ///< 0 where its times are not known

@@ -14,7 +14,7 @@
 
 namespace inject {
 
-// Windows that ended, or have no device activity, because another tool used CUPTI: each reason once.
+// Windows that were ended before their trigger did, or that have no device activity: each reason once.
 void write_interruptions(TextPage& page, const RunInfo& run) {
   struct Turn {
     std::string WindowInfo::*why;

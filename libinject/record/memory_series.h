@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -40,8 +41,12 @@ class MemorySeries {
   void add(Nanoseconds time, std::uint64_t value, std::uint32_t window) noexcept;
 
   /// The latest interval went on with that.
-  void go_on(const MemoryInterval& rest) noexcept {
-    if (count_ != 0) join(intervals_[count_ - 1], rest);
+  void go_on(MemoryInterval rest) noexcept {
+    if (count_ == 0) return;
+    MemoryInterval& latest = intervals_[count_ - 1];
+    rest.last_at = std::max(rest.last_at, latest.last_at);
+    rest.highest_at = std::max(rest.highest_at, latest.last_at);
+    join(latest, rest);
   }
 
   /// Between the latest change and the next one it was as low and as high as that as well.

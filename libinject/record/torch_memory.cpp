@@ -12,6 +12,7 @@
 #include "libinject/base/ticks.h"
 #include "libinject/model/code_place.h"
 #include "libinject/record/control.h"
+#include "libinject/record/core.h"
 
 namespace inject {
 
@@ -30,6 +31,7 @@ void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcep
 
 // None as long as it is not known how long ticks take.
 std::uint64_t interval_in_ticks() noexcept {
+  if (const Core* core = Core::get_if_any(); core != nullptr && !tick_length.known()) core->set_tick_length();
   constexpr std::uint64_t kTicks = 1u << 20;
   const Nanoseconds length = tick_length.between(1, 1 + kTicks);
   return length == 0 ? 0 : kInterval * kTicks / length;
@@ -43,10 +45,12 @@ void TorchMemory::note(std::uint32_t device, std::uint64_t allocated, std::uint6
   const Levels levels{allocated, reserved};
   if (at.turn.exchange(true, std::memory_order_acquire)) {
     for (std::size_t i = 0; i < kLevels; ++i) {
-      raise_to(at.spilled_highest[i], levels[i]);
-      raise_to(at.spilled_lowest[i], ~levels[i]);
+      raise_to(at.spilled[i].highest, levels[i]);
+      raise_to(at.spilled[i].lowest, ~levels[i]);
+      at.spilled[i].last.store(levels[i], std::memory_order_relaxed);
     }
-    at.spilled.store(true, std::memory_order_release);
+    at.spilled_at.store(ticks(), std::memory_order_relaxed);
+    at.any_spilled.store(true, std::memory_order_release);
     return;
   }
   take(at, levels);
@@ -71,54 +75,61 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
   }
   const std::uint64_t time = ticks();
   const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
-  if (time - device.begin_ticks < device.interval && window == device.window) {
-    for (std::size_t i = 0; i < kLevels; ++i) {
-      Rest& rest = device.rests[i];
-      if (!rest.any) {
-        if (device.series[i].level() == levels[i]) continue;
-        rest = {true, levels[i], levels[i], time, levels[i], time};
-        continue;
-      }
-      rest.lowest = std::min(rest.lowest, levels[i]);
-      if (levels[i] > rest.highest) {
-        rest.highest = levels[i];
-        rest.highest_at = time;
-      }
-      rest.last = levels[i];
-      rest.last_at = time;
-    }
-    return;
+  if (time - device.begin_ticks >= device.interval || window != device.window) {
+    take_rest(device);
+    if (device.any_spilled.load(std::memory_order_relaxed)) take_spilled(device);
+    device.begin = now();
+    device.begin_ticks = time;
+    device.interval = interval_in_ticks();
+    device.window = window;
+    for (Rest& rest : device.rests) rest.row_begun = false;
   }
-  take_rest(device);
-  if (device.spilled.load(std::memory_order_relaxed)) take_spilled(device);
-  device.begin = now();
-  device.begin_ticks = time;
-  device.interval = interval_in_ticks();
-  device.window = window;
   for (std::size_t i = 0; i < kLevels; ++i) {
-    if (device.series[i].level() != levels[i]) device.series[i].add(device.begin, levels[i], window);
+    Rest& rest = device.rests[i];
+    if (!rest.any && device.series[i].level() == levels[i]) continue;
+    if (!rest.row_begun) {
+      device.series[i].add(time_of(device, time), levels[i], window);
+      rest.row_begun = true;
+      continue;
+    }
+    if (!rest.any) rest = {true, true, levels[i], levels[i], time, levels[i], time};
+    rest.lowest = std::min(rest.lowest, levels[i]);
+    if (levels[i] > rest.highest) {
+      rest.highest = levels[i];
+      rest.highest_at = time;
+    }
+    rest.last = levels[i];
+    rest.last_at = time;
   }
 }
 
+Nanoseconds TorchMemory::time_of(const Device& device, std::uint64_t at) noexcept {
+  return device.begin + tick_length.between(device.begin_ticks, at);
+}
+
 void TorchMemory::take_rest(Device& device) noexcept {
-  const auto time_of = [&](std::uint64_t at) {
-    return device.begin + tick_length.between(device.begin_ticks, at);
-  };
   for (std::size_t i = 0; i < kLevels; ++i) {
     Rest& rest = device.rests[i];
     if (!rest.any) continue;
-    device.series[i].go_on({device.begin, time_of(rest.last_at), rest.lowest, rest.highest,
-                            time_of(rest.highest_at), rest.last, device.window});
+    device.series[i].go_on({device.begin, time_of(device, rest.last_at), rest.lowest, rest.highest,
+                            time_of(device, rest.highest_at), rest.last, device.window});
     rest.any = false;
   }
 }
 
+// All at one moment, in a row of their own.
 void TorchMemory::take_spilled(Device& device) noexcept {
-  device.spilled.store(false, std::memory_order_relaxed);
+  if (!device.any_spilled.exchange(false, std::memory_order_acquire)) return;
+  const Nanoseconds time = time_of(device, device.spilled_at.load(std::memory_order_relaxed));
   for (std::size_t i = 0; i < kLevels; ++i) {
-    const std::uint64_t highest = device.spilled_highest[i].exchange(0, std::memory_order_acquire);
-    const std::uint64_t lowest = ~device.spilled_lowest[i].exchange(0, std::memory_order_acquire);
-    if (lowest <= highest) device.series[i].widen(lowest, highest, now());
+    Spilled& spilled = device.spilled[i];
+    const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);
+    const std::uint64_t lowest = spilled.lowest.exchange(0, std::memory_order_relaxed);
+    if (lowest == 0) continue;  // what is just being added has set it again
+    for (const std::uint64_t level :
+         {~lowest, std::max(highest, ~lowest), spilled.last.load(std::memory_order_relaxed)}) {
+      if (device.series[i].level() != level) device.series[i].add(time, level, device.window);
+    }
   }
 }
 
@@ -141,7 +152,7 @@ std::uint64_t TorchMemory::copy(std::vector<MemoryLine>& lines) {
       missing += kLevels;
     } else {
       take_rest(device);
-      if (device.spilled.load(std::memory_order_relaxed)) take_spilled(device);
+      take_spilled(device);
       for (std::size_t i = 0; i < kLevels; ++i) {
         const auto intervals = device.series[i].intervals();
         copies[i].assign(intervals.begin(), intervals.end());

@@ -40,22 +40,28 @@ class TorchMemory {
   static constexpr std::size_t kLevels = 2;  // allocated, reserved
   using Levels = std::array<std::uint64_t, kLevels>;
 
-  /// What came after the latest interval of the series had begun, within it.
+  /// What came after the latest row of the series had begun, within the same interval.
   struct Rest {
     bool any = false;
+    bool row_begun = false;  // in the interval
     std::uint64_t lowest = 0;
     std::uint64_t highest = 0;
     std::uint64_t highest_at = 0;  // in ticks
     std::uint64_t last = 0;
     std::uint64_t last_at = 0;
   };
+  struct Spilled {
+    std::atomic<std::uint64_t> highest{0};
+    std::atomic<std::uint64_t> lowest{0};  // its complement; 0: none
+    std::atomic<std::uint64_t> last{0};
+  };
   struct Device {
     std::atomic<bool> turn{false};
     std::atomic<bool> reported{false};
     // Of reports that came while another thread had the turn: that of a reader, as a rule.
-    std::atomic<bool> spilled{false};
-    std::array<std::atomic<std::uint64_t>, kLevels> spilled_highest{};
-    std::array<std::atomic<std::uint64_t>, kLevels> spilled_lowest{};  // their complements
+    std::atomic<bool> any_spilled{false};
+    std::array<Spilled, kLevels> spilled{};
+    std::atomic<std::uint64_t> spilled_at{0};  // the latest, in ticks
     // Of who has the turn:
     bool no_room = false;
     std::uint64_t begin_ticks = 0;  // of the latest interval
@@ -68,6 +74,7 @@ class TorchMemory {
 
   static void make_room(Device& device) noexcept;
   static void take(Device& device, const Levels& levels) noexcept;
+  static Nanoseconds time_of(const Device& device, std::uint64_t at) noexcept;
   static void take_rest(Device& device) noexcept;
   static void take_spilled(Device& device) noexcept;
 

@@ -142,6 +142,8 @@ void IterationTracker::look_for_first_in_window() {
   const auto first =
       std::ranges::lower_bound(latest_begins_, asked, {}, &decltype(latest_begins_)::value_type::first);
   found_.window_asked = asked;
+  found_.first_in_window.reset();
+  if (first == latest_begins_.begin() && (begins_dropped_ || detector.earliest_time() > asked)) return;
   found_.first_in_window = first != latest_begins_.end() ? first->second : detector.first_since(asked);
 }
 

@@ -35,8 +35,9 @@ struct FoundIterations {
   Nanoseconds since = 0;         ///< when that was
   Nanoseconds typical_duration = 0;
   std::uint64_t events = 0;
-  Nanoseconds window_asked = 0;       ///< IterationTracker::set_window_asked(), …
-  std::uint64_t first_in_window = 0;  ///< … and the first iteration that began then, or later
+  Nanoseconds window_asked = 0;  ///< IterationTracker::set_window_asked(), …
+  /// … and the first iteration that began then, or later; empty where that is too long ago.
+  std::optional<std::uint64_t> first_in_window;
 
   /// Takes over what is new; cheap where the lock is the same.
   void update(const FoundIterations& newer);
@@ -112,6 +113,7 @@ class IterationTracker {
   std::vector<IterationSpan> held_spans_;  // of a lock that may still prove wrong
   std::uint64_t held_changes_ = 0;
   std::deque<std::pair<Nanoseconds, std::uint64_t>> latest_begins_;  // of iterations, and their numbers
+  bool begins_dropped_ = false;                                      // there were earlier ones
   std::uint64_t settled_changes_ = 0;  // of the lock whose spans the latest settled window has
 
   SearchGaps gaps_;

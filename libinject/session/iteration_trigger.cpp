@@ -2,12 +2,15 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_trigger.h"
 
+#include <utility>
+
 #include "libinject/base/format.h"
 
 namespace inject {
 
 IterationPlan IterationTrigger::plan(const FoundIterations& known, IterationPlanInput input) {
   input.first = windows_ == 0;
+  if (!unplanned_) unplanned_ = schedule_;
   const IterationPlan plan = plan_iterations(spec_, schedule_, known, input);
   if (plan.result == IterationPlan::Result::kNoMore) over_ = true;
   if (plan.result == IterationPlan::Result::kPlanned) {
@@ -28,6 +31,7 @@ TriggerAction IterationTrigger::before(std::uint64_t number, bool window) const 
 void IterationTrigger::begin(std::uint64_t number) {
   restart_at(number);
   active_ = true;
+  counted_ = false;
 }
 
 void IterationTrigger::failed() {
@@ -35,9 +39,16 @@ void IterationTrigger::failed() {
   over_ = true;
 }
 
+// Other iterations have other numbers: the schedule may have moved past the windows that are to come.
+void IterationTrigger::forget_plan() {
+  open_at_ = kNoIteration;
+  if (unplanned_) schedule_ = *unplanned_;
+  unplanned_.reset();
+}
+
 void IterationTrigger::give_up() {
   active_ = false;
-  --windows_;
+  if (std::exchange(counted_, false)) --windows_;
   forget_plan();
 }
 
@@ -52,7 +63,8 @@ bool IterationTrigger::extend(std::uint64_t count) {
 }
 
 void IterationTrigger::end() {
-  active_ = false;
+  active_ = counted_ = false;
+  unplanned_.reset();
   schedule_.advance();
   if (spec_.kind == WindowKind::kAuto || spec_.every == 0) over_ = true;
   forget_plan();

@@ -29,7 +29,7 @@ class IterationTrigger : public Trigger {
   bool planned() const { return open_at_ != kNoIteration; }
   /// Plans anew when no window is open: iterations turned out to be others, or somebody else's window is in
   /// the way.
-  void forget_plan() { open_at_ = kNoIteration; }
+  void forget_plan();
 
   /// What is to be done before iteration `number`; `window`: one is open or pending, of any kind.
   TriggerAction before(std::uint64_t number, bool window) const;
@@ -39,7 +39,10 @@ class IterationTrigger : public Trigger {
   /// Its window is asked for before iteration `number`, …
   void begin(std::uint64_t number);
   /// … could be, or could not. No further one is tried then.
-  void begun() { ++windows_; }
+  void begun() {
+    ++windows_;
+    counted_ = true;
+  }
   void failed();
   /// The window has as many iterations from this one on: it opened late, or they were numbered anew.
   void restart_at(std::uint64_t first) {
@@ -48,8 +51,11 @@ class IterationTrigger : public Trigger {
   }
   /// Of the window that is open or pending.
   std::uint64_t first() const { return first_; }
-  /// Whether the iterations from `first` on come before those that were asked for.
-  bool is_early(std::uint64_t first) const { return first < wanted_; }
+  /// Whether it began with iteration `first`, and those that it is for are yet to come. `next`: the one that
+  /// begins next.
+  bool is_early(std::uint64_t first, std::uint64_t next) const { return first < wanted_ && next <= wanted_; }
+  /// The iteration that it was to begin with.
+  std::uint64_t wanted() const { return wanted_; }
   /// The window was opened too early, or would be: it does not count, and the next one is the same again.
   void give_up();
   /// It is over, and another `count` iterations are to be named before it closes. False where the next window
@@ -69,15 +75,17 @@ class IterationTrigger : public Trigger {
  private:
   const WindowSpec spec_;
   Schedule schedule_;
+  std::optional<Schedule> unplanned_;  // as it was before the plan
   const std::string text_;
   std::uint64_t open_at_ = kNoIteration;
   std::uint64_t first_ = 0;
   std::uint64_t close_at_ = kNoIteration;
-  std::uint64_t wanted_ = 0;  // the iteration that the window was to begin with
+  std::uint64_t wanted_ = 0;
   std::uint64_t length_ = 0;
   std::uint32_t windows_ = 0;
   bool active_ = false;
-  bool over_ = false;  // no further window
+  bool counted_ = false;  // … among windows_
+  bool over_ = false;     // no further window
 };
 
 }  // namespace inject

@@ -2,7 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_windows.h"
 
+#include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "libinject/base/clock.h"
@@ -269,8 +271,9 @@ void IterationWindows::renumber_window() {
   SessionState& state = parts_.state;
   renumber_ = false;
   if (!trigger().active()) return;
-  const std::uint64_t first = known_.first_in_window;
-  if (first == trigger().first()) {
+  const std::uint64_t next = next_number();
+  const std::optional<std::uint64_t> first = known_.first_in_window;
+  if (!first || first == trigger().first()) {
     stop_watch_at(trigger().close_at());
     return;
   }
@@ -278,7 +281,7 @@ void IterationWindows::renumber_window() {
     parts_.windows.close();
     return;
   }
-  if (trigger().is_early(first)) {
+  if (trigger().is_early(*first, next)) {
     trigger().give_up();
     if (state.open()) {
       --state.begun;
@@ -287,12 +290,12 @@ void IterationWindows::renumber_window() {
           str_format("the iterations that the open window was opened for turn out to be parts of longer "
                      "ones: it closes in "
                      "iteration {}, and another one opens as planned",
-                     next_number() - 1));
+                     next - 1));
     }
     parts_.windows.close();
     return;
   }
-  trigger().restart_at(first);
+  trigger().restart_at(std::max(*first, trigger().wanted()));
   stop_watch_at(trigger().close_at());
   state.warn(
       str_format("iterations turn out to be longer than those that the open window was opened "
@@ -424,6 +427,8 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   trigger().begin(number);
   stop_watch_at(trigger().close_at());
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
+    // Unless it was given up, and the next one is planned.
+    if (!trigger().active()) return;
     trigger().failed();
     stop_watch_at(IterationWatch::kNever);
     return;
@@ -441,9 +446,10 @@ void IterationWindows::begin_pending() {
   const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
   const bool of_iterations = parts_.trigger->iterations() != nullptr && trigger().active();
   // In a callback nobody waits: the launch that begins the iteration has been made by now.
-  if (of_iterations && offset_ && (asked_in_callback_ || count != asked_at_)) {
+  const bool in_iteration = of_iterations && (asked_in_callback_ || count != asked_at_);
+  if (in_iteration) note_asked(now());
+  if (in_iteration && offset_) {
     const std::uint64_t first = number_of(count) + 1;
-    note_asked(now());
     trigger().restart_at(first);
     stop_watch_at(trigger().close_at());
     state.pending_reason = trigger().name(first);

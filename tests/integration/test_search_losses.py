@@ -23,7 +23,7 @@ class Names(simulated.SimulatedTest):
 
     def test_an_error_that_is_never_asked_for(self):
         """Iterations are found by what repeats."""
-        text = f"sync bad_copy loop:60 [ {STEP} ] last_error sync"
+        text = f"sync bad_copy loop:30 [ {STEP} ] looks:2 loop:3 [ {STEP} ] looks:2 loop:27 [ {STEP} ] last_error sync"
         done = self.script(text, WINDOW="iter:40+3")
         found = done.out.run["iterations"]
         self.assertEqual(found["recognised_by"], "repetition")

@@ -498,6 +498,20 @@ TEST_CASE("a thread that loses its processor makes no iterations of its launches
   }
 }
 
+TEST_CASE("a few launches and a wait are iterations, though only what follows the wait has a time",
+          "[iterations]") {
+  IterationDetector detector;
+  LaunchSign sign;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    sign.function = sign.shape = i % 3 + 1;
+    sign.kind = i % 3 == 2 ? SignKind::kSync : SignKind::kKernel;
+    sign.timed = i % 3 == 0;
+    sign.time += i % 3 == 0 ? 900'000 : 50'000;
+    detector.add(sign);
+  }
+  CHECK(detector.lock());
+}
+
 TEST_CASE("several threads launch: forward, backward, data", "[iterations]") {
   Program program;
   name_optimizer(program);

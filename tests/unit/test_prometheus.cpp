@@ -258,7 +258,8 @@ TEST_CASE("The most that was in use of each GPU", "[prometheus]") {
   run.info.memory_lines = {{0, MemoryLine::Of::kAllocated, {MemoryInterval{0, 0, 0, 1000, 0, 0, 0}}},
                            {0, MemoryLine::Of::kTorchReserved, {MemoryInterval{0, 0, 0, 900, 0, 800, 0}}},
                            {0, MemoryLine::Of::kTorchAllocated, {MemoryInterval{0, 0, 0, 700, 0, 600, 0}}}};
-  run.info.energy.memory = {{0, MemoryLine::Of::kInUse, {low, high, low}}, {1, MemoryLine::Of::kInUse, {low}}};
+  run.info.energy.memory = {{0, MemoryLine::Of::kInUse, {low, high, low}},
+                            {1, MemoryLine::Of::kInUse, {low}}};
   const std::string first = "libinject_gpu_memory_used_peak_bytes{device=\"0\"}";
   const std::string second = "libinject_gpu_memory_used_peak_bytes{device=\"1\"}";
   auto samples = samples_of(run.text());

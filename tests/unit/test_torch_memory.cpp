@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/torch_memory.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -131,4 +133,26 @@ TEST_CASE("no report is lost while another thread reads", "[memory]") {
   REQUIRE(allocated != nullptr);
   CHECK(highest(*allocated) == 1'000'000);
   CHECK(lowest(*allocated) == 3);
+  CHECK(allocated->intervals.back().last == 400);
+}
+
+TEST_CASE("a level that changes within another one's interval has a row of its own", "[memory]") {
+  const auto memory = std::make_unique<TorchMemory>();
+  memory->start();
+  memory->note(0, 10, 100);
+  const timespec pause{0, 2 * kMillisecond};
+  nanosleep(&pause, nullptr);
+  memory->note(0, 5, 100);
+  memory->note(0, 7, 300);
+  memory->note(0, 8, 200);
+  std::vector<MemoryLine> lines;
+  memory->copy(lines);
+  const MemoryLine* reserved = line_of(lines, 0, MemoryLine::Of::kTorchReserved);
+  REQUIRE(reserved != nullptr);
+  REQUIRE(reserved->intervals.size() >= 2);
+  CHECK(reserved->intervals.front().highest == 100);
+  CHECK(reserved->intervals.front().last == 100);
+  CHECK(reserved->intervals[1].begin - reserved->intervals[0].begin >= 2 * kMillisecond);
+  CHECK(highest(*reserved) == 300);
+  CHECK(reserved->intervals.back().last == 200);
 }

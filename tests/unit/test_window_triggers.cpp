@@ -333,9 +333,11 @@ TEST_CASE("a window that opened too early is planned again", "[triggers]") {
     trigger.begin(100);
     trigger.begun();
     CHECK(trigger.first() == 100);
-    CHECK(trigger.is_early(7));
-    CHECK_FALSE(trigger.is_early(100));
-    CHECK_FALSE(trigger.is_early(103));
+    CHECK(trigger.is_early(7, 8));
+    CHECK(trigger.is_early(7, 100));
+    CHECK_FALSE(trigger.is_early(7, 101));  // what was asked for is under way
+    CHECK_FALSE(trigger.is_early(100, 100));
+    CHECK_FALSE(trigger.is_early(103, 104));
     trigger.give_up();
     CHECK_FALSE(trigger.active());
     CHECK_FALSE(trigger.over());
@@ -344,13 +346,29 @@ TEST_CASE("a window that opened too early is planned again", "[triggers]") {
     trigger.plan(known_iterations(), input);
     CHECK(trigger.open_at() == 100);
   }
+  // What had been taken for iterations had gone past the first windows: they are still to come.
+  IterationTrigger passed(parsed_spec("iter:100+5/20"));
+  IterationPlanInput far;
+  far.soonest = 1000;
+  passed.plan(known_iterations(), far);
+  CHECK(passed.open_at() == 1000);
+  passed.begin(1000);
+  passed.begun();
+  passed.give_up();
+  far.soonest = 70;
+  passed.plan(known_iterations(), far);
+  CHECK(passed.open_at() == 100);
+  passed.forget_plan();
+  far.soonest = 115;
+  passed.plan(known_iterations(), far);
+  CHECK(passed.open_at() == 120);
   IterationTrigger late(parsed_spec("iter:10+5"));
   IterationPlanInput input;
   input.soonest = 60;
   late.plan(known_iterations(), input);
   CHECK(late.open_at() == 60);
-  CHECK(late.is_early(9));
-  CHECK_FALSE(late.is_early(10));  // the window was to begin there
+  CHECK(late.is_early(9, 10));
+  CHECK_FALSE(late.is_early(10, 61));  // the window was to begin there
 }
 
 TEST_CASE("iterations after a window are named where the next one leaves room", "[triggers]") {

@@ -16,12 +16,15 @@
 
 namespace {
 
-// `device`: c10::Device, two bytes: its type and its index.
-using Report = void (*)(void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
-                        std::uint16_t device);
+// c10::Device.
+struct Device {
+  std::int8_t type;
+  std::int8_t index;
+};
+constexpr std::int8_t kCuda = 1;  // c10::DeviceType::CUDA
 
-constexpr std::uint16_t kTypeBits = 8;
-constexpr std::uint16_t kCuda = 1;  // c10::DeviceType::CUDA
+using Report = void (*)(void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
+                        Device device);
 
 /// Where calls go on to.
 class RealReport {
@@ -47,9 +50,9 @@ constexpr const char* kUnsignedName = "_ZN3c1027reportMemoryUsageToProfilerEPvlm
 constinit RealReport real_signed(kSignedName);
 constinit RealReport real_unsigned(kUnsignedName);
 
-void note(std::size_t allocated, std::size_t reserved, std::uint16_t device) noexcept {
-  if ((device & ((1u << kTypeBits) - 1)) == kCuda)
-    inject::torch_memory.note(device >> kTypeBits, allocated, reserved);
+void note(std::size_t allocated, std::size_t reserved, Device device) noexcept {
+  if (device.type == kCuda)
+    inject::torch_memory.note(static_cast<std::uint8_t>(device.index), allocated, reserved);
 }
 
 }  // namespace
@@ -58,20 +61,20 @@ extern "C" {
 
 INJECT_EXPORT void inject_report_memory_signed(
     void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
-    std::uint16_t device) asm("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+    Device device) asm("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
 INJECT_EXPORT void inject_report_memory(
     void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
-    std::uint16_t device) asm("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+    Device device) asm("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 
 void inject_report_memory_signed(void* address, std::int64_t bytes, std::size_t allocated,
-                                 std::size_t reserved, std::uint16_t device) {
+                                 std::size_t reserved, Device device) {
   note(allocated, reserved, device);
   if (const Report real = real_signed.get(); real != nullptr)
     real(address, bytes, allocated, reserved, device);
 }
 
 void inject_report_memory(void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
-                          std::uint16_t device) {
+                          Device device) {
   note(allocated, reserved, device);
   if (const Report real = real_unsigned.get(); real != nullptr)
     real(address, bytes, allocated, reserved, device);
