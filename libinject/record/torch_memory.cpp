@@ -21,7 +21,15 @@ constinit TorchMemory torch_memory;
 namespace {
 
 constexpr Nanoseconds kInterval = 100'000;
+constexpr std::uint32_t kMaxUntimedReports = 15;
 constexpr std::array kOf = {MemoryLine::Of::kTorchAllocated, MemoryLine::Of::kTorchReserved};
+
+// Some milliseconds a step: what the kernel last wrote down.
+std::uint64_t coarse_time() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
@@ -73,7 +81,17 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
     if (device.no_room) return;
     make_room(device);
   }
-  const std::uint64_t time = ticks();
+  // The counter takes longer to read than all else here (70 ns on a Sapphire Rapids): of reports close
+  // together one in 16 is timed, and those after it count as made then.
+  const std::uint64_t coarse = coarse_time();
+  if (device.untimed == 0 || coarse != device.coarse) {
+    device.latest = ticks();
+    device.coarse = coarse;
+    device.untimed = kMaxUntimedReports;
+  } else {
+    --device.untimed;
+  }
+  const std::uint64_t time = device.latest;
   const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
   if (time - device.begin_ticks >= device.interval || window != device.window) {
     take_rest(device);

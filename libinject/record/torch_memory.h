@@ -64,6 +64,9 @@ class TorchMemory {
     std::atomic<std::uint64_t> spilled_at{0};  // the latest, in ticks
     // Of who has the turn:
     bool no_room = false;
+    std::uint64_t coarse = 0;       // at the latest report
+    std::uint64_t latest = 0;       // the latest time, in ticks, …
+    std::uint32_t untimed = 0;      // … and how many reports may count as made then
     std::uint64_t begin_ticks = 0;  // of the latest interval
     std::uint64_t interval = 0;     // for so many ticks what changes is within it
     Nanoseconds begin = 0;

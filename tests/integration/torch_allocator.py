@@ -29,7 +29,7 @@ for word in sys.argv[2:]:
         if cuda.training_launch(b"kernel", 1) != 0:
             sys.exit("a launch failed")
     elif word == "sleep":
-        time.sleep(0.002)
+        time.sleep(0.02)
     elif word == "kill":
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
