@@ -109,7 +109,7 @@ bool is_too_short(const SignHistory& history, const Repetition& candidate) {
     }
     const bool many =
         intervals == kFewEventsIntervals || history.event(last).time - history.event(p).time >= kNoMereLoss;
-    return intervals != 0 && 2 * (many ? long_enough : measured) > intervals;
+    return intervals >= kMinIntervals && 2 * (many ? long_enough : measured) > intervals;
   };
   const std::uint64_t last = history.total() - 1;
   if (last < history.oldest() + length ||

@@ -44,8 +44,8 @@ class MemorySeries {
   void go_on(MemoryInterval rest) noexcept {
     if (count_ == 0) return;
     MemoryInterval& latest = intervals_[count_ - 1];
-    rest.last_at = std::max(rest.last_at, latest.last_at);
     rest.highest_at = std::max(rest.highest_at, latest.last_at);
+    rest.last_at = std::max(rest.last_at, rest.highest_at);
     join(latest, rest);
   }
 

@@ -84,7 +84,8 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
   // The counter takes longer to read than all else here (70 ns on a Sapphire Rapids): of reports close
   // together one in 16 is timed, and those after it count as made then.
   const std::uint64_t coarse = coarse_time();
-  if (device.untimed == 0 || coarse != device.coarse) {
+  const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
+  if (device.untimed == 0 || coarse != device.coarse || window != device.window) {
     device.latest = ticks();
     device.coarse = coarse;
     device.untimed = kMaxUntimedReports;
@@ -92,10 +93,12 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
     --device.untimed;
   }
   const std::uint64_t time = device.latest;
-  const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
+  if (device.any_spilled.load(std::memory_order_relaxed)) {
+    take_rest(device);
+    take_spilled(device);
+  }
   if (time - device.begin_ticks >= device.interval || window != device.window) {
     take_rest(device);
-    if (device.any_spilled.load(std::memory_order_relaxed)) take_spilled(device);
     device.begin = now();
     device.begin_ticks = time;
     device.interval = interval_in_ticks();
@@ -138,7 +141,8 @@ void TorchMemory::take_rest(Device& device) noexcept {
 // All at one moment, in a row of their own.
 void TorchMemory::take_spilled(Device& device) noexcept {
   if (!device.any_spilled.exchange(false, std::memory_order_acquire)) return;
-  const Nanoseconds time = time_of(device, device.spilled_at.load(std::memory_order_relaxed));
+  const Nanoseconds time =
+      device.begin == 0 ? now() : time_of(device, device.spilled_at.load(std::memory_order_relaxed));
   for (std::size_t i = 0; i < kLevels; ++i) {
     Spilled& spilled = device.spilled[i];
     const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);

@@ -14,7 +14,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxHeldSpans = 65'536;
-constexpr std::size_t kMaxLatestBegins = 1024;
+constexpr std::size_t kMaxLatestBegins = 65'536;
 
 }  // namespace
 
@@ -122,13 +122,17 @@ void IterationTracker::take_spans() {
     held_changes_ = search_->detector().changes();
     held_spans_.clear();
     latest_begins_.clear();
+    begins_dropped_ = false;
     found_.window_asked = 0;
     boundaries_.start_anew();
   }
   for (const IterationSpan& span : search_->take_spans()) {
     held_spans_.push_back(span);
     if (span.phase || span.cut) continue;
-    if (latest_begins_.size() == kMaxLatestBegins) latest_begins_.pop_front();
+    if (latest_begins_.size() == kMaxLatestBegins) {
+      latest_begins_.pop_front();
+      begins_dropped_ = true;
+    }
     latest_begins_.emplace_back(span.begin, span.number);
   }
   if (held_spans_.size() > kMaxHeldSpans) release_spans();

@@ -273,11 +273,18 @@ void IterationWindows::renumber_window() {
   if (!trigger().active()) return;
   const std::uint64_t next = next_number();
   const std::optional<std::uint64_t> first = known_.first_in_window;
-  if (!first || first == trigger().first()) {
+  if (first == trigger().first()) {
     stop_watch_at(trigger().close_at());
     return;
   }
   if (state.naming()) {
+    parts_.windows.close();
+    return;
+  }
+  if (!first) {
+    if (state.open())
+      parts_.log.note_ended_by(state.window,
+                               "iterations turned out to be others than those that it had so far");
     parts_.windows.close();
     return;
   }
@@ -431,6 +438,12 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
     if (!trigger().active()) return;
     trigger().failed();
     stop_watch_at(IterationWatch::kNever);
+    return;
+  }
+  // It was given up while it opened.
+  if (!trigger().active()) {
+    if (state.open()) --state.begun;
+    parts_.windows.close();
     return;
   }
   trigger().begun();
