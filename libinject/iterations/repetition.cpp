@@ -24,8 +24,8 @@ constexpr Nanoseconds kMinDuration = 20'000;
 // Of so few events, so many of the latest repetitions must look like it.
 constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
-// No thread loses its processor for so long, but on a machine that is hopelessly overloaded.
-constexpr Nanoseconds kNoMereLoss = 100 * kMillisecond;
+// No thread is preempted for so long, except on a hopelessly overloaded machine.
+constexpr Nanoseconds kLongerThanPreemption = 100 * kMillisecond;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
 // So many intervals of so many may be without the optimizer's step. (With two micro-batches to a step, three
@@ -107,8 +107,8 @@ bool is_too_short(const SignHistory& history, const Repetition& candidate) {
       ++long_enough;
       measured += end.timed != 0 && begin.timed != 0;
     }
-    const bool many =
-        intervals == kFewEventsIntervals || history.event(last).time - history.event(p).time >= kNoMereLoss;
+    const bool many = intervals == kFewEventsIntervals ||
+                      history.event(last).time - history.event(p).time >= kLongerThanPreemption;
     return intervals >= kMinIntervals && 2 * (many ? long_enough : measured) > intervals;
   };
   const std::uint64_t last = history.total() - 1;

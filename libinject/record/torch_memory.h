@@ -16,8 +16,8 @@ namespace inject {
 
 /// What PyTorch's caching allocator holds on each GPU over time: the bytes that it has reserved, and those of
 /// them that are allocated to tensors. It reports both with each allocation and free, holding its device's
-/// lock, thousands of times in an iteration: a report costs some 35 ns. What changes within a tenth of a
-/// millisecond, on one side of a window's edge, shares an interval.
+/// lock, thousands of times in an iteration, so a report must cost next to nothing. What changes within a
+/// tenth of a millisecond, on one side of a window's edge, shares an interval.
 ///
 /// No lock, no allocation, no system call but for one mapping a device; errno is kept. Constant-initialised,
 /// never destroyed.

@@ -295,8 +295,7 @@ void IterationWindows::renumber_window() {
       parts_.log.note_ended_by(state.window, "the iterations turned out to be parts of longer ones");
       state.warn(
           str_format("the iterations that the open window was opened for turn out to be parts of longer "
-                     "ones: it closes in "
-                     "iteration {}, and another one opens as planned",
+                     "ones: it closes in iteration {}, and another one opens as planned",
                      next - 1));
     }
     parts_.windows.close();
