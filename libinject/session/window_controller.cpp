@@ -123,8 +123,10 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
   // Where CUPTI hangs as the window before is ended, one wait is enough.
   if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return true;
   if (state.wait_changed(most_opening(), attached)) {
-    // The folder is slow: the window does not wait for it.
-    if (!state.wait_changed(kMaxPreparing, done)) {
+    // The folder is slow: the window does not wait for it. CUPTI may be being attached once more by then, as
+    // the program has finalized it, or for another thread's window: that one is waited for.
+    if (!state.wait_changed(kMaxPreparing, done) && state.attaching) state.wait_changed(kMaxOpening, done);
+    if (state.pending() && state.pending_attached && !state.attaching) {
       parts_.iterations.begin_pending();
       state.changed.notify_all();
     }
