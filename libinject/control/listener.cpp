@@ -85,7 +85,10 @@ void ControlListener::serve() {
     bool room = false;
     for (std::size_t i = 0; i < kMaxClients; ++i) {
       Client& client = clients_[i];
-      if (client.socket.is_open() && (time >= client.deadline || client.socket.get() < 0)) drop(client);
+      if (client.socket.is_open() && (client.socket.get() < 0 || time >= client.deadline)) {
+        read_late_request(client);
+        drop(client);
+      }
       // poll() passes over negative numbers.
       wanted[i] = {client.socket.is_open() ? client.socket.get() : -1, POLLIN, 0};
       if (client.socket.is_open()) {
@@ -116,6 +119,12 @@ void ControlListener::serve() {
       return;
     }
   }
+}
+
+// Of a client whose time is over. It may have come in time, and another one's answer have taken long.
+void ControlListener::read_late_request(Client& client) {
+  pollfd wanted{client.socket.get(), POLLIN, 0};
+  if (poll(&wanted, 1, 0) > 0) read_request(client);
 }
 
 void ControlListener::accept_client() {

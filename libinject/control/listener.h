@@ -45,6 +45,7 @@ class ControlListener {
   void serve();
   void accept_client();
   bool read_request(Client& client);  // false if the client is done with
+  void read_late_request(Client& client);
   void drop(Client& client) noexcept;
   void note_sockets() noexcept;
 

@@ -49,6 +49,8 @@ class ClientArbiter {
   bool yielding() const noexcept { return yielding_.load(std::memory_order_acquire); }
   /// A window that was to last always, and was closed for a client, is to open once more.
   bool resumes_always() const INJECT_REQUIRES(session_mutex) { return resume_always_; }
+  /// The program opens windows itself from here on.
+  void resume_nothing() INJECT_REQUIRES(session_mutex) { resume_always_ = false; }
 
   // Our own thread's.
   void step_yield() INJECT_REQUIRES(session_mutex);

@@ -76,13 +76,14 @@ void Collector::write_files(const char* state) {
   const bool closed = std::strcmp(state, "closed") == 0;
   // The first is run.json alone, which does not put off the tables.
   if (std::exchange(wrote_, true) || closed) last_write_ = now();
+  // Before they are prepared: what is set meanwhile is for the next time.
+  parts_.state.unwritten = false;
+  writing_ = true;
   bool to_put = false;
   {
     const SessionUnlock unlocked(parts_.state);
     to_put = prepare_files(state);
   }
-  parts_.state.unwritten = false;
-  writing_ = true;
   put_ = !to_put;
   to_say_ = closed ? std::exchange(unsaid_, 0) : 0;
   if (to_put) {

@@ -435,7 +435,12 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
     // Unless it was given up, and the next one is planned.
     if (!trigger().active()) return;
-    trigger().failed();
+    // While it waited, somebody has opened a window of another kind: the next one is planned after that.
+    if (state.idle()) {
+      trigger().failed();
+    } else {
+      trigger().give_up();
+    }
     stop_watch_at(IterationWatch::kNever);
     return;
   }

@@ -22,17 +22,17 @@ std::string ApiTrigger::why_none(const TriggerState& /*state*/) const {
 TriggerAction RangeTrigger::ranges_changed(std::uint32_t open, const TriggerState& state) {
   if (open == 0) {
     occurrences_.end();
-    const bool ours = state.window != 0 && state.window == window_;
-    window_ = 0;
+    const bool ours = state.request != 0 && state.request == request_;
+    request_ = 0;
     return ours ? TriggerAction::kClose : TriggerAction::kNone;
   }
   if (!occurrences_.inside()) {
     if (!occurrences_.begin() || state.window != 0) return TriggerAction::kNone;
-    window_ = state.next;
+    request_ = state.next_request;  // other threads ask while it is being opened
     return TriggerAction::kOpen;
   }
   // Another thread's range is opening the window, and this thread's launches belong to it as well.
-  return state.pending && state.window == window_ ? TriggerAction::kWait : TriggerAction::kNone;
+  return state.pending && state.request == request_ ? TriggerAction::kWait : TriggerAction::kNone;
 }
 
 TriggerAction SignalledTrigger::signalled(const TriggerState& state) {

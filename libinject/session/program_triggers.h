@@ -34,12 +34,13 @@ class RangeTrigger : public Trigger {
   explicit RangeTrigger(const WindowSpec& spec) : occurrences_(spec), reason_(to_string(spec)) {}
 
   TriggerAction ranges_changed(std::uint32_t open, const TriggerState& state) override;
+  void requested(std::uint64_t request) override { request_ = request; }
   std::string reason() const override { return reason_; }
 
  private:
   Occurrences occurrences_;
   const std::string reason_;
-  std::uint32_t window_ = 0;  // that ranges have opened, or wait for
+  std::uint64_t request_ = 0;  // the window that ranges have opened, or wait for
 };
 
 /// `signal`: opens a window and closes it by turns.

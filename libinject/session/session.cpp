@@ -229,6 +229,8 @@ void Session::on_fork_child() noexcept {
 bool Session::arm(bool in_initialization) noexcept {
   using AttachOn = WindowController::AttachOn;
   const SessionLock lock(parts_.state);
+  parts_.state.armed = true;
+  parts_.state.wake.notify_one();  // another thread may have asked for a window already
   if (parts_.trigger->wants_profiler_calls()) parts_.arbiter.watch_profiler_calls();
   switch (options().window.kind) {
     case WindowKind::kAlways:
@@ -261,11 +263,15 @@ bool Session::user_flush() noexcept {
   if (parts_.iterations.has_timed_after_window() && !state.collecting) state.unwritten = true;
   ++state.flushing;
   state.wake.notify_one();
-  const bool done = state.wait_changed(kFlushDeadline, [&state, this]() INJECT_REQUIRES(session_mutex) {
+  const auto written = [&state, this]() INJECT_REQUIRES(session_mutex) {
     return !state.collecting && !state.unwritten && !parts_.collector.writing();
+  };
+  // After the end there is nobody to write what is left.
+  state.wait_changed(kFlushDeadline, [&state, &written]() INJECT_REQUIRES(session_mutex) {
+    return written() || state.ended();
   });
   --state.flushing;
-  return done;
+  return written();
 }
 
 Session::Status Session::status() {
@@ -460,6 +466,11 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     parts_.windows.close();
     if (parts_.launches.armed()) parts_.launches.end();
     if (parts_.iterations.searching()) parts_.iterations.stop_search();
+    // CUPTI that is just being attached would stay so.
+    constexpr Nanoseconds kMostCollecting = Collector::kDeadline + kSecond;
+    state.wait_changed(kMostCollecting, [&state]() INJECT_REQUIRES(session_mutex) {
+      return !state.attaching || state.ending();
+    });
     // No window has been open, and CUPTI is attached to look for one.
     if (parts_.cupti.tracer().level() > TracerLevel::kDetached && !state.collecting)
       state.collect_from(now());
@@ -467,7 +478,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     // and may come to its own end.
     if (state.collecting && parts_.worker.ensure()) {
       state.wake.notify_one();
-      const Nanoseconds deadline = now() + Collector::kDeadline + kSecond;
+      const Nanoseconds deadline = now() + kMostCollecting;
       while (state.collecting && !state.ending() && now() < deadline) state.wait_changed(kConcludeInterval);
     }
     if (state.ending()) {

@@ -37,9 +37,13 @@ struct SessionState {
     kNaming,  ///< it has ended; the launches of the iterations that follow are named
   };
 
+  /// Session::arm() has come. Before that our thread does nothing, and CUPTI is not attached.
+  bool armed INJECT_GUARDED_BY(session_mutex) = false;
   Stage stage INJECT_GUARDED_BY(session_mutex) = Stage::kRunning;
   Phase phase INJECT_GUARDED_BY(session_mutex) = Phase::kIdle;
-  std::uint32_t window INJECT_GUARDED_BY(session_mutex) = 0;       ///< the one that is open
+  std::uint32_t window INJECT_GUARDED_BY(session_mutex) = 0;  ///< the one that is open
+  std::uint64_t requests INJECT_GUARDED_BY(session_mutex) =
+      0;  ///< windows asked for; the last is pending or open
   std::string pending_reason INJECT_GUARDED_BY(session_mutex);     ///< of the one that is pending
   bool pending_waited INJECT_GUARDED_BY(session_mutex) = false;    ///< … the thread that asked waits for it
   bool pending_attached INJECT_GUARDED_BY(session_mutex) = false;  ///< … and CUPTI is attached
@@ -69,6 +73,12 @@ struct SessionState {
     pending_reason = std::move(reason);
     pending_waited = pending_attached = false;
     phase = Phase::kPending;
+    ++requests;
+  }
+  /// Whether what is pending or open is what was asked for then. Whoever has waited has to look: another
+  /// thread may have ended that one, and asked for another.
+  bool is_request(std::uint64_t request) const INJECT_REQUIRES(session_mutex) {
+    return (pending() || open()) && requests == request;
   }
   void set_idle() INJECT_REQUIRES(session_mutex) {
     phase = Phase::kIdle;

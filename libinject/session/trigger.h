@@ -30,8 +30,12 @@ struct TriggerState {
   bool pending = false;          ///< it is pending
   Nanoseconds window_begin = 0;  ///< of the one that is open
   std::uint32_t next = 1;        ///< the number that the next window will have
-  Nanoseconds lead = 0;          ///< how long before a window CUPTI is attached
-  bool collecting = false;       ///< CUPTI is still attached for a window that has ended
+  /// Of the window that is open or pending, 0 if none is. Numbers of windows that have not begun are given
+  /// to others when they are ended before that; requests are not.
+  std::uint64_t request = 0;
+  std::uint64_t next_request = 1;  ///< what the next window that is asked for will have
+  Nanoseconds lead = 0;            ///< how long before a window CUPTI is attached
+  bool collecting = false;         ///< CUPTI is still attached for a window that has ended
   bool iterations_found = false;
 };
 
@@ -50,6 +54,8 @@ class Trigger {
   virtual TriggerAction ranges_changed(std::uint32_t /*open*/, const TriggerState& /*state*/) {
     return TriggerAction::kNone;
   }
+  /// The window that ranges_changed() wanted was asked for as this; 0: it could not be had, or has ended.
+  virtual void requested(std::uint64_t /*request*/) {}
   virtual TriggerAction signalled(const TriggerState& /*state*/) { return TriggerAction::kNone; }
   /// The program, or injectctl, opens windows itself from here on.
   virtual void take_over() {}
@@ -58,7 +64,7 @@ class Trigger {
 
   // The clock's: asked by our own thread, at next_wake() at the latest.
   virtual TriggerAction evaluate(const TriggerState& /*state*/) { return TriggerAction::kNone; }
-  /// evaluate() wanted this window, and has got it.
+  /// evaluate() wanted this window, and has got it; 0: the program has ended it before it had begun.
   virtual void opened(std::uint32_t /*window*/) {}
   virtual Nanoseconds next_wake(const TriggerState& /*state*/) const { return kNever; }
 

@@ -52,6 +52,8 @@ TriggerState WindowController::state() const {
   TriggerState seen;
   seen.time = now() - parts_.base;
   seen.next = parts_.log.opened() + 1;
+  seen.next_request = state.requests + 1;
+  seen.request = state.pending() || state.open() ? state.requests : 0;
   seen.pending = state.pending();
   seen.window = state.open() ? state.window : state.pending() ? seen.next : 0;
   if (state.open()) seen.window_begin = parts_.log.span(state.window).begin - parts_.base;
@@ -93,9 +95,10 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
     // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
     const bool sampled = !sampler.starting() || parts_.cupti.sampler_hangs();  // or its calls hang
     const bool attached = parts_.cupti.tracer().level() == TracerLevel::kActivity && sampled;
-    if (state.attaching || state.stopping || (!attached && thread == AttachOn::kOurs))
+    if (!state.armed || state.attaching || state.stopping || (!attached && thread == AttachOn::kOurs))
       return start_pending(reason, thread);
     parts_.arbiter.raise(TracerLevel::kActivity, thread == AttachOn::kOurs);
+    ++state.requests;
     return begin(reason, at);
   } catch (...) {
     if (state.pending()) state.set_idle();
@@ -113,33 +116,40 @@ Nanoseconds WindowController::most_opening() {
 bool WindowController::start_pending(std::string reason, AttachOn thread) {
   SessionState& state = parts_.state;
   state.set_pending(std::move(reason));
+  const std::uint64_t request = state.requests;
   state.pending_waited = thread == AttachOn::kOurs;
   state.wake.notify_one();
-  if (!state.pending_waited) return true;
-  const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
-  const auto attached = [&state]() INJECT_REQUIRES(session_mutex) {
-    return !state.pending() || state.pending_attached;
+  if (state.pending_waited) wait_pending(request);
+  return state.is_request(request);
+}
+
+void WindowController::wait_pending(std::uint64_t request) {
+  SessionState& state = parts_.state;
+  const auto done = [&state, request]() INJECT_REQUIRES(session_mutex) {
+    return !state.pending() || !state.is_request(request);
   };
+  const auto attached = [&state, &done]()
+                            INJECT_REQUIRES(session_mutex) { return done() || state.pending_attached; };
   // Where CUPTI hangs as the window before is ended, one wait is enough.
-  if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return true;
+  if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return;
   if (state.wait_changed(most_opening(), attached)) {
-    // The folder is slow: the window does not wait for it. CUPTI may be being attached once more by then, as
-    // the program has finalized it, or for another thread's window: that one is waited for.
+    // The folder is slow: the window does not wait for it. Where CUPTI is being attached once more, as the
+    // program has finalized it, that is waited for.
     if (!state.wait_changed(kMaxPreparing, done) && state.attaching) state.wait_changed(kMaxOpening, done);
-    if (state.pending() && state.pending_attached && !state.attaching) {
+    if (!done() && !state.attaching) {
       parts_.iterations.begin_pending();
       state.changed.notify_all();
     }
   } else {
     if (state.stopping) {
       if (parts_.once.first(OnceLog::Topic::kStuck)) state.warn(kStuck);
-      return true;
+      return;
     }
     if (FileWork::keeps_waiting(kMaxOpening)) {
       if (parts_.once.first(OnceLog::Topic::kSlowFolder))
         state.warn("the output folder is slow: files are still being written after " + in_ms(kMaxOpening) +
                    ": the program goes on, windows open once they are");
-      return !state.idle();
+      return;
     }
     state.warn(state.settling ? "the windows before are still being added up after " + in_ms(kMaxOpening) +
                                     ": the program goes on, the window opens as soon as they are"
@@ -150,7 +160,6 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
                          ": it waits for running kernels, or for threads that launch past every hook; the "
                          "program goes on, the window opens as soon as it is");
   }
-  return !state.idle();
 }
 
 bool WindowController::begin(const std::string& reason, Nanoseconds at) {
@@ -286,8 +295,10 @@ void WindowController::ranges_changed() noexcept {
 }
 
 void WindowController::follow_ranges(AttachOn thread) noexcept {
-  apply(parts_.trigger->ranges_changed(parts_.core.nvtx_trigger.open_ranges(), state()), parts_.trigger_text,
-        thread);
+  const TriggerAction action =
+      parts_.trigger->ranges_changed(parts_.core.nvtx_trigger.open_ranges(), state());
+  const bool opened = apply(action, parts_.trigger_text, thread);
+  if (action == TriggerAction::kOpen) parts_.trigger->requested(opened ? parts_.state.requests : 0);
 }
 
 void WindowController::signalled() noexcept {
@@ -314,7 +325,9 @@ WindowController::Opened WindowController::request(const char* reason) noexcept 
   asked_ = true;
   parts_.trigger->take_over();
   parts_.iterations.follow_trigger();
-  return open(reason, AttachOn::kOurs) ? Opened::kYes : Opened::kFailed;
+  if (!open(reason, AttachOn::kOurs)) return Opened::kFailed;
+  parts_.arbiter.resume_nothing();
+  return Opened::kYes;
 }
 
 bool WindowController::stop() noexcept {
@@ -325,6 +338,7 @@ bool WindowController::stop() noexcept {
   const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.idle()) return false;
   const bool open = !parts_.state.naming();
+  if (parts_.state.pending()) stopped_request_ = parts_.state.requests;
   close();
   return open;
 }
@@ -363,15 +377,25 @@ void WindowController::step_clock() {
       attach_ahead();
       break;
     case TriggerAction::kOpen:
-      state.set_pending(parts_.trigger->reason());
-      state.stay_attached = reopens();
-      attach_pending();
-      if (!state.open()) break;
-      parts_.trigger->opened(state.window);
-      parts_.pipeline.set_clock_window(state.window);
+      open_by_clock();
       break;
     default:
       break;
+  }
+}
+
+void WindowController::open_by_clock() {
+  SessionState& state = parts_.state;
+  state.set_pending(parts_.trigger->reason());
+  const std::uint64_t request = state.requests;
+  state.stay_attached = reopens();
+  attach_pending();
+  // The program may have stopped it before it began, and may have a window of its own by now.
+  if (state.open() && state.is_request(request)) {
+    parts_.trigger->opened(state.window);
+    parts_.pipeline.set_clock_window(state.window);
+  } else if (stopped_request_ == request) {
+    parts_.trigger->opened(0);
   }
 }
 
@@ -455,6 +479,7 @@ void WindowController::attach(Nanoseconds sampling) {
       wait_sampling(sampling);
     }
     state.attaching = false;
+    state.changed.notify_all();
     if (!parts_.cupti.forget_if_owed(state.open())) return;
   }
 }

@@ -85,6 +85,8 @@ class WindowController {
       INJECT_REQUIRES(session_mutex);
   void warn_stuck() noexcept;
   bool start_pending(std::string reason, AttachOn thread) INJECT_REQUIRES(session_mutex);
+  void wait_pending(std::uint64_t request) INJECT_REQUIRES(session_mutex);
+  void open_by_clock() INJECT_REQUIRES(session_mutex);
   void attach(Nanoseconds sampling) INJECT_REQUIRES(session_mutex);
   void wait_sampling(Nanoseconds most) INJECT_EXCLUDES(session_mutex);
   void prepare_first() INJECT_REQUIRES(session_mutex);
@@ -92,6 +94,8 @@ class WindowController {
 
   SessionParts& parts_;
   bool asked_ INJECT_GUARDED_BY(session_mutex) = false;
+  std::uint64_t stopped_request_ INJECT_GUARDED_BY(session_mutex) =
+      0;  // the latest that ended before it began
   // When CUPTI was attached ahead of a window that has not opened yet; 0: it was not.
   Nanoseconds attached_ahead_at_ INJECT_GUARDED_BY(session_mutex) = 0;
 };

@@ -103,6 +103,10 @@ void Worker::work() {
   const SessionLock lock(state);
   bool lingered = false;
   while (!state.ended()) {
+    if (!state.armed && !state.ending()) {
+      state.wait_wake(kWorkerLinger);
+      continue;
+    }
     if (!state.ending()) {
       const Nanoseconds wake = next_wake();
       if (wake == Trigger::kNever) {

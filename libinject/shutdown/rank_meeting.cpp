@@ -21,6 +21,16 @@ namespace {
 
 constexpr unsigned kMaxRanks = 1024;
 
+/// Whether nothing has been written to it for longer than `age`.
+bool is_older(int file, Nanoseconds age) {
+  struct stat status {};
+  timespec time{};
+  if (fstat(file, &status) != 0 || status.st_size == 0 || clock_gettime(CLOCK_REALTIME, &time) != 0)
+    return false;
+  const std::int64_t seconds = static_cast<std::int64_t>(time.tv_sec) - status.st_mtim.tv_sec;
+  return seconds > static_cast<std::int64_t>(age / kSecond) + 1;
+}
+
 }  // namespace
 
 unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
@@ -43,7 +53,15 @@ std::string rank_meeting_name(const EnvironmentLookup& environment) {
   // A launcher may start its ranks anew after a failure.
   const std::optional<std::string> restarts = environment("TORCHELASTIC_RESTART_COUNT");
   std::string name = str_format("ending-{}-{}-", parent, launcher.start);
-  for (const char c : restarts.value_or("0").substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
+  const auto add_number = [&name](std::string_view number) {
+    for (const char c : number.substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
+  };
+  add_number(restarts.value_or("0"));
+  // One script may start several jobs side by side.
+  if (const std::optional<std::string> port = environment("MASTER_PORT")) {
+    name += '-';
+    add_number(*port);
+  }
   return name;
 }
 
@@ -52,6 +70,11 @@ bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds
   const std::string path = str_format("/proc/self/fd/{}/{}", folder, name);
   const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (file < 0) return false;
+  // A rank that is killed while it waits leaves its byte to the launcher's next job.
+  if (is_older(file, patience) && ftruncate(file, 0) != 0) {
+    close(file);
+    return false;
+  }
   bool met = false;
   if (::write(file, "x", 1) == 1) {
     const Nanoseconds deadline = now() + patience;

@@ -145,13 +145,27 @@ void FakeCupti::answer(const std::string& function, CUptiResult result, int time
   answers_[function] = {result, times};
 }
 
-bool FakeCupti::enter(const char* function, CUptiResult& result) {
+void FakeCupti::hold(const std::string& function) {
   const std::lock_guard lock(mutex_);
+  held_ = function;
+  released_.notify_all();
+}
+
+bool FakeCupti::holds() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_ != 0;
+}
+
+bool FakeCupti::enter(const char* function, CUptiResult& result) {
+  std::unique_lock lock(mutex_);
   if (const auto found = answers_.find(function); found != answers_.end() && found->second.second > 0) {
     --found->second.second;
     result = found->second.first;
     return false;
   }
+  ++waiting_;
+  released_.wait(lock, [&] { return held_ != function; });
+  --waiting_;
   ++counts_[function];
   return true;
 }

@@ -5,6 +5,7 @@
 #include <cupti.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,6 +30,10 @@ class FakeCupti {
 
   /// The function's next calls, without "cupti", return `result`.
   void answer(const std::string& function, CUptiResult result, int times = 1);
+  /// Calls of the function do not return until another one is held; an empty name lets all return.
+  void hold(const std::string& function);
+  /// Whether a call is held.
+  bool holds() const;
   /// Another client subscribes, or tries to.
   CUptiResult other_subscribes();
   void other_unsubscribes();
@@ -76,6 +81,9 @@ class FakeCupti {
   mutable std::mutex mutex_;  // not held in callbacks
   std::map<std::string, int> counts_;
   std::map<std::string, std::pair<CUptiResult, int>> answers_;
+  std::string held_;
+  int waiting_ = 0;
+  std::condition_variable released_;
   bool other_ = false;
   std::uintptr_t subscriptions_ = 0;
   std::uintptr_t subscriber_ = 0;  // 0: nobody of ours

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,10 @@ TEST_CASE("A meeting is one launcher's, and one attempt's", "[ending]") {
   CHECK(name != rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "1"}})));
   CHECK(rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "../../x"}})).find('/') ==
         std::string::npos);
+  // Jobs that one script has started side by side.
+  CHECK(name != rank_meeting_name(environment({{"MASTER_PORT", "29500"}})));
+  CHECK(rank_meeting_name(environment({{"MASTER_PORT", "29500"}})) !=
+        rank_meeting_name(environment({{"MASTER_PORT", "29501"}})));
 }
 
 TEST_CASE("Ranks wait for each other", "[ending]") {
@@ -96,6 +101,18 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
   CHECK(now() - alone >= 50 * kMillisecond);
   CHECK_FALSE(meet_ranks(folder, "ending-1", 2, 0));
   CHECK(empty(temporary.path()));
+  // What a rank that was killed has left of an earlier one does not count.
+  const std::string left_behind = temporary.path() + "/ending-1";
+  for (const time_t age : {time_t{0}, time_t{60}}) {
+    const int file = open(left_behind.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    REQUIRE(file >= 0);
+    REQUIRE(write(file, "x", 1) == 1);
+    const timespec times[2] = {{time(nullptr) - age, 0}, {time(nullptr) - age, 0}};
+    REQUIRE(futimens(file, times) == 0);
+    close(file);
+    CHECK(meet_ranks(folder, "ending-1", 2, 50 * kMillisecond) == (age == 0));
+    CHECK(empty(temporary.path()));
+  }
   // Not through a link.
   REQUIRE(symlink("/dev/null", (temporary.path() + "/ending-1").c_str()) == 0);
   CHECK_FALSE(meet_ranks(folder, "ending-1", 1, 0));

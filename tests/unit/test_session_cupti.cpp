@@ -309,6 +309,19 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
   CHECK(always.times_said("window 1 is closed early and CUPTI given up: the program subscribes to CUPTI") ==
         1);
 
+  // One that opens windows itself meanwhile goes on to do so.
+  const Left taken_over = play_cupti("always", [] {
+    session();
+    EXPECT(client_subscribes() == CUPTI_SUCCESS);
+    EXPECT(session().user_start());
+    EXPECT(comes([] { return session().is_open(); }));
+    client_leaves();
+    EXPECT(session().user_stop());
+    EXPECT(comes([] { return state() == "finished"; }));
+  });
+  check_end(taken_over);
+  CHECK(taken_over.reasons() == Reasons{"always", "inject_start"});
+
   // A window that the program asks for meanwhile has no device activity.
   const Left api = play_cupti("api", [] {
     start();
@@ -362,6 +375,65 @@ TEST_CASE("a client of the program's takes CUPTI while no window is open", "[ses
   CHECK(left.by_window("Kernels") == std::vector<int>{1});
   CHECK(left.times_said("CUPTI is given up: the program subscribes to CUPTI; cuProfilerStart opens no window "
                         "until it has let go") == 1);
+}
+
+TEST_CASE("a window is asked for before the session is armed", "[session]") {
+  const Left left = play_cupti("api", [] {
+    session_companions.made = [](Session& made) noexcept {
+      std::thread another([&made] { EXPECT(made.user_start()); });  // waits, for a bounded time
+      another.join();
+      EXPECT(cupti().count("Subscribe") == 0);
+    };
+    session();
+    EXPECT(comes([] { return session().is_open(); }));
+    launches(2);
+    EXPECT(session().user_stop());
+  });
+  check_end(left);
+  CHECK(left.reasons() == Reasons{"inject_start"});
+  CHECK(left.by_window("Kernels") == std::vector<int>{2});
+  CHECK_FALSE(left.window(1).contains("no_device_activity"));
+}
+
+TEST_CASE("the clock's window is stopped before it begins", "[session]") {
+  const Left left = play_cupti("time:100ms+100ms", [] {
+    cupti().answer("Subscribe", CUPTI_ERROR_UNKNOWN);  // ahead of the window
+    cupti().hold("Subscribe");
+    session();
+    EXPECT(comes([] { return cupti().holds(); }));
+    EXPECT(session().user_stop());
+    std::thread another([] { EXPECT(session().user_start()); });
+    usleep(50'000);  // most often it waits by then; what follows is the same if it does not
+    cupti().hold("");
+    another.join();
+    EXPECT(comes([] { return session().is_open(); }));
+    launches(1);
+    usleep(300'000);
+    EXPECT(session().is_open());
+    launches(1);
+    EXPECT(session().user_stop());
+    EXPECT(comes([] { return state() == "finished"; }));
+  });
+  check_end(left);
+  CHECK(left.reasons() == Reasons{"inject_start"});
+  CHECK(left.by_window("Kernels") == std::vector<int>{2});
+}
+
+TEST_CASE("the time is over while CUPTI is being attached", "[session]") {
+  const Left left = play_cupti("api", [] {
+    session();
+    EXPECT(comes([] { return cupti().subscribed(); }));  // for the profiler's start and stop
+    cupti().hold("ActivityEnable");
+    std::thread program([] { session().user_start(); });
+    EXPECT(comes([] { return cupti().holds(); }));
+    std::thread timer([] { EXPECT(session().conclude(true) == Session::Conclusion::kDone); });
+    usleep(50'000);
+    cupti().hold("");
+    program.join();
+    timer.join();
+    EXPECT(!cupti().subscribed());
+  });
+  check_end(left);
 }
 
 TEST_CASE("no window attaches CUPTI while a client has activity buffers", "[session]") {

@@ -50,14 +50,20 @@ class Player {
   TriggerAction play(const std::variant<Event, Ranges>& event, Nanoseconds milliseconds) {
     state.time = milliseconds * kMillisecond;
     const TriggerAction action = decide(event);
-    if (action == kClose || action == kReopen) state.window = 0;
+    if (action == kClose || action == kReopen) end_window();
     if (action == kOpen || action == kReopen) {
       state.window = state.next++;
+      state.request = state.next_request++;
       state.window_begin = state.time;
       if (std::holds_alternative<Event>(event) && std::get<Event>(event) == Event::kClock)
         trigger->opened(state.window);
     }
     return action;
+  }
+
+  void end_window() {
+    state.window = 0;
+    state.request = 0;
   }
 
   std::unique_ptr<Trigger> trigger;
@@ -207,9 +213,31 @@ TEST_CASE("a range that opens while the window of another one is pending belongs
 
 TEST_CASE("ranges close no window of somebody else's", "[triggers]") {
   Player player("nvtx:step");
-  player.state.window = player.state.next++;
+  const auto another_opens = [&player] {
+    player.state.window = player.state.next++;
+    player.state.request = player.state.next_request++;
+  };
+  another_opens();
   CHECK(player.play(Ranges{1}, 0) == kNone);
   CHECK(player.play(Ranges{0}, 1) == kNone);
+  player.end_window();
+  // The ranges' window is ended before it has begun: its number is the next one's.
+  REQUIRE(player.play(Ranges{1}, 2) == kOpen);
+  --player.state.next;
+  another_opens();
+  CHECK(player.play(Ranges{0}, 3) == kNone);
+  player.end_window();
+  // Another one has come before it.
+  REQUIRE(player.play(Ranges{1}, 4) == kOpen);
+  another_opens();
+  player.trigger->requested(0);
+  CHECK(player.play(Ranges{0}, 5) == kNone);
+  player.end_window();
+  // Another one has come and gone.
+  REQUIRE(player.play(Ranges{1}, 6) == kOpen);
+  another_opens();
+  player.trigger->requested(player.state.request);
+  CHECK(player.play(Ranges{0}, 7) == kClose);
 }
 
 TEST_CASE("the clock closes no window of somebody else's", "[triggers]") {
