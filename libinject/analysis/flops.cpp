@@ -49,6 +49,9 @@ std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept {
 
 std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
   if (shape.groups == 0) return 0;
+  for (const DataType type : {shape.x, shape.w, shape.y}) {
+    if (data_type_bits(type) == 0) return 0;
+  }
   return sum(
       {bytes_of(product({shape.n, shape.c, volume(shape.in, shape.dimensions)}), shape.x),
        bytes_of(product({shape.k, shape.c / shape.groups, volume(shape.filter, shape.dimensions)}), shape.w),
@@ -74,7 +77,7 @@ std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexce
 
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept {
   const std::optional<std::uint64_t> pairs = attention_pairs(shape);
-  if (!pairs) return std::nullopt;
+  if (!pairs || (shape.flags & kAttentionProjected) != 0) return std::nullopt;
   const std::uint64_t head = shape.head_size;
   const std::uint64_t value = shape.value_head_size;
   const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;
@@ -82,6 +85,7 @@ std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexce
 }
 
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
+  if ((shape.flags & kAttentionProjected) != 0) return 0;
   const std::uint64_t head = shape.head_size;
   const std::uint64_t value = shape.value_head_size;
   const std::uint64_t elements =

@@ -6,84 +6,26 @@
 #include <map>
 #include <tuple>
 
+#include "libinject/analysis/shape_work.h"
+#include "libinject/analysis/tensor_eligibility.h"
+
 namespace inject {
 
 namespace {
 
-/// Below this, a tile of the output is mostly empty, and each element of the large operand is used too few
-/// times to balance the rates of memory and arithmetic.
-constexpr std::int64_t kNarrow = 32;
-
-/// The alignment that tensor cores' loads need, of addresses and of contiguous rows.
-constexpr std::uint64_t kLoadBytes = 16;
-
 /// The output of one thread block of a large GEMM kernel.
 constexpr std::int64_t kTile = 128;
-
-/// A transposition is reported from this ratio on.
-constexpr double kAsymmetry = 1.10;
 
 /// From this many products of one shape in an iteration they are worth combining; fewer are just the layers
 /// of a model.
 constexpr std::uint64_t kManyCalls = 64;
 
-DataType result_type(const GemmShape& shape) {
-  return shape.d != DataType::kUnknown ? shape.d : shape.c;
-}
-
 bool has(const DeviceSpecs& device, Arithmetic arithmetic) {
   return ability(device, arithmetic) == Ability::kYes;
 }
 
-bool is_fp8(DataType type) {
-  return type == DataType::kF8E4M3 || type == DataType::kF8E5M2;
-}
-
-std::optional<Arithmetic> tensor_arithmetic(const GemmShape& shape) {
-  return tensor_arithmetic(shape.a, shape.compute);
-}
-
 std::string number(std::int64_t value) {
   return std::to_string(value);
-}
-
-/// Sizes and addresses that are not aligned as cuBLAS needs for tensor cores, such as "M = 1001, lda = 1001".
-std::string misaligned(const GemmShape& shape) {
-  struct Item {
-    const char* name;
-    std::int64_t value;
-    DataType type;
-  };
-  const bool a_plain = shape.op_a == 'N';
-  const bool b_plain = shape.op_b == 'N';
-  // The contiguous direction of each matrix (they are column-major) and the strides between columns.
-  const Item items[] = {
-      {a_plain ? "M" : "K", a_plain ? shape.m : shape.k, shape.a},
-      {b_plain ? "K" : "N", b_plain ? shape.k : shape.n, shape.b},
-      {"M", shape.m, result_type(shape)},
-      {"lda", shape.lda, shape.a},
-      {"ldb", shape.ldb, shape.b},
-      {"ldc", shape.ldc, result_type(shape)},
-  };
-  std::string text;
-  const auto add = [&text](const std::string& item) {
-    if (text.find(item) != std::string::npos) return;  // M may be wrong for two matrices
-    if (!text.empty()) text += ", ";
-    text += item;
-  };
-  for (const Item& item : items) {
-    if (item.value <= 0) continue;  // a grouped product's sizes differ
-    if (static_cast<std::uint64_t>(item.value) * data_type_bits(item.type) % (8 * kLoadBytes) == 0) continue;
-    add(std::string(item.name) + " = " + number(item.value));
-  }
-  // log2 of the alignment; 0 also stands for a call whose addresses are on the device (batched by pointers).
-  const auto address = [&add](const char* name, std::uint8_t log2) {
-    if (log2 != 0 && log2 < 4) add(std::string("address of ") + name);
-  };
-  address("A", shape.align_a);
-  address("B", shape.align_b);
-  address("C", shape.align_c);
-  return text;
 }
 
 /// Whether the call has one set of sizes: those of a grouped product may differ.
@@ -130,7 +72,7 @@ void add_transpositions(std::span<GemmRow> rows) {
     const auto found = fastest.find(size_key(row.shape));
     if (found == fastest.end() || rate(row) == 0) continue;
     const GemmRow& best = *found->second;
-    if (ops(best.shape) == ops(row.shape) || rate(best) <= rate(row) * kAsymmetry) continue;
+    if (ops(best.shape) == ops(row.shape) || rate(best) <= rate(row) * kFasterBy) continue;
     const auto percent = static_cast<std::int64_t>((rate(best) / rate(row) - 1) * 100);
     row.hints.push_back({HintKind::kTransposition, ops(best.shape) + " is " + number(percent) +
                                                        " % faster than " + ops(row.shape) + " at this size"});
@@ -223,62 +165,6 @@ Roofline roofline(double flops, double bytes, std::optional<double> peak_flops,
   return result;
 }
 
-std::string_view eligible_name(Eligible eligible) noexcept {
-  switch (eligible) {
-    case Eligible::kYes:
-      return "yes";
-    case Eligible::kMisaligned:
-      return "misaligned";
-    case Eligible::kNo:
-      return "no";
-    case Eligible::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
-TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& device) {
-  if (data_type_bits(shape.a) == 0 || data_type_bits(shape.b) == 0)
-    return {Eligible::kUnknown, "type not known"};
-  // Which devices support these is not recorded here.
-  if ((shape.flags & kGemmBlockScaled) != 0) return {Eligible::kUnknown, "scaled by blocks"};
-  for (const DataType type : {shape.a, shape.b}) {
-    if (type == DataType::kF4 || type == DataType::kF6 || type == DataType::kF8E8M0 || type == DataType::kC8I)
-      return {Eligible::kUnknown, std::string(data_type_name(type))};
-  }
-  if (shape.compute == ComputeType::kOther) return {Eligible::kUnknown, "compute type not known"};
-  if (shape.a != shape.b && !(is_fp8(shape.a) && is_fp8(shape.b))) {
-    return {Eligible::kNo, "A and B are of different types"};
-  }
-  const std::optional<Arithmetic> arithmetic = tensor_arithmetic(shape);
-  if (!arithmetic) {
-    if ((shape.a == DataType::kI8 || shape.a == DataType::kU8) && shape.compute == ComputeType::kF32)
-      return {Eligible::kNo, "int8 summed up in fp32"};
-    if (shape.a == DataType::kF32 || shape.a == DataType::kC64) {
-      return {Eligible::kNo, has(device, Arithmetic::kTf32) ? "fp32, and tf32 is not allowed" : "fp32"};
-    }
-    return {Eligible::kNo, "no tensor cores for " + std::string(data_type_name(shape.a))};
-  }
-  if (device.multiprocessors == 0) return {Eligible::kUnknown, "device not known"};
-  switch (ability(device, *arithmetic)) {
-    case Ability::kNo:
-      return {Eligible::kNo, "the device has none for " + std::string(data_type_name(shape.a))};
-    case Ability::kUnknown:
-      return {Eligible::kUnknown, "device not known"};
-    case Ability::kYes:
-      break;
-  }
-  if (has_sizes(shape) && std::min(shape.m, shape.n) == 1) return {Eligible::kNo, "a matrix-vector product"};
-  // fp64 is loaded in whole elements of 8 bytes.
-  if (*arithmetic == Arithmetic::kFp64Tensor) return {Eligible::kYes, {}};
-  if ((shape.flags & kGemmOtherOrder) != 0) return {Eligible::kUnknown, "matrices are not all column-major"};
-  std::string wrong = misaligned(shape);
-  if (wrong.empty()) return {Eligible::kYes, {}};
-  // cuBLASLt has no fp8 kernels for anything else.
-  const Eligible how = *arithmetic == Arithmetic::kFp8 ? Eligible::kNo : Eligible::kMisaligned;
-  return {how, "not multiples of 16 bytes: " + wrong};
-}
-
 std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const DeviceSpecs& device) {
   std::vector<Hint> hints;
   if (!has_sizes(shape)) return hints;
@@ -290,14 +176,10 @@ std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const De
                                             " is read for few products each"});
   }
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
-  if (eligibility.eligible == Eligible::kMisaligned ||
-      (eligibility.eligible == Eligible::kNo && is_fp8(shape.a) && (shape.flags & kGemmOtherOrder) == 0 &&
-       !misaligned(shape).empty())) {
-    hints.push_back({HintKind::kMultiples, eligibility.reason});
-  }
+  if (eligibility.misaligned) hints.push_back({HintKind::kMultiples, eligibility.reason});
   const bool fp32 = (shape.a == DataType::kF32 || shape.a == DataType::kC64) && shape.a == shape.b;
-  if (fp32 && !tensor_arithmetic(shape) && cores == TensorCores::kNotUsed && has(device, Arithmetic::kTf32) &&
-      narrow > 1) {
+  if (fp32 && !tensor_arithmetic(shape.a, shape.compute) && cores == TensorCores::kNotUsed &&
+      has(device, Arithmetic::kTf32) && narrow > 1) {
     // A memory-bound product would gain nothing.
     const Roofline roof = roofline(static_cast<double>(shape.flops), static_cast<double>(shape.bytes),
                                    peak_flops(device, Arithmetic::kFp32), peak_bandwidth(device));
@@ -311,15 +193,6 @@ std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const De
 void add_row_hints(std::span<GemmRow> rows, const DeviceSpecs& device, std::uint64_t iterations) {
   add_transpositions(rows);
   add_combinations(rows, device, iterations);
-}
-
-std::string join_hints(const std::vector<Hint>& hints) {
-  std::string text;
-  for (const Hint& hint : hints) {
-    if (!text.empty()) text += "; ";
-    text += hint.text;
-  }
-  return text;
 }
 
 }  // namespace inject

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What can be said about a matrix product: its work, what bounds it, whether tensor cores could do it, and
-// what might make it faster. docs/gemm.md explains the rules.
+// What can be said about a matrix product: what bounds it, and what might make it faster. docs/gemm.md
+// explains the rules.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/hints.h"
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/peaks.h"
-#include "libinject/analysis/shape_work.h"
 #include "libinject/model/call_shape.h"
 
 namespace inject {
@@ -33,37 +32,6 @@ struct Roofline {
 Roofline roofline(double flops, double bytes, std::optional<double> peak_flops,
                   std::optional<double> peak_bandwidth) noexcept;
 
-enum class Eligible : std::uint8_t {
-  kUnknown,
-  kNo,
-  kMisaligned,  ///< possible at a lower rate; cuBLAS before 11.0 would not use them
-  kYes,
-};
-
-/// "yes", "misaligned", "no", "unknown".
-std::string_view eligible_name(Eligible eligible) noexcept;
-
-struct TensorEligibility {
-  Eligible eligible = Eligible::kUnknown;
-  std::string reason;  ///< why not, or what is misaligned; empty for kYes
-};
-
-/// Whether tensor cores of the device could do the product: by type, shape and alignment.
-TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& device);
-
-enum class HintKind : std::uint8_t {
-  kNarrow,         ///< M or N below 32
-  kMultiples,      ///< sizes that are not multiples of what the type needs
-  kTf32,           ///< fp32 that could be tf32
-  kTransposition,  ///< another pair of op(A), op(B) is faster by more than 10 % at the same size
-  kCombine,        ///< several small products with a common operand
-};
-
-struct Hint {
-  HintKind kind;
-  std::string text;
-};
-
 /// Hints from the shape alone; `cores` as for arithmetic_of().
 std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const DeviceSpecs& device);
 
@@ -79,8 +47,5 @@ struct GemmRow {
 
 /// Adds hints from comparing rows. `iterations`: how many the rows were collected over, 0 if not known.
 void add_row_hints(std::span<GemmRow> rows, const DeviceSpecs& device, std::uint64_t iterations);
-
-/// The texts, separated by "; ".
-std::string join_hints(const std::vector<Hint>& hints);
 
 }  // namespace inject

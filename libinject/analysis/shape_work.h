@@ -43,8 +43,8 @@ struct ShapeWork {
   bool block_scaled = false;  ///< mxfp8, nvfp4: no peak is known for such products
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
-/// The same as PyTorch's flop counter has it, and as model FLOPs are defined: attention counts every pair of
-/// a query and a key, whatever a causal mask leaves out.
+/// The same as PyTorch's flop counter has it: attention counts every pair of a query and a key, whatever a
+/// causal mask leaves out.
 ShapeWork model_work_of(const CallShape& shape) noexcept;
 
 /// What tensor cores would do with elements of this type, whatever the device; empty for types that they do

@@ -124,6 +124,7 @@ enum AttentionFlags : std::uint32_t {
   // alone.
   kAttentionBottomRight = 64,  ///< the last query sees the last key
   kAttentionShifted = 128,     ///< it is not known where
+  kAttentionProjected = 256,   ///< the call multiplies by weights as well, whose sizes are not here
 };
 
 struct NormalizationShape {

@@ -163,6 +163,29 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       "`yes`, `no` or `unknown`: by the names of the kernels that take most of the time.", kNoShape);
 }
 
+void add_eligible(Columns<CallTableRow>& columns) {
+  columns.add(
+      "Eligible", kText,
+      [](const CallTableRow& row) {
+        if (row.call == nullptr) return Cell();
+        const TensorEligibility& eligibility = row.call->eligibility;
+        std::string text(eligible_name(eligibility.eligible));
+        if (!eligibility.reason.empty()) text += ": " + eligibility.reason;
+        return Cell(std::move(text));
+      },
+      "Whether the device's tensor cores could do it, given type, shape and alignment (gemm.md, shapes.md).",
+      kNoShape);
+}
+
+void add_hint(Columns<CallTableRow>& columns) {
+  columns.add(
+      "Hint", kText,
+      [](const CallTableRow& row) {
+        return row.call == nullptr ? Cell() : Cell(join_hints(row.call->hints));
+      },
+      "What could be improved (gemm.md, shapes.md).", "no hint");
+}
+
 void add_kernel_names(Columns<CallTableRow>& columns) {
   columns.add("Kernel Names", kText, &CallTableRow::kernel_names,
               "In descending order of time, with the count where it is not one per call.",

@@ -65,6 +65,10 @@ void add_function(Columns<CallTableRow>& columns);
 void add_call_columns(Columns<CallTableRow>& columns);
 /// Adds the columns FLOPs to Tensor Cores.
 void add_rate_columns(Columns<CallTableRow>& columns);
+/// Adds the column Eligible.
+void add_eligible(Columns<CallTableRow>& columns);
+/// Adds the column Hint.
+void add_hint(Columns<CallTableRow>& columns);
 /// Adds the column Kernel Names.
 void add_kernel_names(Columns<CallTableRow>& columns);
 

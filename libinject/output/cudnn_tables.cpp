@@ -92,6 +92,8 @@ Columns<CallTableRow> conv_columns(const Report&) {
       "From the call's arguments, otherwise from the kernels' names.", "neither identifies it");
   add_call_columns(columns);
   add_rate_columns(columns);
+  add_eligible(columns);
+  add_hint(columns);
   add_kernel_names(columns);
   return columns;
 }
@@ -142,6 +144,7 @@ Columns<CallTableRow> attention_columns(const Report&) {
             "rows in brackets; not known");
   add_call_columns(columns);
   add_rate_columns(columns);
+  add_eligible(columns);
   add_kernel_names(columns);
   return columns;
 }
@@ -195,6 +198,8 @@ Columns<CallTableRow> rnn_columns(const Report&) {
       "As given in the descriptor.", "not known");
   add_call_columns(columns);
   add_rate_columns(columns);
+  add_eligible(columns);
+  add_hint(columns);
   add_kernel_names(columns);
   return columns;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
 #include "libinject/output/call_columns.h"
 #include "libinject/output/tables.h"
@@ -60,6 +59,7 @@ void leave_out_of_derived_rows(Columns<CallTableRow>& columns) {
     columns.leave_out(header, &is_derived_product, "derived rows of one size: their kernels are not known");
   for (const std::string_view header : {"GPU Min (ns)", "GPU Max (ns)"})
     columns.leave_out(header, &is_derived, "derived rows");
+  columns.leave_out("Eligible", &is_derived, "rows in brackets: no single shape is known; derived rows");
 }
 
 Columns<CallTableRow> gemm_columns(const Report&) {
@@ -112,24 +112,8 @@ Columns<CallTableRow> gemm_columns(const Report&) {
   size("Ldc", &GemmShape::ldc, "Leading dimension of the result.", kNoStride);
   add_call_columns(columns);
   add_rate_columns(columns);
-  columns
-      .add(
-          "Eligible", kText,
-          [](const CallTableRow& row) {
-            if (row.call == nullptr || is_derived(row)) return Cell();
-            const TensorEligibility& eligibility = row.call->eligibility;
-            std::string text(eligible_name(eligibility.eligible));
-            if (!eligibility.reason.empty()) text += ": " + eligibility.reason;
-            return Cell(std::move(text));
-          },
-          "Whether the device's tensor cores could do it, given type, shape and alignment (gemm.md).",
-          "rows in brackets: no single shape is known; derived rows")
-      .add(
-          "Hint", kText,
-          [](const CallTableRow& row) {
-            return row.call == nullptr ? Cell() : Cell(join_hints(row.call->hints));
-          },
-          "What could be improved (gemm.md).", "no hint");
+  add_eligible(columns);
+  add_hint(columns);
   add_kernel_names(columns);
   leave_out_of_derived_rows(columns);
   return columns;

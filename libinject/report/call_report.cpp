@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
+#include "libinject/analysis/call_hints.h"
 #include "libinject/report/device_specs.h"
 
 namespace inject {
@@ -42,12 +44,29 @@ std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCor
   return arithmetic_of(call.work, use.cores, specs);
 }
 
+TensorEligibility eligibility_of(const CallShapeRow& call, const DeviceSpecs& specs) {
+  const CallShape& shape = call.shape;
+  switch (shape.kind()) {
+    case ShapeKind::kGemm:
+      return tensor_eligibility(shape.as<GemmShape>(), specs);
+    case ShapeKind::kConvolution:
+      return tensor_eligibility(shape.as<ConvolutionShape>(), specs);
+    case ShapeKind::kAttention:
+      return tensor_eligibility(shape.as<AttentionShape>(), specs);
+    case ShapeKind::kRnn:
+      return tensor_eligibility(shape.as<RnnShape>(), specs);
+    default:
+      return {};
+  }
+}
+
 CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   CallReport report;
   report.call = &call;
   report.use = tensor_use(call);
   report.calls_on_gpu = std::min(call.entry.executed(), call.entry.gpu.count);
   if (call.entry.other) return report;
+  report.eligibility = eligibility_of(call, specs);
   report.arithmetic = arithmetic_of_call(call, report.use, specs);
   const auto peak = report.arithmetic ? peak_flops(specs, *report.arithmetic) : std::nullopt;
   // Kernels of calls cut by a window's edge have no operations of their own.
@@ -63,26 +82,77 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   return report;
 }
 
-/// Adds hints from each shape, and from comparing rows.
-void add_hints(std::vector<CallReport>& calls, const Statistics& statistics, const RunInfo& run) {
-  std::vector<GemmRow> rows;
-  std::vector<CallReport*> products;
+/// The calls of one shape whose kind is `Shape`'s, by device: hints compare rates.
+template <typename Shape>
+std::map<std::uint32_t, std::vector<CallReport*>> reports_of(std::vector<CallReport>& calls) {
+  std::map<std::uint32_t, std::vector<CallReport*>> found;
   for (CallReport& call : calls) {
-    if (call.call->entry.other || call.call->shape.kind() != ShapeKind::kGemm) continue;
-    const DeviceSpecs specs = specs_of(run, call.call->entry.device);
-    GemmRow& row = rows.emplace_back();
-    row.shape = call.call->shape.as<GemmShape>();
-    row.shape.flops = call.call->work.flops;
-    row.shape.bytes = call.call->work.bytes;
-    row.calls = call.calls_on_gpu;
-    row.gpu_ns = call.call->entry.gpu.sum;
-    row.shared = call.call->entry.shared;
-    row.hints = gemm_hints(row.shape, call.use.cores, specs);
-    call.eligibility = tensor_eligibility(row.shape, specs);
-    products.push_back(&call);
+    if (!call.call->entry.other && call.call->shape.kind() == Shape::kKind)
+      found[call.call->entry.device].push_back(&call);
   }
-  add_row_hints(rows, specs_of(run, 0), statistics.iterations().step_times().count());
-  for (std::size_t i = 0; i < rows.size(); ++i) products[i]->hints = std::move(rows[i].hints);
+  return found;
+}
+
+/// Adds hints from each shape, and from comparing rows.
+void add_gemm_hints(std::vector<CallReport>& calls, const Statistics& statistics, const RunInfo& run) {
+  for (const auto& [device, products] : reports_of<GemmShape>(calls)) {
+    const DeviceSpecs specs = specs_of(run, device);
+    std::vector<GemmRow> rows;
+    for (const CallReport* call : products) {
+      GemmRow& row = rows.emplace_back();
+      row.shape = call->call->shape.as<GemmShape>();
+      row.shape.flops = call->call->work.flops;
+      row.shape.bytes = call->call->work.bytes;
+      row.calls = call->calls_on_gpu;
+      row.gpu_ns = call->call->entry.gpu.sum;
+      row.shared = call->call->entry.shared;
+      row.hints = gemm_hints(row.shape, call->use.cores, specs);
+    }
+    add_row_hints(rows, specs, statistics.iterations().step_times().count());
+    for (std::size_t i = 0; i < rows.size(); ++i) products[i]->hints = std::move(rows[i].hints);
+  }
+}
+
+/// Of the kernels' time, the share of those that change the layout of tensors.
+double layout_share(const CallShapeRow& call) {
+  std::uint64_t time = 0;
+  std::uint64_t all = 0;
+  for (const auto& [name, share] : call.kernels) {
+    all += share.time;
+    if (changes_layout(name)) time += share.time;
+  }
+  return all == 0 ? 0 : static_cast<double>(time) / static_cast<double>(all);
+}
+
+void add_convolution_hints(std::vector<CallReport>& calls, const RunInfo& run) {
+  for (const auto& [device, convolutions] : reports_of<ConvolutionShape>(calls)) {
+    const DeviceSpecs specs = specs_of(run, device);
+    const bool tf32_is_used =
+        std::any_of(convolutions.begin(), convolutions.end(), [](const CallReport* call) {
+          const auto shape = call->call->shape.as<ConvolutionShape>();
+          // An engine's compute type is what it does; an older function's is what it may do.
+          return shape.compute == ComputeType::kF32Tf32 &&
+                 (shape.legacy == 0 || call->use.cores == TensorCores::kUsed);
+        });
+    for (CallReport* call : convolutions) {
+      call->hints = convolution_hints(
+          call->call->shape.as<ConvolutionShape>(),
+          {call->use.cores, call->roof.bound, layout_share(*call->call), tf32_is_used}, specs);
+    }
+  }
+}
+
+void add_rnn_hints(std::vector<CallReport>& calls, const RunInfo& run) {
+  for (const auto& [device, layers] : reports_of<RnnShape>(calls)) {
+    std::vector<RnnRow> rows;
+    for (const CallReport* call : layers) {
+      const auto shape = call->call->shape.as<RnnShape>();
+      rows.push_back(
+          {shape, call->rate.value_or(0), rnn_hints(shape, call->use.cores, specs_of(run, device))});
+    }
+    add_algorithm_hints(rows);
+    for (std::size_t i = 0; i < rows.size(); ++i) layers[i]->hints = std::move(rows[i].hints);
+  }
 }
 
 }  // namespace
@@ -94,7 +164,9 @@ CallReport call_report(const CallShapeRow& call, const RunInfo& run) {
 std::vector<CallReport> call_reports(const Statistics& statistics, const RunInfo& run) {
   std::vector<CallReport> reports;
   for (const CallShapeRow& call : statistics.call_shapes()) reports.push_back(call_report(call, run));
-  add_hints(reports, statistics, run);
+  add_gemm_hints(reports, statistics, run);
+  add_convolution_hints(reports, run);
+  add_rnn_hints(reports, run);
   return reports;
 }
 

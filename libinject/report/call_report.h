@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "libinject/analysis/gemm_hints.h"
+#include "libinject/analysis/hints.h"
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/peaks.h"
+#include "libinject/analysis/tensor_eligibility.h"
 #include "libinject/model/run_info.h"
 #include "libinject/stats/statistics.h"
 
@@ -27,12 +29,11 @@ struct CallReport {
   std::optional<double> rate;  ///< operations per second; empty if impossible
   PeakShare peak_share;        ///< of the arithmetic's peak
   Roofline roof;
-  // Only for matrix products:
-  TensorEligibility eligibility;
+  TensorEligibility eligibility;  ///< of products, convolutions, attention and recurrent layers
   std::vector<Hint> hints;
 };
 
-/// Without what only matrix products have.
+/// Without hints.
 CallReport call_report(const CallShapeRow& call, const RunInfo& run);
 
 /// As Statistics::call_shapes(), in that order.

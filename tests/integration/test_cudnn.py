@@ -53,7 +53,7 @@ class Plans(CudnnTest):
                        T="", R="3", S="3", Stride="2x2", Padding="1x1", Dilation="1x1", Groups="1", Layout="NHWC",
                        TypeX="fp16", TypeW="fp16", TypeY="fp16", ComputeType="fp32", Fused="", Engine="62",
                        Algorithm="implicit GEMM", Calls="5", FailedCalls="0", GPUTimens="50000", Kernels="5",
-                       FLOPs=str(16 * SAMPLE))
+                       FLOPs=str(16 * SAMPLE), Eligible="yes", Hint="")
 
     def test_what_is_fused(self):
         row = self.row("conv_sum.csv", f"{BEGIN} plan:p:fused start execute:p stop sync")
@@ -76,7 +76,7 @@ class Plans(CudnnTest):
         row = self.row("attention_sum.csv", f"{BEGIN} plan:p:attention:2 start loop:3 [ execute:p ] stop sync")
         self.check_row(row, Source="library call", API="cudnnBackendExecute", Direction="forward", B="2", H="8", KVHeads="8",
                        SQuery="512", SKey="256", D="64", DValue="64", Causal="0", Bias="0", Dropout="0", Type="fp16",
-                       Engine="62", Calls="3", Kernels="3", FLOPs=str(2 * 2 * 8 * 512 * 256 * 128))
+                       Engine="62", Calls="3", Kernels="3", FLOPs=str(2 * 2 * 8 * 512 * 256 * 128), Eligible="yes")
 
     def test_a_plan_that_becomes_nodes_of_a_graph(self):
         done = self.script(f"{BEGIN} plan:p:forward:16:62 start populate:p:5 stop sync")
@@ -171,7 +171,7 @@ class Functions(CudnnTest):
         row = self.row("rnn_sum.csv", f"{BEGIN} start rnn:data stop sync")
         self.check_row(row, API="cudnnRNNBackwardData_v8", Direction="data gradient", Cell="LSTM", Layers="2", Directions="2",
                        InputSize="256", HiddenSize="512", ProjectionSize="0", T="20", B="4", Steps="47", Type="fp16",
-                       Algorithm="persistent static", Calls="1", FLOPs=str(NETWORK))
+                       Algorithm="persistent static", Calls="1", FLOPs=str(NETWORK), Hint="")
 
     def products(self, network, calls=1):
         """The table's rows for one network: its calls', and those of its products by their sizes: how many, and their FLOPs."""

@@ -116,6 +116,11 @@ TEST_CASE("Convolution: what can't be") {
   shape.n = shape.k = shape.c = shape.out[1] = shape.out[2] = 0xFFFF'FFFF;
   CHECK(convolution_flops(shape) == ~0ull);
   CHECK(convolution_bytes(shape) == ~0ull);
+  // A tensor of a type without a size.
+  shape = shape_of({224, 3, 64, 7, 2, 3}, 1);
+  CHECK(convolution_bytes(shape) != 0);
+  shape.w = DataType::kOther;
+  CHECK(convolution_bytes(shape) == 0);
 }
 
 TEST_CASE("ResNet-50: 4.1 billion products forward, twice that backward") {
@@ -153,6 +158,10 @@ TEST_CASE("Attention: two products forward, five backward") {
   shape.direction = 2;
   CHECK(attention_flops(shape) == forward / 2 * 5);
   CHECK(attention_bytes(shape) == 2ull * 8 * 2 * 8 * 512 * 64);
+  // The projections' products are not known.
+  shape.flags |= kAttentionProjected;
+  CHECK_FALSE(attention_flops(shape));
+  CHECK(attention_bytes(shape) == 0);
 
   // Heads that share keys and values; values of another size.
   AttentionShape shared;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "libinject/analysis/shape_work.h"
+#include "libinject/analysis/tensor_eligibility.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

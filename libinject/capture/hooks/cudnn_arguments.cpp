@@ -326,8 +326,10 @@ void set_attention_shape(CallFrame& frame, void* real, std::uint8_t direction,
   shape.compute = compute_type_of(compute, shape.type, math);
   // Each sequence has a length of its own.
   shape.flags = kAttentionRagged | (dropout != nullptr ? kAttentionDropout : 0u);
-  shape.batch = clamped<std::uint32_t>(query_sizes[CUDNN_SEQDATA_BATCH_DIM]) *
-                clamped<std::uint32_t>(query_sizes[CUDNN_SEQDATA_BEAM_DIM]);
+  if (projected_q > 0 || projected_k > 0 || projected_v > 0 || projected_o > 0)
+    shape.flags |= kAttentionProjected;
+  shape.batch = clamped<std::uint32_t>(std::int64_t{query_sizes[CUDNN_SEQDATA_BATCH_DIM]} *
+                                       query_sizes[CUDNN_SEQDATA_BEAM_DIM]);
   shape.heads = clamped<std::uint32_t>(heads);
   shape.kv_heads = shape.heads;
   shape.query_length = clamped<std::uint32_t>(query_sizes[CUDNN_SEQDATA_TIME_DIM]);

@@ -115,7 +115,7 @@ def roofline(result: Result) -> Section:
             ("attention_sum", "Attention", ("API", "Direction", "B", "H", "S Query", "S Key", "D", "Type")),
             ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type", "Algorithm")),
             ("norm_sum", "Normalizations", ("API", "Direction", "Mode", "Size", "Type"))):
-        part.add(table(result, name, title, on=(*shape, *_RATES)))
+        part.add(table(result, name, title, on=(*shape, *_RATES, "Hint")))
     return part
 
 

@@ -162,11 +162,22 @@ def _families(result: Result) -> list[dict[str, Any]]:
         _place(str(row["Family"]), f"{_cells(row, 'Time (%)')}% of the kernels' time, {duration(_cells(row, 'Total Time (ns)'))}") for row in _largest(rows, "Total Time (ns)", 0)])
 
 
-def _products(result: Result) -> list[dict[str, Any]]:
-    """Matrix products that the table itself has a hint for."""
-    rows = [row for row in result.rows("gemm_sum", "API", "M", "N", "K", "GPU Time (ns)") if row.get("Hint") and _cells(row, "M") > 0]
-    return _group("Matrix products with a hint", "gemm", [
-        _place(described("{API} {M}×{N}×{K} {Type A}", row), f"{duration(_cells(row, 'GPU Time (ns)'))}: {row['Hint']}") for row in _largest(rows, "GPU Time (ns)", 0)])
+# Tables of library calls with hints: title, section, what is shown of a row, and a column that rows without a shape leave empty.
+_HINTED = {
+    "gemm_sum": ("Matrix products with a hint", "gemm", "{API} {M}×{N}×{K} {Type A}", "M"),
+    "conv_sum": ("Convolutions with a hint", "roofline", "{Direction}: N {N}, C {C}, W {W}, K {K}, S {S}, {Type X}", "K"),
+    "rnn_sum": ("Recurrent layers with a hint", "roofline", "{Cell} {Direction}: {Layers} layers of {Hidden Size}, B {B}, {Type}", "B"),
+}
+
+
+def _hinted_calls(result: Result) -> list[dict[str, Any]]:
+    """Library calls that their table itself has a hint for."""
+    groups = []
+    for name, (title, section, text, size) in _HINTED.items():
+        rows = [row for row in result.rows(name, size, "GPU Time (ns)") if row.get("Hint") and _cells(row, size) > 0]
+        groups += _group(title, section, [_place(described(text, row), f"{duration(_cells(row, 'GPU Time (ns)'))}: {row['Hint']}")
+                                          for row in _largest(rows, "GPU Time (ns)", 0)])
+    return groups
 
 
 def _collectives(result: Result) -> list[dict[str, Any]]:
@@ -189,7 +200,7 @@ def where(result: Result, kind: str, device: str) -> list[dict[str, Any]]:
         groups += _collectives(result)
     elif kind.startswith("GPU-bound"):
         groups += _launching(result, kind)
-        groups += _families(result) if kind == "GPU-bound (memory)" else _products(result) if kind == "GPU-bound (compute)" else []
+        groups += _families(result) if kind == "GPU-bound (memory)" else _hinted_calls(result) if kind == "GPU-bound (compute)" else []
     return groups
 
 

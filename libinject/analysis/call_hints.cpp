@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/call_hints.h"
+
+#include <cstdint>
+#include <map>
+
+#include "libinject/analysis/shape_text.h"
+#include "libinject/base/format.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::uint8_t kChannelsFirst = 1;
+constexpr std::uint8_t kStandardAlgorithm = 1;
+
+/// From this share on, changing the layout is worth mentioning.
+constexpr double kLayoutShare = 0.1;
+
+constexpr std::uint8_t kWeightGradient = 3;
+
+/// Whether channels can be padded without multiplying the work: to less than twice as many.
+bool is_worth_padding(std::uint32_t channels, DataType type) {
+  constexpr std::uint32_t kLoadBits = 128;
+  const std::uint32_t step = kLoadBits / data_type_bits(type);
+  return channels % step == 0 || channels > step / 2;
+}
+
+/// Images' three colours need only be padded to four (NVIDIA, Convolutional Layers User's Guide).
+bool are_colours(std::uint32_t input_channels) {
+  return input_channels == 3;
+}
+
+bool has_tf32(const DeviceSpecs& device) {
+  return ability(device, Arithmetic::kTf32) == Ability::kYes;
+}
+
+/// Equal for layers that differ only in the algorithm.
+RnnShape without_algorithm(RnnShape shape) {
+  shape.algorithm = 0;
+  return shape;
+}
+
+}  // namespace
+
+bool changes_layout(std::string_view name) noexcept {
+  return name.find("ToNhwc") != std::string_view::npos || name.find("ToNchw") != std::string_view::npos;
+}
+
+std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const MeasuredConvolution& measured,
+                                    const DeviceSpecs& device) {
+  std::vector<Hint> hints;
+  const bool channels_first = shape.layout == kChannelsFirst;
+  if (channels_first && measured.layout_share >= kLayoutShare) {
+    hints.push_back({HintKind::kLayout, str_format("changing the layout takes {} % of the time: channels "
+                                                   "last needs none",
+                                                   static_cast<int>(100 * measured.layout_share + 0.5))});
+  }
+  const TensorEligibility eligibility = tensor_eligibility(shape, device);
+  // With channels first, they are padded when the layout is changed for tensor cores.
+  const bool padded = channels_first && measured.cores == TensorCores::kUsed;
+  const auto [type, other] = multiplied_types(shape);
+  if (eligibility.misaligned && shape.groups <= 1 && !padded &&
+      (is_worth_padding(shape.c, type) || are_colours(shape.c)) && is_worth_padding(shape.k, type)) {
+    hints.push_back({HintKind::kMultiples, eligibility.reason});
+  }
+  const bool fp32 = type == DataType::kF32 && other == DataType::kF32;
+  // Older functions have a math type of their own.
+  const bool allowed = measured.tf32_is_used && shape.legacy == 0;
+  if (fp32 && shape.compute == ComputeType::kF32 && !allowed && measured.cores == TensorCores::kNotUsed &&
+      has_tf32(device) && measured.bound != Bound::kMemory && shape.groups <= 1) {
+    hints.push_back({HintKind::kTf32, "fp32 on CUDA cores: tf32, if allowed, could use tensor cores"});
+  }
+  return hints;
+}
+
+std::vector<Hint> rnn_hints(const RnnShape& shape, TensorCores cores, const DeviceSpecs& device) {
+  std::vector<Hint> hints;
+  // The gradient of the weights is a product over all steps.
+  const bool narrow = shape.batch < kNarrow && shape.direction != kWeightGradient;
+  // Persistent kernels keep the weights on the chip from step to step.
+  if (narrow && shape.batch > 0 && shape.algorithm == kStandardAlgorithm) {
+    hints.push_back({HintKind::kNarrow,
+                     str_format("B = {} is below {}: each step reads a layer's weights for few sequences",
+                                shape.batch, kNarrow)});
+  }
+  const TensorEligibility eligibility = tensor_eligibility(shape, device);
+  if (eligibility.misaligned) hints.push_back({HintKind::kMultiples, eligibility.reason});
+  if (!narrow && shape.type == DataType::kF32 && shape.compute == ComputeType::kF32 &&
+      cores == TensorCores::kNotUsed && has_tf32(device)) {
+    hints.push_back({HintKind::kTf32, "fp32 on CUDA cores: tf32 would use tensor cores"});
+  }
+  return hints;
+}
+
+void add_algorithm_hints(std::span<RnnRow> rows) {
+  std::map<CallShape::Words, const RnnRow*> fastest;
+  const auto key = [](const RnnRow& row) { return CallShape(without_algorithm(row.shape)).words(); };
+  for (const RnnRow& row : rows) {
+    if (row.rate == 0) continue;
+    const RnnRow*& best = fastest[key(row)];
+    if (best == nullptr || row.rate > best->rate) best = &row;
+  }
+  for (RnnRow& row : rows) {
+    if (row.rate == 0) continue;
+    const RnnRow& best = *fastest[key(row)];
+    if (best.shape.algorithm == row.shape.algorithm || best.rate <= row.rate * kFasterBy) continue;
+    row.hints.push_back(
+        {HintKind::kAlgorithm,
+         str_format("{} is {} % faster than {} at this size", rnn_algorithm_name(best.shape.algorithm),
+                    static_cast<std::int64_t>(100 * (best.rate / row.rate - 1) + 0.5),
+                    rnn_algorithm_name(row.shape.algorithm))});
+  }
+}
+
+}  // namespace inject
