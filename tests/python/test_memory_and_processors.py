@@ -246,6 +246,20 @@ class MemoryInUse(Case):
         self.assertRegex(folders.invoke("merge", self.folder / "copies").stdout,
                          r"\n *in use +highest reading of a GPU's memory, by all processes: from 600.0MB \(rank 3\) to 900.0MB \(rank 1\)")
 
+    def test_pytorch_by_merge(self):
+        """The most of a rank's GPUs; ranks without an allocator of PyTorch's have none."""
+        def of_torch(reserved, allocated):
+            return [*lines("800.000"), *({**row, "Of": f"PyTorch {of}", "Highest (MB)": high} for of, high in (("reserved", reserved), ("allocated", allocated))
+                                         for row in lines("9.000")[:1])]
+
+        another = {**lines("9.000")[2], "Of": "PyTorch reserved", "Highest (MB)": "650.000"}
+        for number, rows in enumerate((of_torch("500.000", "400.000"), [*of_torch("600.000", "450.000"), another], lines("500.000"))):
+            self.rank(str(number), number, memory_timeline=rows)
+        (job,) = test_merge.merged(*(self.folder / str(number) for number in range(3)))["jobs"]
+        self.assertEqual([(rank["torch_reserved_mb"], rank["torch_allocated_mb"]) for rank in job["by_rank"]], [(500, 400), (650, 450), (None, None)])
+        self.assertRegex(folders.invoke("merge", *(self.folder / str(number) for number in range(3))).stdout,
+                         r"\n *PyTorch +the most that its allocator had reserved on a GPU: from 500.0MB \(rank 0\) to 650.0MB \(rank 1\)")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -57,6 +57,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     found.append(("verdicts", ", ".join(f"{printable(name, 40)} ({_count(count, 'rank')})" for name, count in job["verdicts"].items())))
     found += _from_to(job, "memory", "peak GPU memory allocated by a rank", "peak_memory_mb", lambda peak: f"{peak:.1f}MB")
     found += _from_to(job, "in use", "highest reading of a GPU's memory, by all processes", "device_memory_in_use_mb", lambda used: f"{used:.1f}MB")
+    found += _from_to(job, "PyTorch", "the most that its allocator had reserved on a GPU", "torch_reserved_mb", lambda size: f"{size:.1f}MB")
     failed = [row["rank"] for row in job["by_rank"] if row.get("failed_allocations")]
     if failed:
         found.append(("", f"allocations failed on {_count(len(failed), 'rank')}, rank {failed[0]} first"))

@@ -37,6 +37,11 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
               UNION ALL SELECT rank, "Highest (MB)" FROM memory_timeline JOIN member USING (run) WHERE job = $1 AND Of = 'in use') GROUP BY rank""", [number]):
         found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
     for row in store.rows("""
+            SELECT rank, max("Highest (MB)") FILTER (Of = 'PyTorch reserved') AS torch_reserved_mb,
+                   max("Highest (MB)") FILTER (Of = 'PyTorch allocated') AS torch_allocated_mb
+            FROM memory_timeline JOIN member USING (run) WHERE job = ? GROUP BY rank""", [number]):
+        found[row.pop("rank")] |= row
+    for row in store.rows("""
             SELECT rank, sum("Energy (J)") AS energy_j, sum("± Energy (J)") AS energy_error_j,
                    sum("Energy (J)") / nullif(sum("Duration (ns)") FILTER ("Energy (J)" IS NOT NULL), 0) * 1e9 AS power_w,
                    sum("SM Clock (MHz)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("SM Clock (MHz)" IS NOT NULL), 0) AS sm_clock_mhz,
