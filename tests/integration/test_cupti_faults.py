@@ -70,11 +70,11 @@ class Missing(FaultTest):
 
     def test_too_old(self):
         # Whatever other copy the machine has.
-        self.check_hooks_only(self.without(hidden="cuda/", faults="cupti_version=17"), "API version is 17",
-                              "oldest accepted is 18")
+        self.check_hooks_only(self.without(hidden="cuda/", faults="cupti_version=18"), "API version is 18",
+                              "oldest accepted is 19")
 
     def test_the_oldest_accepted(self):
-        done = self.script(faults="cupti_version=18")
+        done = self.script(faults="cupti_version=19")
         self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
 
 

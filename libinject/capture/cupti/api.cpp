@@ -19,7 +19,7 @@ namespace inject {
 namespace {
 
 // CUDA 12.0: kernel records have their graph ids, callbacks their present ids.
-constexpr std::uint32_t kOldestVersion = 18;
+constexpr std::uint32_t kOldestVersion = 19;
 
 struct LoadedCuda {
   std::vector<std::string> folders;  // of the CUDA libraries in the process, in load order
