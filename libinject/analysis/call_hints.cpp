@@ -53,9 +53,9 @@ std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const Measure
   std::vector<Hint> hints;
   const bool channels_first = shape.layout == kChannelsFirst;
   if (channels_first && measured.layout_share >= kLayoutShare) {
-    hints.push_back({HintKind::kLayout, str_format("changing the layout takes {} % of the time: channels "
+    hints.push_back({HintKind::kLayout, str_format("changing the layout takes {:.0f} % of the time: channels "
                                                    "last needs none",
-                                                   static_cast<int>(100 * measured.layout_share + 0.5))});
+                                                   100 * measured.layout_share)});
   }
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   // With channels first, they are padded when the layout is changed for tensor cores.
@@ -108,9 +108,8 @@ void add_algorithm_hints(std::span<RnnRow> rows) {
     if (best.shape.algorithm == row.shape.algorithm || best.rate <= row.rate * kFasterBy) continue;
     row.hints.push_back(
         {HintKind::kAlgorithm,
-         str_format("{} is {} % faster than {} at this size", rnn_algorithm_name(best.shape.algorithm),
-                    static_cast<std::int64_t>(100 * (best.rate / row.rate - 1) + 0.5),
-                    rnn_algorithm_name(row.shape.algorithm))});
+         str_format("{} is {:.0f} % faster than {} at this size", rnn_algorithm_name(best.shape.algorithm),
+                    100 * (best.rate / row.rate - 1), rnn_algorithm_name(row.shape.algorithm))});
   }
 }
 
