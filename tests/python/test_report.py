@@ -470,6 +470,29 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual([(place["name"], place["note"]) for place in verdict["remedies"][0]["where"][0]["places"]],
                          [("Net.b", "30.0% of the kernels' time, 300ns; 75.0% of what runs in it is memory-bound")])
 
+    def test_library_calls_with_a_hint(self):
+        """Of a GPU that computes; each leads to the table that has it."""
+        folder = folders.write_run(self.folder / "a", diagnosis=[{
+            "device": 0, "verdict": "GPU-bound (compute)", "device_time_ns": 1000, "kernel_busy_ns": 900, "potential_gain_ns": 500,
+            "evidence": [{"kind": "GPU-bound (compute)", "time_ns": 900, "text": "", "advice": "x: y"}]}])
+        call = {"API": "f", "Calls": 1, "GPU Time (%)": 50.0, "GPU Time (ns)": 400, "Peak": "", "Peak (%)": "", "TFLOP/s": "", "Bound": "", "Tensor Cores": "yes"}
+        folders.write_table(folder, "gemm_sum", [{**call, "Derived": "", "M": 64, "N": 7, "K": 8, "Op A": "N", "Op B": "N", "Type A": "fp16", "Batch": 1, "Hint": "N = 7 is below 32"}])
+        folders.write_table(folder, "conv_sum", [
+            {**call, "Direction": direction, "N": 32, "C": 3, "W": 224, "K": 64, "S": 7, "Type X": "fp16", "Hint": hint}
+            for direction, hint in (("forward", "pad it"), ("filter gradient", ""))])
+        folders.write_table(folder, "rnn_sum", [
+            {**call, "Cell": "GRU", "Direction": "forward", "Layers": 5, "Hidden Size": 800, "B": batch, "Type": "fp32", "Hint": hint}
+            for batch, hint in ((4, "hint"), ("", ""))])
+        (verdict,) = model_of(folder)["verdicts"]
+        self.assertEqual([(group["title"], [(place["name"], place["note"]) for place in group["places"]]) for group in verdict["remedies"][0]["where"]], [
+            ("Matrix products with a hint", [("f 64×7×8 fp16", "400ns: N = 7 is below 32")]),
+            ("Convolutions with a hint", [("forward: N 32, C 3, W 224, K 64, S 7, fp16", "400ns: pad it")]),
+            ("Recurrent layers with a hint", [("GRU forward: 5 layers of 800, B 4, fp32", "400ns: hint")])])
+        page = render(page_model([Result(folder)], []))
+        for group in verdict["remedies"][0]["where"]:
+            self.assertIn(f'href="#run-0-{group["section"]}"', page)
+            self.assertIn(f'id="run-0-{group["section"]}"', page)
+
     def test_what_samples_per_second_are_of(self):
         folders.write_run(self.folder / "a")
         folders.write_table(self.folder / "a", "iteration_sum", [{"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all",

@@ -162,19 +162,19 @@ def _families(result: Result) -> list[dict[str, Any]]:
         _place(str(row["Family"]), f"{_cells(row, 'Time (%)')}% of the kernels' time, {duration(_cells(row, 'Total Time (ns)'))}") for row in _largest(rows, "Total Time (ns)", 0)])
 
 
-# Tables of library calls with hints: title, section, what is shown of a row, and a column that rows without a shape leave empty.
+# Tables of library calls with hints: title, section, and what is shown of a row.
 _HINTED = {
-    "gemm_sum": ("Matrix products with a hint", "gemm", "{API} {M}×{N}×{K} {Type A}", "M"),
-    "conv_sum": ("Convolutions with a hint", "roofline", "{Direction}: N {N}, C {C}, W {W}, K {K}, S {S}, {Type X}", "K"),
-    "rnn_sum": ("Recurrent layers with a hint", "roofline", "{Cell} {Direction}: {Layers} layers of {Hidden Size}, B {B}, {Type}", "B"),
+    "gemm_sum": ("Matrix products with a hint", "gemm", "{API} {M}×{N}×{K} {Type A}"),
+    "conv_sum": ("Convolutions with a hint", "roofline", "{Direction}: N {N}, C {C}, W {W}, K {K}, S {S}, {Type X}"),
+    "rnn_sum": ("Recurrent layers with a hint", "roofline", "{Cell} {Direction}: {Layers} layers of {Hidden Size}, B {B}, {Type}"),
 }
 
 
 def _hinted_calls(result: Result) -> list[dict[str, Any]]:
     """Library calls that their table itself has a hint for."""
     groups = []
-    for name, (title, section, text, size) in _HINTED.items():
-        rows = [row for row in result.rows(name, size, "GPU Time (ns)") if row.get("Hint") and _cells(row, size) > 0]
+    for name, (title, section, text) in _HINTED.items():
+        rows = [row for row in result.rows(name, "GPU Time (ns)") if row.get("Hint")]
         groups += _group(title, section, [_place(described(text, row), f"{duration(_cells(row, 'GPU Time (ns)'))}: {row['Hint']}")
                                           for row in _largest(rows, "GPU Time (ns)", 0)])
     return groups
