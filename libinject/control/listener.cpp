@@ -124,7 +124,8 @@ void ControlListener::serve() {
 // Of a client whose time is over. It may have come in time, and another one's answer have taken long.
 void ControlListener::read_late_request(Client& client) {
   pollfd wanted{client.socket.get(), POLLIN, 0};
-  if (poll(&wanted, 1, 0) > 0) read_request(client);
+  // One that has given up waiting has hung up.
+  if (poll(&wanted, 1, 0) > 0 && wanted.revents == POLLIN) read_request(client);
 }
 
 void ControlListener::accept_client() {

@@ -143,11 +143,12 @@ void ClientArbiter::yield_cupti(ForeignCall call) {
     });
   }
   if (tracer.level() != TracerLevel::kDetached && !state.ending()) {
+    const bool sampler_out = stop_sampler();
     // Our thread may be in CUPTI, whose calls hang at times.
-    if (!state.stopping && !state.attaching) {
+    if (!state.stopping && !state.attaching && !state.ending()) {
       tracer.stop_activity();
       tracer.flush(true);
-      detach(true, stop_sampler());
+      detach(true, sampler_out);
     }
     if (tracer.level() != TracerLevel::kDetached)
       state.warn("CUPTI is still held by libinject, whose last window is not collected yet");

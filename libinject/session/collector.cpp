@@ -143,7 +143,7 @@ void Collector::step(std::uint32_t current) {
     if (!state.stay_attached || state.ending() || now() - state.ended_at >= WindowController::kStayAttached) {
       collect();
     } else {
-      state.unwritten = true;
+      state.unwritten = parts_.log.opened() != 0;
     }
   }
   if (state.unwritten && !state.pending() && !state.ending() && !writing_ && write_due())
@@ -154,6 +154,7 @@ void Collector::step(std::uint32_t current) {
       write_last();
     }
     writing_ = put_ = false;  // what was being written is not finished any more
+    state.unwritten = false;
     state.stage = SessionState::Stage::kEnded;
     state.changed.notify_all();
   }
@@ -242,6 +243,8 @@ void Collector::collect() {
   if (state.idle() && !state.ending()) log_open_window(parts_.log.opened());
   if (logged_open_ > logged_closed_ && state.idle() && !state.ending())
     logged_closed_ = unsaid_ = logged_open_;
+  // Where what was asked for has been stopped before it began, there is nothing to write.
+  if (parts_.log.opened() == 0) return;
   state.unwritten = !state.ending();  // written once more at the end
   // Somebody may wait for the next window: then step() writes, once it has opened.
   if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled();

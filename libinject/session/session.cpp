@@ -260,7 +260,8 @@ bool Session::user_flush() noexcept {
   SessionState& state = parts_.state;
   if (!lock_session(false)) return false;
   const SessionLock lock(state, std::adopt_lock);
-  if (parts_.iterations.has_timed_after_window() && !state.collecting) state.unwritten = true;
+  if (parts_.iterations.has_timed_after_window() && !state.collecting && !state.ending())
+    state.unwritten = true;
   ++state.flushing;
   state.wake.notify_one();
   const auto written = [&state, this]() INJECT_REQUIRES(session_mutex) {
@@ -467,18 +468,18 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     if (parts_.launches.armed()) parts_.launches.end();
     if (parts_.iterations.searching()) parts_.iterations.stop_search();
     // CUPTI that is just being attached would stay so.
-    constexpr Nanoseconds kMostCollecting = Collector::kDeadline + kSecond;
-    state.wait_changed(kMostCollecting, [&state]() INJECT_REQUIRES(session_mutex) {
-      return !state.attaching || state.ending();
-    });
+    constexpr Nanoseconds kMost = Collector::kDeadline + kSecond;
+    const Nanoseconds deadline = now() + kMost;
+    const bool attached = state.wait_changed(
+        kMost, [&state]() INJECT_REQUIRES(session_mutex) { return !state.attaching || state.ending(); });
     // No window has been open, and CUPTI is attached to look for one.
-    if (parts_.cupti.tracer().level() > TracerLevel::kDetached && !state.collecting)
+    if (attached && parts_.cupti.tracer().level() > TracerLevel::kDetached && !state.collecting &&
+        !state.ending())
       state.collect_from(now());
     // As after any window, the late records and CUPTI's detachment included; the program goes on meanwhile,
     // and may come to its own end.
-    if (state.collecting && parts_.worker.ensure()) {
+    if (state.collecting && !state.ending() && parts_.worker.ensure()) {
       state.wake.notify_one();
-      const Nanoseconds deadline = now() + kMostCollecting;
       while (state.collecting && !state.ending() && now() < deadline) state.wait_changed(kConcludeInterval);
     }
     if (state.ending()) {
@@ -489,8 +490,11 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     state.stage = SessionState::Stage::kEnding;
     if (parts_.log.opened() == 0) {
       state.stage = SessionState::Stage::kEnded;  // there is nothing to write, for our own thread either
-      state.warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + parts_.trigger_text +
-                 ")" + parts_.windows.why_none());
+      state.unwritten = false;
+      discard_folder();
+      state.warn(std::string(timed_out ? "INJECT_TIMEOUT was over" : "the window was stopped") +
+                 " before a window opened (INJECT_WINDOW=" + parts_.trigger_text + ")" +
+                 (timed_out ? parts_.windows.why_none() : std::string()));
     } else {
       const Nanoseconds begin = now();
       const Rest rest = end(begin);

@@ -78,7 +78,7 @@ struct SessionState {
   /// Whether what is pending or open is what was asked for then. Whoever has waited has to look: another
   /// thread may have ended that one, and asked for another.
   bool is_request(std::uint64_t request) const INJECT_REQUIRES(session_mutex) {
-    return (pending() || open()) && requests == request;
+    return !idle() && requests == request;
   }
   void set_idle() INJECT_REQUIRES(session_mutex) {
     phase = Phase::kIdle;

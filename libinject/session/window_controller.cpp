@@ -338,7 +338,7 @@ bool WindowController::stop() noexcept {
   const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.idle()) return false;
   const bool open = !parts_.state.naming();
-  if (parts_.state.pending()) stopped_request_ = parts_.state.requests;
+  if (parts_.state.pending() && parts_.state.requests == clock_request_) clock_stopped_ = true;
   close();
   return open;
 }
@@ -388,14 +388,17 @@ void WindowController::open_by_clock() {
   SessionState& state = parts_.state;
   state.set_pending(parts_.trigger->reason());
   const std::uint64_t request = state.requests;
+  clock_request_ = request;
+  clock_stopped_ = false;
   state.stay_attached = reopens();
   attach_pending();
   // The program may have stopped it before it began, and may have a window of its own by now.
   if (state.open() && state.is_request(request)) {
     parts_.trigger->opened(state.window);
     parts_.pipeline.set_clock_window(state.window);
-  } else if (stopped_request_ == request) {
+  } else if (clock_stopped_) {
     parts_.trigger->opened(0);
+    if (none_left()) parts_.callbacks.last_window_closed();
   }
 }
 

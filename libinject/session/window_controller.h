@@ -94,8 +94,8 @@ class WindowController {
 
   SessionParts& parts_;
   bool asked_ INJECT_GUARDED_BY(session_mutex) = false;
-  std::uint64_t stopped_request_ INJECT_GUARDED_BY(session_mutex) =
-      0;  // the latest that ended before it began
+  std::uint64_t clock_request_ INJECT_GUARDED_BY(session_mutex) = 0;  // the latest that the clock has made …
+  bool clock_stopped_ INJECT_GUARDED_BY(session_mutex) = false;       // … was stopped before it had begun
   // When CUPTI was attached ahead of a window that has not opened yet; 0: it was not.
   Nanoseconds attached_ahead_at_ INJECT_GUARDED_BY(session_mutex) = 0;
 };

@@ -3,6 +3,7 @@
 #include "libinject/shutdown/rank_meeting.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,21 @@ bool is_older(int file, Nanoseconds age) {
   return seconds > static_cast<std::int64_t>(age / kSecond) + 1;
 }
 
+/// A rank that is killed while it waits leaves its byte to the launcher's next job: that is taken away.
+bool write_byte(int file, Nanoseconds patience) {
+  constexpr int kTries = 100;  // nobody holds the lock for longer than this takes
+  const timespec pause{0, 1'000'000};
+  bool locked = false;
+  for (int i = 0; i < kTries && !locked; ++i) {
+    locked = flock(file, LOCK_EX | LOCK_NB) == 0;
+    if (!locked) nanosleep(&pause, nullptr);
+  }
+  const bool written =
+      (!locked || !is_older(file, patience) || ftruncate(file, 0) == 0) && ::write(file, "x", 1) == 1;
+  if (locked) flock(file, LOCK_UN);
+  return written;
+}
+
 }  // namespace
 
 unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
@@ -53,15 +69,7 @@ std::string rank_meeting_name(const EnvironmentLookup& environment) {
   // A launcher may start its ranks anew after a failure.
   const std::optional<std::string> restarts = environment("TORCHELASTIC_RESTART_COUNT");
   std::string name = str_format("ending-{}-{}-", parent, launcher.start);
-  const auto add_number = [&name](std::string_view number) {
-    for (const char c : number.substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
-  };
-  add_number(restarts.value_or("0"));
-  // One script may start several jobs side by side.
-  if (const std::optional<std::string> port = environment("MASTER_PORT")) {
-    name += '-';
-    add_number(*port);
-  }
+  for (const char c : restarts.value_or("0").substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
   return name;
 }
 
@@ -70,13 +78,8 @@ bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds
   const std::string path = str_format("/proc/self/fd/{}/{}", folder, name);
   const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (file < 0) return false;
-  // A rank that is killed while it waits leaves its byte to the launcher's next job.
-  if (is_older(file, patience) && ftruncate(file, 0) != 0) {
-    close(file);
-    return false;
-  }
   bool met = false;
-  if (::write(file, "x", 1) == 1) {
+  if (write_byte(file, patience)) {
     const Nanoseconds deadline = now() + patience;
     for (;;) {
       struct stat status {};

@@ -417,6 +417,25 @@ TEST_CASE("the clock's window is stopped before it begins", "[session]") {
   check_end(left);
   CHECK(left.reasons() == Reasons{"inject_start"});
   CHECK(left.by_window("Kernels") == std::vector<int>{2});
+
+  // Twice, the program's own as well; and then there is nothing to come.
+  const Left none = play_cupti("time:100ms+100ms", [] {
+    cupti().answer("Subscribe", CUPTI_ERROR_UNKNOWN);
+    cupti().hold("Subscribe");
+    session();
+    EXPECT(comes([] { return cupti().holds(); }));
+    EXPECT(session().user_stop());
+    EXPECT(session().user_start());
+    EXPECT(session().user_stop());
+    cupti().hold("");
+    EXPECT(comes([] { return state() == "finished"; }));
+    EXPECT(session().conclude(false) == Session::Conclusion::kDone);
+    EXPECT(session().user_flush());
+  });
+  check_end(none);
+  CHECK(none.files.empty());
+  CHECK(none.times_said("the window was stopped before a window opened (INJECT_WINDOW=time:100ms+100ms)") ==
+        1);
 }
 
 TEST_CASE("the time is over while CUPTI is being attached", "[session]") {
