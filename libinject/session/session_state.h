@@ -75,8 +75,8 @@ struct SessionState {
     phase = Phase::kPending;
     ++requests;
   }
-  /// Whether what is pending or open is what was asked for then. Whoever has waited has to look: another
-  /// thread may have ended that one, and asked for another.
+  /// Whether the window that is pending, open or followed by naming is the one that was asked for then.
+  /// Whoever has waited has to look: another thread may have ended that one, and asked for another.
   bool is_request(std::uint64_t request) const INJECT_REQUIRES(session_mutex) {
     return !idle() && requests == request;
   }
