@@ -14,22 +14,16 @@ namespace {
 
 constexpr std::uint8_t kChannelsFirst = 1;
 constexpr std::uint8_t kStandardAlgorithm = 1;
+constexpr std::uint8_t kWeightGradient = 3;
 
 /// From this share on, changing the layout is worth mentioning.
 constexpr double kLayoutShare = 0.1;
-
-constexpr std::uint8_t kWeightGradient = 3;
 
 /// Whether channels can be padded without multiplying the work: to less than twice as many.
 bool is_worth_padding(std::uint32_t channels, DataType type) {
   constexpr std::uint32_t kLoadBits = 128;
   const std::uint32_t step = kLoadBits / data_type_bits(type);
   return channels % step == 0 || channels > step / 2;
-}
-
-/// Images' three colours need only be padded to four (NVIDIA, Convolutional Layers User's Guide).
-bool are_colours(std::uint32_t input_channels) {
-  return input_channels == 3;
 }
 
 bool has_tf32(const DeviceSpecs& device) {
@@ -60,9 +54,11 @@ std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const Measure
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   // With channels first, they are padded when the layout is changed for tensor cores.
   const bool padded = channels_first && measured.cores == TensorCores::kUsed;
+  // Images' three colours need only be padded to four (NVIDIA, Convolutional Layers User's Guide).
+  const bool colours = shape.c == 3;
   const auto [type, other] = multiplied_types(shape);
   if (eligibility.misaligned && shape.groups <= 1 && !padded &&
-      (is_worth_padding(shape.c, type) || are_colours(shape.c)) && is_worth_padding(shape.k, type)) {
+      (colours || is_worth_padding(shape.c, type)) && is_worth_padding(shape.k, type)) {
     hints.push_back({HintKind::kMultiples, eligibility.reason});
   }
   const bool fp32 = type == DataType::kF32 && other == DataType::kF32;

@@ -21,13 +21,14 @@ namespace inject {
 struct MeasuredConvolution {
   TensorCores cores = TensorCores::kUnknown;
   Bound bound = Bound::kUnknown;
-  double layout_share = 0;    ///< of their kernels' time, that of kernels that change_layout(): 0 … 1
+  double layout_share = 0;    ///< of their kernels' time, that of kernels with changes_layout(): 0 … 1
   bool tf32_is_used = false;  ///< by other convolutions of the process
 };
 
 /// Whether a kernel with this name changes tensors between channels first and channels last.
 bool changes_layout(std::string_view name) noexcept;
 
+/// Hints from the shape and from what was measured.
 std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const MeasuredConvolution& measured,
                                     const DeviceSpecs& device);
 

@@ -93,7 +93,6 @@ std::map<std::uint32_t, std::vector<CallReport*>> reports_of(std::vector<CallRep
   return found;
 }
 
-/// Adds hints from each shape, and from comparing rows.
 void add_gemm_hints(std::vector<CallReport>& calls, const Statistics& statistics, const RunInfo& run) {
   for (const auto& [device, products] : reports_of<GemmShape>(calls)) {
     const DeviceSpecs specs = specs_of(run, device);
@@ -124,16 +123,19 @@ double layout_share(const CallShapeRow& call) {
   return all == 0 ? 0 : static_cast<double>(time) / static_cast<double>(all);
 }
 
+bool is_convolution_in_tf32(const CallReport& call) {
+  if (call.call->entry.other || call.call->shape.kind() != ShapeKind::kConvolution) return false;
+  const auto shape = call.call->shape.as<ConvolutionShape>();
+  // An engine's compute type is what it does; an older function's is what it may do.
+  return shape.compute == ComputeType::kF32Tf32 &&
+         (shape.legacy == 0 || call.use.cores == TensorCores::kUsed);
+}
+
 void add_convolution_hints(std::vector<CallReport>& calls, const RunInfo& run) {
+  // Allowed for the process, whatever the device.
+  const bool tf32_is_used = std::any_of(calls.begin(), calls.end(), &is_convolution_in_tf32);
   for (const auto& [device, convolutions] : reports_of<ConvolutionShape>(calls)) {
     const DeviceSpecs specs = specs_of(run, device);
-    const bool tf32_is_used =
-        std::any_of(convolutions.begin(), convolutions.end(), [](const CallReport* call) {
-          const auto shape = call->call->shape.as<ConvolutionShape>();
-          // An engine's compute type is what it does; an older function's is what it may do.
-          return shape.compute == ComputeType::kF32Tf32 &&
-                 (shape.legacy == 0 || call->use.cores == TensorCores::kUsed);
-        });
     for (CallReport* call : convolutions) {
       call->hints = convolution_hints(
           call->call->shape.as<ConvolutionShape>(),
