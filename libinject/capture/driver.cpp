@@ -23,6 +23,11 @@ namespace inject {
 namespace {
 
 constinit std::atomic<decltype(&cuCtxGetDevice)> context_device{nullptr};
+// Asked while CUPTI is being attached: dlsym would wait for a library that another thread is loading.
+constinit std::atomic<decltype(&cuInit)> initialize{nullptr};
+constinit std::atomic<decltype(&cuDeviceGetCount)> device_count{nullptr};
+constinit std::atomic<decltype(&cuDeviceGet)> device_at{nullptr};
+constinit std::atomic<decltype(&cuDevicePrimaryCtxGetState)> context_state{nullptr};
 constinit std::atomic<bool> initialization_begun{false};
 
 template <typename Function>
@@ -38,6 +43,21 @@ Function* driver_function(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(driver, name));
 }
 
+template <typename Function>
+bool find_function(std::atomic<Function>& function, const char* name) noexcept {
+  if (function.load(std::memory_order_relaxed) == nullptr)
+    function.store(reinterpret_cast<Function>(next_symbol(name)), std::memory_order_release);
+  return function.load(std::memory_order_relaxed) != nullptr;
+}
+
+// One search while the driver is not loaded.
+void find_device_functions() noexcept {
+  if (!find_function(initialize, "cuInit")) return;
+  find_function(device_count, "cuDeviceGetCount");
+  find_function(device_at, "cuDeviceGet");
+  find_function(context_state, "cuDevicePrimaryCtxGetState");
+}
+
 }  // namespace
 
 std::string driver_version() {
@@ -49,9 +69,8 @@ std::string driver_version() {
 
 void find_driver_functions() noexcept {
   find_graph_functions();
-  if (context_device.load(std::memory_order_relaxed) != nullptr) return;
-  context_device.store(reinterpret_cast<decltype(&cuCtxGetDevice)>(next_symbol("cuCtxGetDevice")),
-                       std::memory_order_release);
+  find_function(context_device, "cuCtxGetDevice");
+  find_device_functions();
 }
 
 std::uint32_t current_device() noexcept {
@@ -69,15 +88,10 @@ std::uint32_t current_device() noexcept {
 }
 
 std::vector<std::uint32_t> devices_in_use() {
-  static constinit std::atomic<bool> loaded{false};
-  if (!loaded.load(std::memory_order_relaxed)) {
-    if (driver_function<decltype(cuDriverGetVersion)>("cuDriverGetVersion") == nullptr) return {};
-    loaded.store(true, std::memory_order_relaxed);
-  }
-  static auto* const count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");
-  static auto* const device_of = driver_function<decltype(cuDeviceGet)>("cuDeviceGet");
-  static auto* const state_of =
-      driver_function<decltype(cuDevicePrimaryCtxGetState)>("cuDevicePrimaryCtxGetState");
+  find_device_functions();
+  auto* const count_of = device_count.load(std::memory_order_acquire);
+  auto* const device_of = device_at.load(std::memory_order_acquire);
+  auto* const state_of = context_state.load(std::memory_order_acquire);
   std::vector<std::uint32_t> used;
   int count = 0;
   if (count_of == nullptr || device_of == nullptr || state_of == nullptr || count_of(&count) != CUDA_SUCCESS)
@@ -101,13 +115,14 @@ void note_initialization() noexcept {
 // cuInit holds a lock of the driver's as long as it takes, the first time, and so does nvmlInit; where the
 // driver is initialised, cuInit takes that lock and does nothing else.
 void wait_for_driver() noexcept {
-  auto* initialize = driver_function<decltype(cuInit)>("cuInit");
-  auto* count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");
+  find_device_functions();
+  auto* const init = initialize.load(std::memory_order_acquire);
+  auto* const count_of = device_count.load(std::memory_order_acquire);
   int count = 0;
   const bool begun = initialization_begun.load(std::memory_order_relaxed) ||
                      (count_of != nullptr && count_of(&count) == CUDA_SUCCESS);
   // Where it has failed, asking again would try again.
-  if (begun && initialize != nullptr && initialize(0) != CUDA_SUCCESS)
+  if (begun && init != nullptr && init(0) != CUDA_SUCCESS)
     initialization_begun.store(false, std::memory_order_relaxed);
   try {
     devices_in_use();
