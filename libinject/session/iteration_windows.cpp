@@ -234,12 +234,23 @@ void IterationWindows::look_for_frameworks() {
   const bool python = (parts_.options.hooks & kHookPython) != 0;
   if ((!torch && !python) || now() - frameworks_sought_ < kFrameworkInterval) return;
   frameworks_sought_ = now();
-  const SessionUnlock unlocked(parts_.state);
-  if (torch) listen_to_steps();
-  if (python) find_python();
-  const char* folder = parts_.pipeline.shown_folder();
-  if (torch && python && !memory_errors_watched_ && folder != nullptr)
-    memory_errors_watched_ = watch_memory_errors(folder);
+  {
+    const SessionUnlock unlocked(parts_.state);
+    if (torch) listen_to_steps();
+    if (python) find_python();
+  }
+  // The first time takes 5 to 10 ms of the program's main thread: not in a window that they would change.
+  const SessionState& state = parts_.state;
+  const bool short_window =
+      state.pending() || (state.open() && now() - parts_.log.span(state.window).begin < kSecond);
+  if (!short_window) watch_memory_errors();
+}
+
+void IterationWindows::watch_memory_errors() {
+  constexpr unsigned kBoth = kHookTorch | kHookPython;
+  if (memory_errors_watched_ || (parts_.options.hooks & kBoth) != kBoth) return;
+  if (const char* folder = parts_.pipeline.shown_folder(); folder != nullptr)
+    memory_errors_watched_ = inject::watch_memory_errors(folder);
 }
 
 // The program launches nothing more that would end it.

@@ -225,6 +225,7 @@ void WindowController::end_window(Nanoseconds end) noexcept {
   parts_.log.end(window, end);
   parts_.cupti.sampler().note_window_end(end);
   parts_.host.window_ends(window, end);
+  if (!parts_.state.ending()) parts_.iterations.watch_memory_errors();
 }
 
 void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept {
@@ -233,9 +234,8 @@ void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept 
   end_window(at);
   state.phase = SessionState::Phase::kNaming;
   name_launches(names);
-  if (!names.operators || !names.stacks) return;
-  expect_memory_reading(INJECT_HAVE_NCCL && (parts_.options.hooks & kHookNccl) != 0);
-  if (const char* folder = parts_.pipeline.shown_folder(); folder != nullptr) watch_memory_errors(folder);
+  if (names.operators && names.stacks)
+    expect_memory_reading(INJECT_HAVE_NCCL && (parts_.options.hooks & kHookNccl) != 0);
 }
 
 bool WindowController::apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept {

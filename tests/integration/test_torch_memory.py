@@ -102,6 +102,13 @@ class Memory(simulated.SimulatedTest):
         self.assertEqual((truth["caught"], truth["observers"]), (0, 0))
         self.assertFalse((out.path / "oom.json").exists())
 
+    def test_a_short_window_is_left_alone(self):
+        """What watches is compiled on the main thread, which takes some milliseconds: after the window."""
+        out, truth = self.train("short_window", WINDOW="api")
+        self.assertEqual((truth["observers"], truth["failures"]), (1, 1))
+        self.assertTrue(truth["told_in_window"] == 0 or truth["window_seconds"] >= 1, truth)
+        self.assertEqual(json.loads((out.path / "oom.json").read_text())["failures"], 1)
+
     def test_failures_on_a_thread_without_frames(self):
         out, _ = self.train("own_thread")
         told = json.loads((out.path / "oom.json").read_text())
