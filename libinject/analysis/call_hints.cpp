@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/call_hints.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -24,6 +25,10 @@ bool is_worth_padding(std::uint32_t channels, DataType type) {
   constexpr std::uint32_t kLoadBits = 128;
   const std::uint32_t step = kLoadBits / data_type_bits(type);
   return channels % step == 0 || channels > step / 2;
+}
+
+bool is_pointwise(const ConvolutionShape& shape) {
+  return std::ranges::all_of(shape.filter, [](std::uint32_t size) { return size <= 1; });
 }
 
 bool has_tf32(const DeviceSpecs& device) {
@@ -54,10 +59,12 @@ std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const Measure
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   // With channels first, they are padded when the layout is changed for tensor cores.
   const bool padded = channels_first && measured.cores == TensorCores::kUsed;
-  // Images' three colours need only be padded to four (NVIDIA, Convolutional Layers User's Guide).
+  // Images' three colours, as NVIDIA's Convolutional Layers User's Guide has it.
   const bool colours = shape.c == 3;
+  // A 1 x 1 convolution reads each element once: what is added is read as well (docs/shapes.md, measured).
+  const bool only_more_bytes = measured.bound == Bound::kMemory && is_pointwise(shape);
   const auto [type, other] = multiplied_types(shape);
-  if (eligibility.misaligned && shape.groups <= 1 && !padded &&
+  if (eligibility.misaligned && shape.groups <= 1 && !padded && !only_more_bytes &&
       (colours || is_worth_padding(shape.c, type)) && is_worth_padding(shape.k, type)) {
     hints.push_back({HintKind::kMultiples, eligibility.reason});
   }

@@ -6,7 +6,7 @@
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
 # SET: slice1 compare frameworks graphs graph_times code_places after_inside unharmed starts coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory memory_purpose energy metrics
 # diagnosis occupancy copies timeline recovery soak contract cuda12 cpp examples bench, or all (the default), or a study, which all leaves
-# out: utilization cupti_cycles first_window paired_windows step_marks convnets deepspeech2 exercises gemm_rnn training. SET:ARGUMENTS passes arguments to one of them, such as 'compare:--models transformer --rounds 2'.
+# out: utilization cupti_cycles first_window hints paired_windows step_marks convnets deepspeech2 exercises gemm_rnn training. SET:ARGUMENTS passes arguments to one of them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
 # All output goes to OUT/gpu.log, details after each SET into OUT/gpu-results.tar.gz (so a run cut short leaves those of
 # the sets before); the end of the output is a table. Exits 1 if anything failed.
@@ -81,7 +81,7 @@ run_set() {
     cpp) LD_LIBRARY_PATH=$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/cpp_example.py" "$@" --out "$work" ;;
     occupancy | contract) with_cuda "$here/$set.py" "$@" ;;
     cupti_cycles) with_cuda "$root/studies/$set.py" "$@" ;;
-    utilization | first_window | paired_windows | step_marks) python3 "$root/studies/$set.py" "$@" --out "$work" ;;
+    utilization | first_window | hints | paired_windows | step_marks) python3 "$root/studies/$set.py" "$@" --out "$work" ;;
     convnets | deepspeech2 | exercises | gemm_rnn | training) PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} python3 "$root/studies/$set/run.py" "$@" --out "$work/$set" ;;
     examples) python3 "$here/examples.py" "$@" --out "$work" ;;
     bench)

@@ -195,6 +195,14 @@ TEST_CASE("Hints for convolutions", "[analysis]") {
   auto grouped = convolution(60, 60, DataType::kF16);
   grouped.groups = 5;
   CHECK(hints_of(grouped, fast).empty());
+  const MeasuredConvolution by_memory{TensorCores::kUsed, Bound::kMemory, 0, false};
+  auto pointwise = convolution(36, 36, DataType::kF16);
+  pointwise.filter = {0, 1, 1};
+  CHECK(hints_of(pointwise, by_memory).empty());
+  CHECK_FALSE(hints_of(pointwise, fast).empty());
+  auto wide = pointwise;
+  wide.filter = {0, 1, 3};
+  CHECK_FALSE(hints_of(wide, by_memory).empty());
 
   // tf32, unless the process has it.
   const MeasuredConvolution slow{TensorCores::kNotUsed, Bound::kCompute, 0, false};
