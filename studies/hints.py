@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The libinject authors
 """For docs/shapes.md, "What following the hints gains": tests/gpu/run_all.sh hints
 
-Layers that should get a hint in conv_sum.csv or rnn_sum.csv (programs/hinted_layers.py): which get it, and how much faster a forward
-and backward pass is as the hint would have it, without a profiler. B below 32 is compared by sequences per second.
+Layers that should get a hint in conv_sum.csv or rnn_sum.csv (programs/hinted_layers.py): which get it is in the table, hints.md, with how
+much faster a forward and backward pass is as the hint would have it. B below 32 is compared by sequences per second.
 """
 
 import json

@@ -20,15 +20,27 @@ constexpr std::uint8_t kWeightGradient = 3;
 /// From this share on, changing the layout is worth mentioning.
 constexpr double kLayoutShare = 0.1;
 
+/// A memory-bound call has little to gain from padding that makes it read and write so much more.
+constexpr double kMostMoreBytes = 1.05;
+
+/// Channels that are loaded together.
+std::uint32_t channels_of_load(DataType type) {
+  constexpr std::uint32_t kLoadBits = 128;
+  return kLoadBits / data_type_bits(type);
+}
+
 /// Whether channels can be padded without multiplying the work: to less than twice as many.
 bool is_worth_padding(std::uint32_t channels, DataType type) {
-  constexpr std::uint32_t kLoadBits = 128;
-  const std::uint32_t step = kLoadBits / data_type_bits(type);
+  const std::uint32_t step = channels_of_load(type);
   return channels % step == 0 || channels > step / 2;
 }
 
-bool is_pointwise(const ConvolutionShape& shape) {
-  return std::ranges::all_of(shape.filter, [](std::uint32_t size) { return size <= 1; });
+/// A 1 x 1 convolution reads each element of its input once, whatever it is padded to.
+bool reads_more_if_padded(const ConvolutionShape& shape, DataType type) {
+  const bool is_pointwise = std::ranges::all_of(shape.filter, [](std::uint32_t size) { return size <= 1; });
+  const std::uint32_t step = channels_of_load(type);
+  const auto padded = [step](std::uint32_t channels) { return (channels + step - 1) / step * step; };
+  return is_pointwise && padded(shape.c) + padded(shape.k) > kMostMoreBytes * (shape.c + shape.k);
 }
 
 bool has_tf32(const DeviceSpecs& device) {
@@ -59,11 +71,10 @@ std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const Measure
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   // With channels first, they are padded when the layout is changed for tensor cores.
   const bool padded = channels_first && measured.cores == TensorCores::kUsed;
-  // Images' three colours, as NVIDIA's Convolutional Layers User's Guide has it.
+  // Images' three colours are worth it, although they are more than doubled (docs/shapes.md, measured).
   const bool colours = shape.c == 3;
-  // A 1 x 1 convolution reads each element once: what is added is read as well (docs/shapes.md, measured).
-  const bool only_more_bytes = measured.bound == Bound::kMemory && is_pointwise(shape);
   const auto [type, other] = multiplied_types(shape);
+  const bool only_more_bytes = measured.bound == Bound::kMemory && reads_more_if_padded(shape, type);
   if (eligibility.misaligned && shape.groups <= 1 && !padded && !only_more_bytes &&
       (colours || is_worth_padding(shape.c, type)) && is_worth_padding(shape.k, type)) {
     hints.push_back({HintKind::kMultiples, eligibility.reason});

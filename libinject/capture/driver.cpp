@@ -23,11 +23,6 @@ namespace inject {
 namespace {
 
 constinit std::atomic<decltype(&cuCtxGetDevice)> context_device{nullptr};
-// Asked while CUPTI is being attached: dlsym would wait for a library that another thread is loading.
-constinit std::atomic<decltype(&cuInit)> initialize{nullptr};
-constinit std::atomic<decltype(&cuDeviceGetCount)> device_count{nullptr};
-constinit std::atomic<decltype(&cuDeviceGet)> device_at{nullptr};
-constinit std::atomic<decltype(&cuDevicePrimaryCtxGetState)> context_state{nullptr};
 constinit std::atomic<bool> initialization_begun{false};
 
 template <typename Function>
@@ -43,19 +38,21 @@ Function* driver_function(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(driver, name));
 }
 
-template <typename Function>
-bool find_function(std::atomic<Function>& function, const char* name) noexcept {
-  if (function.load(std::memory_order_relaxed) == nullptr)
-    function.store(reinterpret_cast<Function>(next_symbol(name)), std::memory_order_release);
-  return function.load(std::memory_order_relaxed) != nullptr;
-}
+// What is asked again and again, also where time counts: each dlsym waits for a library that another thread
+// is loading.
+constinit std::atomic<decltype(&cuInit)> initialize{nullptr};
+constinit std::atomic<decltype(&cuDeviceGetCount)> device_count{nullptr};
+constinit std::atomic<decltype(&cuDeviceGet)> device_at{nullptr};
+constinit std::atomic<decltype(&cuDevicePrimaryCtxGetState)> context_state{nullptr};
 
-// One search while the driver is not loaded.
-void find_device_functions() noexcept {
-  if (!find_function(initialize, "cuInit")) return;
-  find_function(device_count, "cuDeviceGetCount");
-  find_function(device_at, "cuDeviceGet");
-  find_function(context_state, "cuDevicePrimaryCtxGetState");
+template <typename Function>
+Function* kept(std::atomic<Function*>& function, const char* name) {
+  Function* known = function.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    known = driver_function<Function>(name);
+    function.store(known, std::memory_order_release);
+  }
+  return known;
 }
 
 }  // namespace
@@ -69,8 +66,9 @@ std::string driver_version() {
 
 void find_driver_functions() noexcept {
   find_graph_functions();
-  find_function(context_device, "cuCtxGetDevice");
-  find_device_functions();
+  if (context_device.load(std::memory_order_relaxed) != nullptr) return;
+  context_device.store(reinterpret_cast<decltype(&cuCtxGetDevice)>(next_symbol("cuCtxGetDevice")),
+                       std::memory_order_release);
 }
 
 std::uint32_t current_device() noexcept {
@@ -88,14 +86,13 @@ std::uint32_t current_device() noexcept {
 }
 
 std::vector<std::uint32_t> devices_in_use() {
-  find_device_functions();
-  auto* const count_of = device_count.load(std::memory_order_acquire);
-  auto* const device_of = device_at.load(std::memory_order_acquire);
-  auto* const state_of = context_state.load(std::memory_order_acquire);
+  auto* const count_of = kept(device_count, "cuDeviceGetCount");
+  if (count_of == nullptr) return {};
+  auto* const device_of = kept(device_at, "cuDeviceGet");
+  auto* const state_of = kept(context_state, "cuDevicePrimaryCtxGetState");
   std::vector<std::uint32_t> used;
   int count = 0;
-  if (count_of == nullptr || device_of == nullptr || state_of == nullptr || count_of(&count) != CUDA_SUCCESS)
-    return used;
+  if (device_of == nullptr || state_of == nullptr || count_of(&count) != CUDA_SUCCESS) return used;
   for (int i = 0; i < count; ++i) {
     CUdevice device;
     unsigned flags = 0;
@@ -112,12 +109,18 @@ void note_initialization() noexcept {
   initialization_begun.store(true, std::memory_order_relaxed);
 }
 
+void find_device_functions() noexcept {
+  kept(initialize, "cuInit");
+  kept(device_count, "cuDeviceGetCount");
+  kept(device_at, "cuDeviceGet");
+  kept(context_state, "cuDevicePrimaryCtxGetState");
+}
+
 // cuInit holds a lock of the driver's as long as it takes, the first time, and so does nvmlInit; where the
 // driver is initialised, cuInit takes that lock and does nothing else.
 void wait_for_driver() noexcept {
-  find_device_functions();
-  auto* const init = initialize.load(std::memory_order_acquire);
-  auto* const count_of = device_count.load(std::memory_order_acquire);
+  auto* const init = kept(initialize, "cuInit");
+  auto* const count_of = kept(device_count, "cuDeviceGetCount");
   int count = 0;
   const bool begun = initialization_begun.load(std::memory_order_relaxed) ||
                      (count_of != nullptr && count_of(&count) == CUDA_SUCCESS);

@@ -13,6 +13,7 @@
 #include "libinject/capture/launch_place.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/capture/python/frame_reader.h"
+#include "libinject/capture/python/interpreter.h"
 #include "libinject/capture/python/program_python.h"
 #include "libinject/capture/torch/step_listener.h"
 #include "libinject/record/control.h"
@@ -32,6 +33,9 @@ constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
 // How often PyTorch and Python are looked for, and PyTorch is asked again if it has been silent.
 constexpr Nanoseconds kFrameworkInterval = 250 * kMillisecond;
+// The next window may follow at once; and PyTorch may not be ready, or never be.
+constexpr Nanoseconds kWatchInterval = 100 * kMillisecond;
+constexpr Nanoseconds kWatchAfterWindow = 2 * kSecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // How many steps after the last window are timed, and how long they are waited for.
@@ -145,7 +149,7 @@ void IterationWindows::update(const FoundIterations& found) {
 }
 
 Nanoseconds IterationWindows::next_wake(Nanoseconds time) const {
-  if (!searching()) return Trigger::kNever;
+  if (!searching()) return may_watch_after_window(time) ? time + kWatchInterval : Trigger::kNever;
   return time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval);
 }
 
@@ -156,6 +160,7 @@ std::uint64_t IterationWindows::next_number() const {
 void IterationWindows::step() {
   SessionState& state = parts_.state;
   if (std::exchange(attach_wanted_, false)) parts_.windows.attach_ahead();
+  watch_memory_errors();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (state.open()) timed_before_.reset();
   look_for_frameworks();
@@ -234,23 +239,49 @@ void IterationWindows::look_for_frameworks() {
   const bool python = (parts_.options.hooks & kHookPython) != 0;
   if ((!torch && !python) || now() - frameworks_sought_ < kFrameworkInterval) return;
   frameworks_sought_ = now();
-  {
-    const SessionUnlock unlocked(parts_.state);
-    if (torch) listen_to_steps();
-    if (python) find_python();
-  }
-  // The first time takes 5 to 10 ms of the program's main thread: not in a window that they would change.
+  const SessionUnlock unlocked(parts_.state);
+  if (torch) listen_to_steps();
+  if (python) find_python();
+}
+
+bool IterationWindows::is_to_watch_memory_errors() const {
+  constexpr unsigned kBoth = kHookTorch | kHookPython;
+  return !memory_errors_watched_ && (parts_.options.hooks & kBoth) == kBoth &&
+         parts_.options.window.kind != WindowKind::kLaunch;
+}
+
+bool IterationWindows::may_watch_after_window(Nanoseconds time) const {
   const SessionState& state = parts_.state;
-  const bool short_window =
-      state.pending() || (state.open() && now() - parts_.log.span(state.window).begin < kSecond);
-  if (!short_window) watch_memory_errors();
+  const bool again = memory_errors_asked_ > state.ended_at;
+  return is_to_watch_memory_errors() && state.idle() && !state.ending() && !parts_.windows.attached_ahead() &&
+         state.ended_at != 0 && time - state.ended_at < kWatchAfterWindow &&
+         (!again || found_python() != nullptr);
+}
+
+// The first time takes 5 to 10 ms of the program's main thread: not in a window that they would change, nor
+// right before one. The times of iterations that are named are shown nowhere, and in a long window it has to
+// be: there may be no other time.
+bool IterationWindows::may_watch_memory_errors(Nanoseconds time) const {
+  const SessionState& state = parts_.state;
+  if (!is_to_watch_memory_errors()) return false;
+  if (state.naming()) return memory_errors_asked_ < naming_since_;
+  const Nanoseconds asked = time - memory_errors_asked_;
+  if (state.open())
+    return asked >= kFrameworkInterval && time - parts_.log.span(state.window).begin >= kSecond;
+  return may_watch_after_window(time) && asked >= kWatchInterval && time - state.ended_at >= kWatchInterval;
 }
 
 void IterationWindows::watch_memory_errors() {
-  constexpr unsigned kBoth = kHookTorch | kHookPython;
-  if (memory_errors_watched_ || (parts_.options.hooks & kBoth) != kBoth) return;
-  if (const char* folder = parts_.pipeline.shown_folder(); folder != nullptr)
-    memory_errors_watched_ = inject::watch_memory_errors(folder);
+  const char* folder = parts_.pipeline.shown_folder();
+  if (folder == nullptr || !may_watch_memory_errors(now())) return;
+  if (found_python() == nullptr) {
+    // The dynamic loader may be busy: a window may have opened meanwhile.
+    const SessionUnlock unlocked(parts_.state);
+    find_python();
+  }
+  if (!may_watch_memory_errors(now())) return;
+  memory_errors_asked_ = now();
+  memory_errors_watched_ = inject::watch_memory_errors(folder);
 }
 
 // The program launches nothing more that would end it.

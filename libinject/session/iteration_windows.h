@@ -67,10 +67,6 @@ class IterationWindows {
   /// CUPTI is to be attached ahead of a window.
   bool wants_attachment() const INJECT_REQUIRES(session_mutex) { return attach_wanted_; }
 
-  /// PyTorch's failed allocations from now on, once there is a folder for what held the memory. The first
-  /// time takes the program's main thread 5 to 10 ms, soon after. Any thread.
-  void watch_memory_errors() INJECT_REQUIRES(session_mutex);
-
   /// The process exits: what the last launches told. Lets go of session_mutex meanwhile.
   void end() INJECT_REQUIRES(session_mutex);
   /// Iterations after the last window have been timed that no file has.
@@ -102,6 +98,11 @@ class IterationWindows {
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
   void look_for_frameworks() INJECT_REQUIRES(session_mutex);
+  /// Whether PyTorch is still to be told who watches for failed allocations; … after a window; … now.
+  bool is_to_watch_memory_errors() const;
+  bool may_watch_after_window(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
+  bool may_watch_memory_errors(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
+  void watch_memory_errors() INJECT_REQUIRES(session_mutex);
   void end_overdue_naming() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);
   /// A window of iterations is asked for, or begins, at that time.
@@ -133,7 +134,8 @@ class IterationWindows {
   // Iterations without CUPTI up to the end of the last window.
   std::optional<std::uint64_t> timed_before_ INJECT_GUARDED_BY(session_mutex);
   Nanoseconds naming_since_ INJECT_GUARDED_BY(session_mutex) = 0;
-  bool memory_errors_watched_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool memory_errors_watched_ = false;  // our thread's
+  Nanoseconds memory_errors_asked_ INJECT_GUARDED_BY(session_mutex) = 0;
   bool named_ INJECT_GUARDED_BY(session_mutex) = false;          // the launches of an iteration
   std::string late_ INJECT_GUARDED_BY(session_mutex);            // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for

@@ -225,7 +225,6 @@ void WindowController::end_window(Nanoseconds end) noexcept {
   parts_.log.end(window, end);
   parts_.cupti.sampler().note_window_end(end);
   parts_.host.window_ends(window, end);
-  if (!parts_.state.ending()) parts_.iterations.watch_memory_errors();
 }
 
 void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept {

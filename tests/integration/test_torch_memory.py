@@ -106,7 +106,8 @@ class Memory(simulated.SimulatedTest):
         """What watches is compiled on the main thread, which takes some milliseconds: after the window."""
         out, truth = self.train("short_window", WINDOW="api")
         self.assertEqual((truth["observers"], truth["failures"]), (1, 1))
-        self.assertTrue(truth["told_in_window"] == 0 or truth["window_seconds"] >= 1, truth)
+        # From a second on it may be in the window, whose length the program does not know exactly.
+        self.assertTrue(truth["told_in_window"] == 0 or truth["window_seconds"] >= 0.5, truth)
         self.assertEqual(json.loads((out.path / "oom.json").read_text())["failures"], 1)
 
     def test_failures_on_a_thread_without_frames(self):

@@ -200,6 +200,9 @@ TEST_CASE("Hints for convolutions", "[analysis]") {
   pointwise.filter = {0, 1, 1};
   CHECK(hints_of(pointwise, by_memory).empty());
   CHECK_FALSE(hints_of(pointwise, fast).empty());
+  auto nearly = convolution(255, 64, DataType::kF16);
+  nearly.filter = {0, 1, 1};
+  CHECK_FALSE(hints_of(nearly, by_memory).empty());
   auto wide = pointwise;
   wide.filter = {0, 1, 3};
   CHECK_FALSE(hints_of(wide, by_memory).empty());

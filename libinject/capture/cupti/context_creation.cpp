@@ -136,6 +136,8 @@ bool ContextHold::wait_for_creations() noexcept {
   constexpr Nanoseconds kAtOnce = 1'000'000;
   const Nanoseconds deadline = now() + kMaxWait;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
+  // Waiting for the dynamic loader is not waiting for a creation.
+  find_device_functions();
   for (int i = 0; i < kMostCreations; ++i) {
     const Nanoseconds asked = now();
     const long slept = times_slept();

@@ -53,6 +53,7 @@ struct State {
   std::vector<Period> periods;
   bool initialized = false;
   bool finalized = false;  // and nobody has subscribed since
+  bool gave_up = false;    // likewise: CUPTI did it itself, which a client can't know at once
   std::atomic<std::uint64_t> misuse{0};
 };
 
@@ -117,11 +118,16 @@ Sample measure(State& shared, const Object& object, Nanoseconds begin, Nanosecon
 
 }  // namespace
 
-void note_kernel(int device, const char* name, const OpRef& op) {
+Nanoseconds note_kernel(int device, const char* name, const OpRef& op) {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   prune(shared, device);
   shared.runs[device].push_back({part_of(name), op});
+  Nanoseconds sampled = 0;
+  for (const Object* object : shared.objects) {
+    if (object->device == device) sampled = std::max(sampled, object->next);
+  }
+  return sampled;
 }
 
 CUptiResult initialize() {
@@ -137,7 +143,7 @@ CUptiResult deinitialize() {
   std::lock_guard lock(shared.mutex);
   // It does not count who has initialised: a second call, or one while devices are sampled, ends the program.
   const bool wrong = !shared.initialized || !shared.objects.empty();
-  if (wrong) ++shared.misuse;
+  if (wrong && !shared.gave_up) ++shared.misuse;
   shared.initialized = false;
   return wrong ? CUPTI_ERROR_INVALID_OPERATION : CUPTI_SUCCESS;
 }
@@ -147,14 +153,14 @@ CUptiResult enter() {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   if (shared.initialized) return CUPTI_SUCCESS;
-  ++shared.misuse;
+  if (!shared.gave_up) ++shared.misuse;
   return CUPTI_ERROR_NOT_INITIALIZED;
 }
 
 void subscribed() {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
-  shared.finalized = false;
+  shared.finalized = shared.gave_up = false;
 }
 
 void unsubscribing() {
@@ -167,6 +173,7 @@ void finalized(bool by_client) {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   if (by_client && shared.initialized) ++shared.misuse;
+  shared.gave_up = !by_client;
   shared.initialized = false;
   shared.finalized = true;
   shared.objects.clear();  // leaked, so that a late call finds them unknown

@@ -16,8 +16,9 @@
 
 namespace inject::sim::counters {
 
-/// A kernel has been submitted to a device.
-void note_kernel(int device, const char* name, const OpRef& op);
+/// A kernel is about to be submitted to a device. Returns up to when that one has been sampled: the kernel
+/// must not start before.
+Nanoseconds note_kernel(int device, const char* name, const OpRef& op);
 
 /// What is counted: parts of a sample's time, 0 to 1, in which a kernel ran: any, one of matrices (its name
 /// holds `gemm` or `matmul`), one of double precision (`fp64`), any other.

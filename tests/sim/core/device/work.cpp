@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/sim/core/device/work.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -88,13 +89,14 @@ OpRef internal::carry_out(const KernelWork& work, Destination to) {
   trace::ActivityRef activity = reserve_kernel();
   KernelBehaviour behaviour = work.kernel->behaviour();
   auto planned = std::make_shared<Op>();
-  planned->earliest = to.host + settings().launch_latency;
+  // Not in a sample that has been taken: between the launch's time and here this thread may have waited.
+  planned->earliest = std::max(to.host + settings().launch_latency,
+                               counters::note_kernel(to.stream->context->device, work.kernel->name, planned));
   planned->duration = behaviour.duration;
   planned->hangs = behaviour.hangs;
   planned->waits_for = behaviour.waits_for;
   planned->sets = std::move(behaviour.sets);
   OpRef op = submit(std::move(planned), to);
-  counters::note_kernel(to.stream->context->device, work.kernel->name, op);
   power::note_kernel(to.stream->context->device, op);
   commit_kernel(activity, work, *to.stream, to.graph, op);
   report_work("kernel", work.kernel->name, *to.stream, to.host, 0, op);
