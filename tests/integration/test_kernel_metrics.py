@@ -510,8 +510,12 @@ class Lost(MetricsTest):
 
 class Summary(MetricsTest):
     def test_names_long_kernels_with_low_utilization_first(self):
-        done = self.script("duration:gemm:4000000 duration:fp64:3000000 duration:other:2000000 kernel:warm:1 sync start loop:8 "
-                           "[ kernel:gemm:2 kernel:fp64:1 kernel:other:1 ] sync stop", SUMMARY="stderr")
+        for _ in range(5):
+            done = self.script("duration:gemm:4000000 duration:fp64:3000000 duration:other:2000000 kernel:warm:1 sync start loop:8 "
+                               "[ kernel:gemm:2 kernel:fp64:1 kernel:other:1 ] sync stop", SUMMARY="stderr")
+            # On a busy machine the launching thread may have no processor for so long that the GPU waits for it.
+            if done.out.windows()[0]["Verdict"] != "launch-bound":
+                break
         self.assertRegex(done.stderr, r"  measured: SM Active \d+\.\d%, FMA Pipe ")
         unused = [line.strip() for line in done.stderr.splitlines() if " unused, " in line]
         self.assertEqual([line.split(": ")[-1] for line in unused], ["other()", "gemm()", "fp64()"])

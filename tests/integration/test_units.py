@@ -334,8 +334,9 @@ class WithPyTorch(UnitsTest):
             with self.subTest(pattern):
                 done = self.script("", command=[PYTHON, str(HERE / "torch_batches.py"), str(simulated.programs / "script_training.so"), pattern, "90"],
                                    timeout=120, WINDOW="iter:30+6", BATCH="auto")
-                # On a busy machine a thread may lose its processor inside CUPTI for long.
-                warnings = [line for line in done.warnings() if "a thread of the program's stays inside it" not in line]
+                # On a busy machine a thread may lose its processor inside CUPTI for long, and iterations are found late.
+                warnings = [line for line in done.warnings() if not re.search("a thread of the program's stays inside it|"
+                                                                              "was over when iterations were recognised", line)]
                 self.assertEqual((done.code, warnings), (0, []), done.stderr)
                 told = json.loads(done.stdout)
                 rows = [row for row in self.rows(done.out) if row["Label"] == "iteration" and row["Complete"] == "1"]
