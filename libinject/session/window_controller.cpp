@@ -36,8 +36,9 @@ constexpr Nanoseconds kInitializationLead = kSecond;
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr const char* kStuck =
     "CUPTI does not return from a call: windows can neither be opened nor closed until it does";
-// How long a window that somebody waits for waits for its folder, which takes some 15 ms on a disk.
-constexpr Nanoseconds kMaxPreparing = 50 * kMillisecond;
+// How long a window that somebody waits for waits for its memory and folder: 15 to 40 ms, and 50 to 100 where
+// the processors are busy. In a window that does not wait, the program's threads touch that memory first.
+constexpr Nanoseconds kMaxPreparing = 200 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
 constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // and four iterations
 

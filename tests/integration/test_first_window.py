@@ -33,15 +33,19 @@ class FirstWindow(simulated.SimulatedTest):
     # A disk's write-back makes pages fault again whenever others have written much, and that is not the library's doing.
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
-    def fewest(self, run, most):
-        """Of a few runs, over several seconds: on a busy machine, which gives our thread a processor late, a window does not wait until
-        all is ready."""
-        counts = []
-        for pause in (0, 0.1, 0.5, 2, 4, 8):
-            time.sleep(pause)
-            counts.append(run())
-            if all(counts[-1][kind] <= limit for kind, limit in most.items()):
+    def fewest(self, run, most, patience):
+        """Of a few runs. Those in which our thread had no processor, so that the memory took longer than the window waits for it (`patience`,
+        in ms), say nothing."""
+        counts, late = [], []
+        for _ in range(10):
+            done, found = run()
+            (took,) = re.findall(r"memory and files for the first window took ([\d.]+) ms", done.stderr)
+            in_time = float(took) <= patience
+            (counts if in_time else late).append({**found, "took": took})
+            if in_time and all(found[kind] <= limit for kind, limit in most.items()):
                 return
+        if not counts:
+            self.skipTest(f"a machine on which our thread has no processor: {late}")
         self.fail(f"more than {most}: {counts}")
 
     @unsanitized("a sanitizer's own memory is touched as it goes")
@@ -51,25 +55,25 @@ class FirstWindow(simulated.SimulatedTest):
             for recover in "01":
                 def run(launches=launches, recover=recover):
                     done = self.script(f"{HEAP}kernel:k:{launches} sync count_costs kernel:k:{launches} costs:bare sync "
-                                       f"start count_costs kernel:k:{launches} costs:first stop sync", WINDOW="api", TRACE="off", RECOVER=recover)
+                                       f"start count_costs kernel:k:{launches} costs:first stop sync", WINDOW="api", TRACE="off", RECOVER=recover, LOG="debug")
                     self.assertEqual(sum(done.out.kernels().values()), launches)
                     found = {kind: costs(done, "first", kind)[0] for kind in (*MOST, "us")}
-                    return {**found, "us": (found["us"] - costs(done, "bare", "us")[0]) / launches}
+                    return done, {**found, "us": (found["us"] - costs(done, "bare", "us")[0]) / launches}
 
                 with self.subTest(launches=launches, recover=recover):
-                    self.fewest(run, {**MOST, "us": MOST_US})
+                    self.fewest(run, {**MOST, "us": MOST_US}, 190)
 
     @unsanitized("a sanitizer's own memory is touched as it goes")
     def test_a_window_of_iterations(self):
         def run():
             # Our thread has attached CUPTI by the last iteration before the window, which gives it some time.
-            done = self.script(f"{HEAP}loop:69 [ {STEP} ] sleep:100 loop:21 [ count_costs {STEP} costs:step ]", WINDOW="iter:70+10", TRACE="off")
+            done = self.script(f"{HEAP}loop:69 [ {STEP} ] sleep:100 loop:21 [ count_costs {STEP} costs:step ]", WINDOW="iter:70+10", TRACE="off", LOG="debug")
             self.assertEqual(len(done.out.run["windows"]), 1)
             counts = costs(done, "step", "faults")
             self.assertEqual(len(counts), 21)
-            return {"faults": sum(counts[1:])}
+            return done, {"faults": sum(counts[1:])}
 
-        self.fewest(run, {"faults": MOST["faults"]})
+        self.fewest(run, {"faults": MOST["faults"]}, 90)
 
     def test_a_slow_folder(self):
         """The first window opens without it. The second, for which CUPTI has to be attached anew, waits for our thread."""
