@@ -24,10 +24,10 @@ class Case:
         self.name, self.hint, self.row, self.make, self.changed, self.units = name, hint, row, make, changed, units
 
 
-def convolution(n, c, k, size, kernel, stride=1, dtype=torch.bfloat16, last=True, groups=1):
+def convolution(n, c, k, size, kernel, stride=1, dtype=torch.bfloat16, last=True):
     def make():
         torch.manual_seed(0)
-        layer = nn.Conv2d(c, k, kernel, stride, kernel // 2, groups=groups, bias=False).cuda().to(dtype)
+        layer = nn.Conv2d(c, k, kernel, stride, kernel // 2, bias=False).cuda().to(dtype)
         x = torch.randn(n, c, size, size, device="cuda", dtype=dtype, requires_grad=c > 8)
         if last:
             layer = layer.to(memory_format=torch.channels_last)
