@@ -30,9 +30,10 @@ source = pathlib.Path(sys.argv.pop(5)).resolve()
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 
 STEP = "kernel:first:1 kernel:middle:2 gemm copy:h2d:4096 memset:100 kernel:adam_step:1 sleep:2"
-# Two windows of iterations; the figures of the first are in the file before the second begins.
+# Two windows of iterations; the figures of the first are in the file before the second begins. The last ten iterations run
+# without CUPTI, however late the earlier ones were.
 WINDOWS = (f"sync malloc:x:1000000 loop:8 [ {STEP} ] looks:2 loop:4 [ {STEP} ] looks:2 loop:12 [ {STEP} ] until_closed "
-           f"until_text:p.prom:libinject_verdict{{ looks:2 loop:30 [ {STEP} ] sync")
+           f"until_text:p.prom:libinject_verdict{{ looks:2 loop:20 [ {STEP} ] until_calls:cuptiFinalize:2 loop:10 [ {STEP} ] sync")
 TEXT = "kernel:a:3 start kernel:b:2 copy:h2d:64 stop print:done sync return:3"
 SAMPLE = re.compile(r'(libinject_[a-z0-9_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
