@@ -102,7 +102,10 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
     ++state.requests;
     return begin(reason, at);
   } catch (...) {
-    if (state.pending()) state.set_idle();
+    if (state.pending()) {
+      state.set_idle();
+      state.changed.notify_all();
+    }
     parts_.once.no_memory_for("no window is opened");
     return false;
   }
