@@ -285,8 +285,8 @@ Columns<WindowReport> window_columns(const Report& report) {
   columns.add(
       "Unprofiled Iterations", kCount,
       [steps](const WindowReport& row) { return cell_if(row.host.has_value(), steps->iterations); },
-      "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU: those that Step "
-      "Time is based on.",
+      "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU, or that are part "
+      "of a mean with one that waited for it: those that Step Time is based on.",
       "rows of one device");
   step_time("Step Time (ns)", &MedianInterval::median,
             "Median of Step Time in step_times.csv, over all iterations of the run.");

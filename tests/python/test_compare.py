@@ -149,7 +149,7 @@ class Noise(unittest.TestCase):
         comparison, found = measured(run(1, True), run(2, False))
         self.assertGreater(found["step_time"], 1_800_000)
         self.assertNotIn("window_step_time", found)
-        note = "step times are those in windows, and include the profiler's overhead: not all runs have seven iterations without it"
+        note = "step times are those in windows, and include the profiler's overhead: not all runs have seven step times without it"
         self.assertEqual([each.notes for each in (*comparison.before, *comparison.after)], [[note], []])
         shown = comparison_as_dict(comparison, [])
         self.assertEqual((shown["unprofiled"], shown["after"][0]["unprofiled_iterations"]), (False, 0))
@@ -286,6 +286,20 @@ class Calibration(unittest.TestCase):
                 ("step_time > 101ns", -20, 30, "failed"), ("step_time > 120ns", -20, 30, "passed")):
             self.assertEqual(result(text, low, high), expected, (text, low, high))
         self.assertEqual([result("step_time > +5%", -20, high, True) for high in (130, 24)], ["failed", "passed"])
+
+    def test_gates_of_what_is_new_or_gone(self):
+        def result(text, before, after, half):
+            change = changes.Change("kernel", before, after)
+            if half is not None:
+                changes._judge(change, changes.Test(half / noise.student_factor(9, 0.01), 9), 0.01, 0.01)
+            return conditions._result(conditions.parse(text), change, False, 0.01)
+
+        for text, before, after, half, expected in (
+                ("kernel:k > +200ns", None, 190, 150, "undecided"), ("kernel:k > +200ns", None, 190, 5, "passed"), ("kernel:k > +200ns", None, 190, None, "undecided"),
+                ("kernel:k > +200ns", None, 400, 50, "failed"), ("kernel:k < -200ns", None, 190, None, "passed"), ("kernel:k > +5%", None, 190, 5, "failed"),
+                ("kernel:k > +5%", None, 190, 250, "undecided"), ("kernel:k < -5%", None, 190, None, "passed"), ("kernel:k < -200ns", 190, None, 150, "undecided"),
+                ("kernel:k < -200ns", 190, None, 5, "passed"), ("kernel:k > +200ns", 190, None, None, "passed"), ("kernel:k < -5%", 190, None, 5, "failed")):
+            self.assertEqual(result(text, before, after, half), expected, (text, before, after, half))
 
 
 class Shapes(unittest.TestCase):
@@ -486,9 +500,30 @@ class Command(folders.TemporaryFolder):
     def test_conditions(self):
         a, b = self.pair()
         for condition, status in (("kernel:sum_rows* > +5%", 1), ("kernel:sum_rows* > +150%", 0), ("kernel:relu* < -50%", 1), ("step_time > 1ns", 1),
-                                  ("kernel:none > +5%", 2), ("attention_time > +5%", 2)):
+                                  ("kernel:none > +5%", 2), ("attention_time > +5%", 2), ("copy:[CUDA memcpy*] > +5%", 0), ("kernel:sum_row[s]* > +5%", 2)):
             done = folders.invoke("compare", a, b, "--fail-if", "gemm_time > +5%", "--fail-if", condition)
             self.assertEqual(done.returncode, status, (condition, done.stderr))
+
+    def test_a_folder_is_no_repetition_of_itself(self):
+        a, b = self.pair()
+        (self.folder / "link").symlink_to(a)
+        done = folders.invoke("compare", a, self.folder / "link", "vs", b, b, "--json")
+        self.assertEqual([done.returncode, *(line.partition("' is given twice")[2] for line in done.stderr.splitlines())], [0, *[" on one side: it counts once"] * 2])
+        (comparison,) = json.loads(done.stdout)["comparisons"]
+        self.assertEqual([len(comparison[side]) for side in ("before", "after")], [1, 1])
+
+    def test_a_figure_that_one_of_several_runs_lacks(self):
+        """Not compared: the others' mean would be of other runs."""
+        def run(name, rate):
+            folder = self.of_steps(name, [1e6 + at for at in range(9)])
+            folders.write_table(folder, "step_times", [{"Iteration": at, "Duration (ns)": 1_000_000 + at, "Samples/s": rate and rate + at} for at in range(9)])
+            return folder
+        a, b, c, d = run("a", 3000), run("b", 3000), run("c", 3000), run("d", "")
+        done = folders.invoke("compare", a, b, "vs", c, d, "--fail-if", "throughput < -5%")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("not all runs have a figure for throughput", done.stderr)
+        shown = folders.invoke("compare", a, b, "vs", c, d).stdout
+        self.assertIn("no throughput: it is left out of comparisons with this run", " ".join(shown.split()))
 
     def test_modules_functions_and_operators(self):
         """A function's lines count together: they move when a program is edited."""

@@ -553,7 +553,7 @@ class Scaling(Case):
 
     def test_all_jobs_by_step_times_of_the_same_kind(self):
         for without, kind, said in (((2, 4, 8), True, []), ((2, 8), False, [
-                "scaling is by step times in windows, which include the profiler's overhead: not every rank has seven iterations without it in n4"])):
+                "scaling is by step times in windows, which include the profiler's overhead: not every rank has seven step times without it in n4"])):
             scaling = self.write(32, without)
             self.assertEqual(([row["unprofiled"] for row in scaling["jobs"]], self.said), ([kind] * 3, said))
             for row, step in zip(scaling["jobs"], (100, 110, 125), strict=True):
@@ -938,6 +938,9 @@ class Parquet(Case):
         done = folders.invoke("merge", self.folder / "n2", "--parquet", self.folder / "copy2")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(rounded(merged(self.folder / "copy2", self.folder / "n4")), rounded(expected))
+        done = folders.invoke("merge", self.folder / "n2", self.folder / "copy2")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertRegex(done.stderr, r"n2/\S* occurs twice, once at least in a Parquet copy; --force merges it once")
         # What one may not read others may not.
         self.assertEqual((self.folder / "copies").stat().st_mode & 0o777, 0o700)
 

@@ -209,6 +209,17 @@ class Command(folders.TemporaryFolder):
             done = folders.invoke("sweep", "--out", self.folder / "sweep", *other)
             self.assertEqual(done.returncode, 2)
             self.assertIn("choose a different --out", done.stderr)
+        # As options are what the points get from the environment.
+        done = self.sweep("--var", "N=1", *command, env={"INJECT_WINDOW": "always"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has a sweep with other options", done.stderr)
+
+    def test_points_that_are_not_asked_for_are_not_run(self):
+        command = ("--", "sh", "-c", "echo {N} >> runs; exit {N}")
+        self.assertEqual(self.sweep("--var", "N=3,4", *command).returncode, 1)
+        self.assertEqual(self.sweep("--var", "N=4", *command).returncode, 1)
+        self.assertEqual((self.folder / "runs").read_text().split(), ["3", "4", "4"])
+        self.assertEqual([point["values"]["N"] for point in self.points()], ["4", "3"])
 
     def test_interrupted(self):
         prepared = folders.profile_example(self.folder / "prepared")
@@ -319,7 +330,7 @@ class StepTimes(folders.TemporaryFolder):
         found, said, page = self.write(a=("done", 40, 20), b=("done", None, 25), d=("done", 50, None), e=("done", 80, None))
         self.assertEqual(found, [(40, 40, 40, 40, 25, False), (None,) * 5 + (False,), (50, 50, 50, 50, 20, False), (80, 80, 80, 80, 12.5, False)])
         self.assertEqual(len(said), 1)
-        self.assertTrue(said[0].endswith("the step times include the profiler's overhead: fewer than seven iterations ran without it in d, e"), said)
+        self.assertTrue(said[0].endswith("the step times include the profiler's overhead: there are fewer than seven step times without it in d, e"), said)
         self.assertIn("median of the complete iterations in windows; error bars are quartiles", page)
 
 

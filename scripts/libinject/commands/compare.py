@@ -94,8 +94,14 @@ def compare(
 def _read(paths: list[str]) -> list[Run]:
     from libinject.compare.measures import Run
 
-    found = []
+    found: list[Run] = []
+    seen: set[pathlib.Path] = set()
     for path in paths:
+        folder = pathlib.Path(path).resolve()
+        if folder in seen:  # it would pass for a repetition that agrees
+            console.warn(f"'{printable(path, 500)}' is given twice on one side: it counts once")
+            continue
+        seen.add(folder)
         try:
             found.append(Run(Result(path)))
         except BadFile as problem:

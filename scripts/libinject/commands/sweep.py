@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import signal
@@ -17,7 +18,7 @@ from libinject.result import BadFile, printable
 
 if TYPE_CHECKING:
     from libinject.sweep.measured import Measured
-    from libinject.sweep.points import Sweep
+    from libinject.sweep.points import Point, Sweep
 
 _INCOMPLETE = 1  # exit status if a point neither worked nor ran out of memory
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -70,10 +71,10 @@ def sweep(
     unused = [name for name in varied if name not in variables.used(command)]
     if unused:
         console.fail(f"{{{unused[0]}}} does not occur in the command: all its points would be the same")
-    settings = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "METRICS": metrics, "TRACE": trace, "SUMMARY": summary},
-                                     setting)
+    settings = _in_environment(batch_var) | environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "METRICS": metrics, "TRACE": trace, "SUMMARY": summary},
+                                                                      setting)
     for name, option in (("INJECT_OUT", "--out"), ("INJECT_BATCH", "--batch-var")):
-        if name in settings:
+        if name in {f"INJECT_{text.partition('=')[0].upper().removeprefix('INJECT_')}" for text in setting}:
             console.fail(f"{name} differs from point to point: use {option}")
 
     try:
@@ -84,14 +85,21 @@ def sweep(
             wanted = points.Sweep(out, command, varied, batch_var, settings, [])
             whole = points.with_points(_what_is_there(wanted), combinations)
             whole.variables = {name: list(dict.fromkeys([*varied[name], *(point.values[name] for point in whole.points)])) for name in varied}
-            interrupted = _run(whole, limit, again)
+            asked = whole.points[: len(combinations)]
+            interrupted = _run(whole, asked, limit, again)
             _show(whole, as_json)
     except OSError as error:
         console.fail(f"'{error.filename or out}': {(error.strerror or str(error)).lower()}")
     if interrupted:
         raise typer.Exit(130)
-    if not all(point.status.finished for point in whole.points):
+    if not all(point.status.finished for point in asked):
         raise typer.Exit(_INCOMPLETE)
+
+
+def _in_environment(batch_var: str | None) -> dict[str, str]:
+    """The variables that each point gets from there: the same points come out of them, so they belong to the sweep as options do."""
+    own = {"INJECT_OUT", "INJECT_LOG", *(["INJECT_BATCH"] if batch_var is not None else [])}
+    return {name: value for name, value in os.environ.items() if name.startswith("INJECT_") and name not in own}
 
 
 def _what_is_there(wanted: Sweep) -> Sweep:
@@ -155,14 +163,14 @@ def _clock_text(seconds: float) -> str:
     return f"{whole // 60}m{whole % 60:02}s" if whole < 3600 else f"{whole // 3600}h{whole // 60 % 60:02}m"
 
 
-def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
-    """True if it was interrupted."""
+def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> bool:
+    """Runs what is not finished of the points `asked` for. True if it was interrupted."""
     from libinject.sweep import runner
     from libinject.sweep.points import Status
 
-    todo = [point for point in whole.points if not point.status.finished or (again and point.status is not Status.DONE)]
-    if len(todo) < len(whole.points):
-        console.err.print(f"inject: {len(whole.points) - len(todo)} of {len(whole.points)} points are finished")
+    todo = [point for point in asked if not point.status.finished or (again and point.status is not Status.DONE)]
+    if len(todo) < len(asked):
+        console.err.print(f"inject: {len(asked) - len(todo)} of {len(asked)} points are finished")
     before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         whole.write()

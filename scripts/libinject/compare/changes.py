@@ -119,7 +119,7 @@ def measure(runs: Sequence[Run]) -> Basis:
     for run in runs:
         run.measure(basis, unprofiled)
         if run.steps and not unprofiled and basis is Basis.ITERATION:
-            run.notes.append("step times are those in windows, and include the profiler's overhead: not all runs have seven iterations without it")
+            run.notes.append("step times are those in windows, and include the profiler's overhead: not all runs have seven step times without it")
     return basis
 
 
@@ -132,7 +132,14 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
         # Tokens are not compared with samples: as far as can be told, what a unit is.
         if metric.name in ("unit_rate", "energy_per_unit") and len({run.unit for run in (*before, *after)}) > 1:
             continue
-        if a and b:
+        if not a or not b:
+            continue
+        lacking = [run for run in (*before, *after) if metric.name not in run.metrics]
+        for run in lacking:  # the mean of the others would be another run's
+            note = f"no {metric.name}: it is left out of comparisons with this run"
+            if note not in run.notes:
+                run.notes.append(note)
+        if not lacking:
             metrics.append((metric, _metric(metric.name, a, b, least)))
     rows = {kind.name: _table(kind.name, before, after) for kind in KINDS}
     # What is known exactly can't be called a change by chance.

@@ -46,7 +46,8 @@ class Condition:
     how: str  # relative, difference, value
 
     def matching(self, names: list[str]) -> list[str]:
-        return [name for name in names if name == self.name or fnmatch.fnmatchcase(name, self.name)]
+        pattern = self.name.replace("[", "[[]")  # as in [CUDA memcpy*]: only * and ? are special
+        return [name for name in names if name == self.name or fnmatch.fnmatchcase(name, pattern)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +95,7 @@ def check(condition: Condition, comparison: Comparison, strict: bool, least: flo
         found = next((change for metric, change in comparison.metrics if metric.name == condition.name), None)
         if found is None:
             present = ", ".join(metric.name for metric, _ in comparison.metrics)
-            raise BadCondition(f"'{printable(condition.text)}': not both runs have a figure for {condition.name}; they have {present}")
+            raise BadCondition(f"'{printable(condition.text)}': not all runs have a figure for {condition.name}; they have {present}")
         change = found
     return Outcome(condition, change, _result(condition, change, strict, least))
 
@@ -108,16 +109,20 @@ def _result(condition: Condition, change: Change, strict: bool, least: float) ->
     holds = beyond(value, limit)
     if strict or condition.how == "value" or (holds and change.real):
         return FAILED if holds else PASSED
+    growth = condition.operator[0] == ">"
+    if change.before is None or change.after is None:
+        # What is new has not shrunk, and what has gone has not grown. A relative change of either is known without an interval.
+        opposite = (change.before is None and not growth and limit <= 0) or (change.after is None and growth and limit >= 0)
+        if condition.how == "relative" or (opposite and not holds):
+            return UNDECIDED if holds else PASSED
     interval = change.interval if condition.how == "relative" else change.span
-    if change.before is None or change.after is None:  # what is new did not shrink, what has gone did not grow
-        return UNDECIDED if holds else PASSED
     if interval is None:
         return UNDECIDED
     # A change of less than `least` is called none, so a limit within that is as far away.
-    near = least if condition.how == "relative" else least * abs(change.before)
-    if condition.operator[0] == ">" and 0 <= limit < near:
+    near = least if condition.how == "relative" else least * abs(change.before or 0.0)
+    if growth and 0 <= limit < near:
         limit = near
-    elif condition.operator[0] == "<" and -near < limit <= 0:
+    elif not growth and -near < limit <= 0:
         limit = -near
     ends = [beyond(end, limit) for end in interval]
     return FAILED if all(ends) else UNDECIDED if any(ends) else PASSED

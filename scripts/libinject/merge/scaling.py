@@ -48,7 +48,7 @@ def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[s
     if len({world for world, _ in measured}) < 2:
         return None
     if lacking and any(kinds and kinds[0]["unprofiled"] for kinds in found):
-        problems.append("scaling is by step times in windows, which include the profiler's overhead: not every rank has seven iterations without it "
+        problems.append("scaling is by step times in windows, which include the profiler's overhead: not every rank has seven step times without it "
                         f"in {', '.join(lacking[:3])}{' …' if len(lacking) > 3 else ''}")
     one_kind = len({(throughputs[index] or {})["units_from"] for _, index in measured}) == 1
     name = next(name for name in ("samples_per_s", "units_per_s", "steps_per_s")

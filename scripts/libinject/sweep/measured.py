@@ -51,7 +51,7 @@ def measure_all(sweep: Sweep) -> list[Measured]:
     lacking = [item for item, enough in done if not enough]
     if lacking:
         which = ", ".join(printable(item.point.folder, 40) for item in lacking[:_MOST_NAMED])
-        lacking[0].problems.append("the step times include the profiler's overhead: fewer than seven iterations ran without it in "
+        lacking[0].problems.append("the step times include the profiler's overhead: there are fewer than seven step times without it in "
                                    f"{which}{f' and {len(lacking) - _MOST_NAMED} more' if len(lacking) > _MOST_NAMED else ''}")
     measured = []
     while found:
