@@ -53,7 +53,7 @@ constexpr const char* kUsage =
     "                                each that is wrong or unknown, status 1 if profiling would be off\n"
     "       injectctl --help\n"
     "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the "
-    "command line is wrong.\n";
+    "command line is wrong, or the\noutput can't be written.\n";
 
 struct Folder {
   std::string path;
@@ -170,6 +170,7 @@ void end_on_bus_error(int) {
 
 int recover_folder(const std::string& folder, bool keep) {
   std::signal(SIGBUS, end_on_bus_error);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like others
   const recovery::Outcome outcome = recovery::recover(folder, keep);
   if (!outcome.done) {
     std::fprintf(stderr, "injectctl: recover: %s\n", outcome.message.c_str());
@@ -223,10 +224,7 @@ int usage_error(const std::string& problem) {
   return 2;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+int run(const std::vector<std::string>& words) {
   if (words.empty()) return usage_error("no command");
   const std::string& command = words[0];
   if (command == "--help" || command == "-h" || command == "help") {
@@ -271,4 +269,13 @@ int main(int argc, char** argv) {
   }
   std::fputs(printable_answer(answer.text).c_str(), stdout);
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int status = run({argv + std::min(argc, 1), argv + argc});
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "injectctl: the output can't be written\n");
+  return status == 0 ? 2 : status;
 }

@@ -25,6 +25,13 @@ constexpr Nanoseconds kMaxWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};
+// What the program was started with; written as the library is loaded.
+struct StandardFile {
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+constinit StandardFile first_stdin;
+constinit StandardFile first_stderr;
 // A message has been waited for in vain: the next ones go out only if there is room at once.
 constinit std::atomic<bool> waited_in_vain{false};
 
@@ -43,6 +50,28 @@ bool identify(int descriptor, dev_t& device, ino_t& inode) noexcept {
   device = found.st_dev;
   inode = found.st_ino;
   return true;
+}
+
+bool is_other_file(int descriptor, const StandardFile& first) noexcept {
+  struct stat file {};
+  StandardFile now;
+  return fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) &&
+         identify(descriptor, now.device, now.inode) &&
+         (now.device != first.device || now.inode != first.inode);
+}
+
+/// Whether the program has closed its standard descriptors, and files that it opened since have their
+/// numbers. A stderr that it has put somewhere else is a log, which is appended to or has stdout as well, and
+/// the files of a daemon have /dev/null for their stdin.
+bool stderr_is_another_file() noexcept {
+  if (!is_other_file(STDERR_FILENO, first_stderr) || !is_other_file(STDIN_FILENO, first_stdin)) return false;
+  const int flags = ::fcntl(STDERR_FILENO, F_GETFL);
+  StandardFile out;
+  StandardFile err;
+  const bool shared = identify(STDOUT_FILENO, out.device, out.inode) &&
+                      identify(STDERR_FILENO, err.device, err.inode) && out.device == err.device &&
+                      out.inode == err.inode;
+  return flags >= 0 && (flags & O_APPEND) == 0 && !shared;
 }
 
 }  // namespace
@@ -126,6 +155,8 @@ QuietSignals::~QuietSignals() {
 void note_stderr() noexcept {
   const int saved_errno = errno;
   if (::fcntl(STDERR_FILENO, F_GETFD) < 0) started_without_stderr.store(true, std::memory_order_relaxed);
+  identify(STDIN_FILENO, first_stdin.device, first_stdin.inode);
+  identify(STDERR_FILENO, first_stderr.device, first_stderr.inode);
   errno = saved_errno;
 }
 
@@ -133,6 +164,7 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
   // The descriptor may be any file of the program's by now.
   if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
   const CallerState caller;
+  if (descriptor == STDERR_FILENO && stderr_is_another_file()) return;
   const QuietSignals quiet;
   const Nanoseconds begin = now();
   const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kMaxWrite;

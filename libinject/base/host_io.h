@@ -76,11 +76,12 @@ class QuietSignals {
   sigset_t ours_;  // to be taken back: not pending before
 };
 
-/// Looks whether the program was started with a stderr, before it can open anything else in its place.
+/// Looks which stderr the program was started with, if any, before it can open anything else in its place.
 void note_stderr() noexcept;
 
-/// Writes `text`, without a signal; to a stderr that the program was started without, nothing. Takes a second
-/// at most: what does not fit into a pipe that nobody reads is left out.
+/// Writes `text`, without a signal; nothing to a stderr that the program was started without, or whose number
+/// a file of its own has by now. Takes a second at most: what does not fit into a pipe that nobody reads is
+/// left out.
 void write_quietly(int descriptor, std::string_view text) noexcept;
 
 }  // namespace inject

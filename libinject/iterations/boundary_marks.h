@@ -27,6 +27,7 @@ struct IterationLock {
   unsigned intervals = 0;    ///< that agreed
   unsigned marks_found = 0;  ///< kinds of events that come once in each
   bool rough = false;        ///< where in the cycle the boundary is, or in which of the cycles, is a guess
+  bool mixed = false;        ///< iterations of another number of steps have been shown before
   std::string begin_name;
   std::string anchor_name;
 };

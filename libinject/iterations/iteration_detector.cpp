@@ -142,9 +142,14 @@ void IterationDetector::lock_by_steps() {
 // `found`: what the lock was derived from; null where that is the steps.
 void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Repetition* found) {
   // What had been taken for iterations before an optimizer was seen, or told of its steps, may have been
-  // anything.
+  // anything; and with another number of steps, the old ones are no iterations of this kind.
   const bool told = lock.optimizer && history_.knows_by_steps();
-  const bool count_on = lock_ && (told ? lock_->steps != 0 : lock_->optimizer || !lock.optimizer);
+  if (told) lock.steps = found != nullptr ? found->steps : history_.steps().cycle()->length;
+  const bool same_kind = lock_ && lock_->steps == lock.steps;
+  const bool count_on = lock_ && (told ? same_kind : lock_->optimizer || !lock.optimizer);
+  // Both kinds are in the tables, under numbers that go on.
+  lock.mixed =
+      lock_ && (lock_->mixed || (told && lock_->steps != 0 && !same_kind && tracker_.next_number() != 0));
   // The new iterations' first event may have been taken for another one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
@@ -153,11 +158,10 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   tracker_.follow(history_, lock.marks, lock.events, from);
   const auto boundary = tracker_.begin_event();
   const StepSequence& steps = history_.steps();
-  if (told) lock.steps = found != nullptr ? found->steps : steps.cycle()->length;
   lock.doubtful = told ? steps.are_doubtful() || (found == nullptr && lock.steps == 1) ||
                              steps.count() < StepSequence::kMinSteps
                        : history_.expects_steps();
-  lock.rough = lock.rough || (told && search_.cycles_differ(history_));
+  lock.rough = lock.rough || lock.mixed || (told && search_.cycles_differ(history_));
   std::uint64_t over = 0;
   if (found != nullptr) {
     // By the boundaries passed, where hardly anything comes once only.

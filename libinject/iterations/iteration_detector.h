@@ -55,6 +55,8 @@ class IterationDetector {
   void allow(std::int64_t visits) { schedule_.allow(visits); }
 
   const std::optional<Lock>& lock() const { return lock_; }
+  /// None has come for so long that the program does something else now.
+  bool is_overdue() const;
   /// Kernels of PyTorch's were seen, and of a lock without an optimizer it may be that its own will show.
   bool expects_optimizer() const { return history_.has_pytorch(); }
   /// Counts how often lock() has changed.
@@ -100,7 +102,6 @@ class IterationDetector {
   std::uint64_t steps_each() const;
   void look_at_cycles();
   void look_at_iterations();
-  bool is_overdue() const;
   bool is_better(const Repetition& found) const;
 
   SignHistory history_;

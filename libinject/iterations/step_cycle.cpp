@@ -32,10 +32,14 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   note_contents(step.contents);
   if (cycle_ && cycle_->length >= comparable()) return;
   if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
-    // Its contents may have been new as long as the optimizers made their state.
-    if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
-    if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
-    return;
+    if (!std::has_single_bit(count_)) return;
+    // The first iteration's steps are all that had been seen.
+    if (can_end(cycle_->length)) {
+      // Its contents may have been new as long as the optimizers made their state.
+      if (cycle_->told_apart_by == ToldApartBy::kContents) return;
+      if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
+      return;
+    }
   }
   if (cycle_) {
     former_ = cycle_;
@@ -67,9 +71,13 @@ void StepSequence::find(Nanoseconds time) {
     if (!cycle_) cycle_ = cycle_of(ToldApartBy::kClass);
     return;
   }
-  if (cycle_ || count_ < kMinStepsByClass) return;
+  if (cycle_) return;
+  // Steps of several that launch the same, with nothing in between: only the object tells which is which.
+  const auto length = length_of(ToldApartBy::kContents);
+  const bool alike = length && !can_end(*length);
+  if (!alike && count_ < kMinStepsByClass) return;
   const Nanoseconds lasted = time - first_time_;
-  if (lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
+  if (!alike && lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
   // However many optimizers there are, each comes once before the first comes again.
   cycle_ = cycle_of(ToldApartBy::kObject);
   if (cycle_ || (lasted < kMinTimeByClass && count_ < kPatience)) return;
@@ -113,23 +121,45 @@ bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, ToldApart
   return true;
 }
 
-std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
+std::optional<std::uint64_t> StepSequence::length_of(ToldApartBy by) const {
   if (count_ < kMinSteps && !few_) return std::nullopt;
   if (token(0, by) == 0) return std::nullopt;  // what is not known repeats nothing
   for (std::uint64_t length = 1; kMinCycles * length <= comparable(); ++length) {
     // Most are ruled out by this.
     if (token(0, by) != token(length, by)) continue;
-    if (!repeats(length, kMinCycles, by) || !repeats(length, cycles_needed(length), by)) continue;
-    StepCycle cycle{length, by, 0};
-    // Where a step was left out (a gradient that is not finite), counting on would give another one.
-    const bool same = former_ && former_->length == length && former_->told_apart_by == by;
-    bool still_there = false;
-    for (std::uint64_t back = 0; same && back < length; ++back)
-      still_there = still_there || token(back, by) == former_->last;
-    cycle.last = still_there ? former_->last : last_of(length, by);
-    return cycle;
+    if (repeats(length, kMinCycles, by) && repeats(length, cycles_needed(length), by)) return length;
   }
   return std::nullopt;
+}
+
+bool StepSequence::can_end(std::uint64_t length) const {
+  const std::uint64_t compared = std::min(cycles_needed(length) * length, comparable());
+  bool any_work = false;
+  bool found = false;
+  for (std::uint64_t place = 0; place < length; ++place) {
+    bool always = true;
+    for (std::uint64_t back = place == 0 ? length : place; back < compared; back += length) {
+      const OptimizerStep& next = step(back - 1);
+      const bool work = next.position - step(back).position > next.signs + 1;
+      any_work = any_work || work;
+      always = always && work;
+    }
+    found = found || always;
+  }
+  return found || !any_work;
+}
+
+std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
+  const auto length = length_of(by);
+  if (!length || !can_end(*length)) return std::nullopt;
+  StepCycle cycle{*length, by, 0};
+  // Where a step was left out (a gradient that is not finite), counting on would give another one.
+  const bool same = former_ && former_->length == *length && former_->told_apart_by == by;
+  bool still_there = false;
+  for (std::uint64_t back = 0; same && back < *length; ++back)
+    still_there = still_there || token(back, by) == former_->last;
+  cycle.last = still_there ? former_->last : last_of(*length, by);
+  return cycle;
 }
 
 // The program's first step was the first of an iteration.

@@ -125,6 +125,10 @@ class StepSequence {
   }
   void find(Nanoseconds time);
   std::optional<StepCycle> cycle_of(ToldApartBy by) const;
+  std::optional<std::uint64_t> length_of(ToldApartBy by) const;
+  /// Whether an iteration of so many steps may end after one of them, and the next one begin: it has work of
+  /// its own before its first step, unless all of its work is in its steps, as of closures.
+  bool can_end(std::uint64_t length) const;
   /// What they launched is a whole iteration's, as of line searches: it does not tell optimizers apart.
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;

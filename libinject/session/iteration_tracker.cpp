@@ -53,7 +53,7 @@ void IterationTracker::prepare() {
   if (search_ == nullptr) {
     search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names, core_.clock, &gaps_);
     if (!recording_.empty() && !search_->record_to(recording_))
-      Log::error("the launch stream can't be recorded: " + search_->recording_error());
+      Log::error("INJECT_ITER_RECORD: the launch stream can't be recorded: " + search_->recording_error());
   } else {
     if (windows_.opened() != 0) settle();
     search_->restart();
@@ -181,8 +181,10 @@ std::string IterationTracker::report() const {
 std::string IterationTracker::why_none() const {
   if (search_ == nullptr) return {};
   const IterationDetector& detector = search_->detector();
-  return detector.lock() ? str_format(": {} training iterations ran", detector.begun())
-                         : ": no training iterations were found; " + detector.report();
+  // What was taken for iterations without an optimizer, and has not come for long, were none.
+  return detector.lock() && (detector.lock()->optimizer || !detector.is_overdue())
+             ? str_format(": {} training iterations ran", detector.begun())
+             : ": no training iterations were found; " + detector.report();
 }
 
 std::optional<IterationInfo> IterationTracker::info(const char* source) const {

@@ -183,6 +183,11 @@ void IterationWindows::step() {
     trigger().forget_plan();
     renumber_ = trigger().active();
     state.log(LogLevel::kDebug, "iterations found: " + describe(*found_.lock));
+    if (found_.lock->mixed && parts_.once.first(OnceLog::Topic::kMixedIterations))
+      state.warn(str_format(
+          "iterations turned out to have {} optimizer steps each: earlier windows show iterations of another "
+          "kind, and numbers go on from theirs",
+          found_.lock->steps));
   }
   if (renumber_ && offset_ && known_.window_asked == asked_time_) renumber_window();
   if (state.idle() && !trigger().planned()) {

@@ -23,6 +23,7 @@ class OnceLog {
     kStuck,
     kFolder,
     kSlowFolder,
+    kMixedIterations,
   };
 
   /// True the first time.

@@ -257,8 +257,9 @@ void RunWriter::remove_records(bool all_written) {
   } else {
     Log::warn(
         ::access(folder_.c_str(), F_OK) == 0
-            ? str_format("the records are kept: once there is room, `injectctl recover {}` writes the tables",
-                         folder_)
+            ? str_format(
+                  "the records are kept: once files can be written, `injectctl recover {}` makes the tables",
+                  folder_)
             : str_format(
                   "{} has been moved or removed: `injectctl recover` on where it is now writes the tables",
                   folder_));
@@ -548,7 +549,7 @@ void RunWriter::account(const std::vector<std::string>& problems, bool report_ma
 // Before run.json, which says how often that failed.
 void RunWriter::write_prometheus(const std::string& text, RunInfo& run) {
   if (!prometheus_.write(text) && prometheus_.info().failed == 1)
-    Log::error("the Prometheus file: " + prometheus_.error());
+    Log::error("INJECT_PROM: " + prometheus_.error());
   run.prometheus = prometheus_.info();
 }
 
@@ -574,12 +575,12 @@ bool RunWriter::write_summary(const Writing& writing) {
     return true;
   }
   OutputFile file;
-  if (!file.open(expand_option_path(options_.summary_file))) {
-    Log::error("the summary can't be written: " + file.error());
-    return false;
+  bool written = file.open(expand_option_path(options_.summary_file));
+  if (written) {
+    file.buffer() = text;
+    written = file.flush();
   }
-  file.buffer() = text;
-  if (!file.flush()) Log::error("the summary can't be written: " + file.error());
+  if (!written) Log::error("INJECT_SUMMARY: the summary can't be written: " + file.error());
   return false;
 }
 

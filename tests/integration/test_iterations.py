@@ -572,7 +572,7 @@ class Unharmed(IterationTest):
         whole = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}")
         done = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}", ITER_RECORD="/nonexistent/folder/stream")
         (line,) = done.warnings()
-        self.assertIn("the launch stream can't be recorded: ", line)
+        self.assertIn("INJECT_ITER_RECORD: the launch stream can't be recorded: ", line)
         self.assertIn("/nonexistent/folder/stream", line)
         self.assertEqual(self.in_window(done.out), self.in_window(whole.out))
         self.assertEqual(self.numbers(done.out), self.numbers(whole.out))

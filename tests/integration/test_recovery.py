@@ -604,6 +604,18 @@ class RefusalTest(Case):
         self.recover(out, "--keep")
         self.assertEqual(records.read_bytes(), whole)
 
+    def test_no_file_may_grow(self):
+        out = self.killed()
+        self.assertIn("File too large", self.refused(out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))))
+        self.recover(out)
+
+    def test_output_that_nobody_gets(self):
+        out = self.killed()
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(injectctl), "recover", str(out)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, "injectctl: the output can't be written\n"))
+        self.assertFalse((out / "records").exists())
+
     @unittest.skipUnless(os.geteuid() == 0, "root alone can become another user")
     def test_another_users_files(self):
         out = self.killed()

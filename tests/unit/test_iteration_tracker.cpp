@@ -133,6 +133,20 @@ TEST_CASE_METHOD(Tracking, "where no iterations are looked for there is nothing 
   CHECK(told.all.empty());
 }
 
+TEST_CASE_METHOD(Tracking, "what repeated without an optimizer, and came no more, were no iterations",
+                 "[iterations]") {
+  search();
+  for (int i = 0; i < 40; ++i) {
+    for (std::uint64_t function = 1; function <= 10; ++function) event(SignKind::kKernel, function);
+    pass();
+  }
+  REQUIRE(tracker.found().lock);
+  CHECK(tracker.why_none().find("training iterations ran") != std::string::npos);
+  for (std::uint64_t function = 100; function < 400; ++function) event(SignKind::kKernel, function);
+  pass();
+  CHECK(tracker.why_none().find("no training iterations were found") != std::string::npos);
+}
+
 TEST_CASE_METHOD(Tracking, "a search begins with the pass after it was asked for, and its first sign",
                  "[iterations]") {
   step();
@@ -677,7 +691,7 @@ TEST_CASE("a recording that can't be made is an error, and the search goes on", 
   CHECK(run.tracker.found().lock);
   const std::vector<std::string> messages = Log::notable();
   CHECK(std::count_if(messages.begin(), messages.end(), [&](const std::string& message) {
-          return message.rfind("the launch stream can't be recorded: ", 0) == 0 &&
+          return message.rfind("INJECT_ITER_RECORD: the launch stream can't be recorded: ", 0) == 0 &&
                  message.find(folder.path()) != std::string::npos;
         }) == 1);
 }

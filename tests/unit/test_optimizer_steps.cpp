@@ -336,6 +336,52 @@ TEST_CASE("a step that was left out does not make another one the last", "[steps
   CHECK(*steps.cycle() == StepCycle{4, ToldApartBy::kContents, 3});
 }
 
+TEST_CASE("optimizers that launch the same and step one right after the other are steps of one iteration",
+          "[steps]") {
+  for (const std::uint32_t optimizers : {2u, 3u, 8u}) {
+    for (const bool known : {true, false}) {
+      CAPTURE(optimizers, known);
+      StepSequence steps;
+      std::uint64_t position = 0;
+      for (std::uint32_t k = 0; k < 40; ++k) {
+        position += 30;
+        for (std::uint32_t i = 0; i < optimizers; ++i) {
+          position += 3;
+          steps.add({1, 1, position, 2, known ? 1 + i : 0}, k * kSecondOfSteps);
+        }
+      }
+      CHECK(steps.cycle().has_value() == known);
+      if (known) CHECK(*steps.cycle() == StepCycle{optimizers, ToldApartBy::kObject, optimizers});
+    }
+  }
+}
+
+TEST_CASE("numbers start over where iterations turn out to have other steps, unless they have been shown",
+          "[steps][iterations]") {
+  for (const bool shown : {false, true}) {
+    CAPTURE(shown);
+    SteppedTraining program;
+    const auto critic = [&] {
+      for (unsigned i = 10; i < 22; ++i) program.kernel(i);
+      program.step(1, {1, 2});
+    };
+    for (unsigned i = 0; i < 60; ++i) critic();
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->steps == 1);
+    if (shown) program.detector.keep_numbers(program.detector.begun(), program.time);
+    for (unsigned k = 0; k < 200; ++k) {
+      for (unsigned i = 0; i < 5; ++i) critic();
+      for (unsigned i = 30; i < 50; ++i) program.kernel(i);
+      program.step(1, {3, 4});
+    }
+    REQUIRE(program.detector.lock()->steps == 6);
+    CHECK(program.detector.lock()->mixed == shown);
+    if (shown) CHECK(program.detector.lock()->rough);
+    // All of the program's steps, by sixes.
+    if (!shown) CHECK(program.detector.begun() == (60u + 200u * 6) / 6);
+  }
+}
+
 TEST_CASE("steps of different optimizers in no order are no cycle", "[steps]") {
   StepSequence steps;
   std::mt19937 random(3);

@@ -501,7 +501,7 @@ TEST_CASE_METHOD(Writing, "a Prometheus file that can't be written is one error"
   writer().write("closed");
   CHECK(run_json()["prometheus"]["failed"] == 2);
   writer().write_last();
-  CHECK(said("the Prometheus file: ") >= 1);
+  CHECK(said("INJECT_PROM: ") >= 1);
   CHECK(said(temporary.path() + "/none") == 1);
   CHECK(run_json()["prometheus"]["failed"] == 3);
   CHECK(run_json()["prometheus"]["written"] == 0);
@@ -571,5 +571,5 @@ TEST_CASE_METHOD(Writing, "a summary that can't be written is an error", "[outpu
     CHECK(exists(table()));
   }
   CHECK(said(options.summary_file) == 1);
-  CHECK(said("the summary can't be written: ") != 0);
+  CHECK(said("INJECT_SUMMARY: the summary can't be written: ") != 0);
 }

@@ -174,6 +174,18 @@ void no_descriptor_left() {
   say("done");
 }
 
+void files_as_standard_descriptors() {
+  settled();  // none of libinject's files is open
+  for (int number = 0; number < 1024; ++number) close(number);
+  for (int number = 0; number < 3; ++number) {
+    const char name[] = {'f', static_cast<char>('0' + number), '\0'};
+    require(open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600) == number,
+            "a file with a standard descriptor's number");
+    require(write(number, name, 2) == 2, "write");
+  }
+  window();
+}
+
 // ---- files
 
 void no_file_may_grow() {
@@ -304,6 +316,7 @@ int main(int argc, char** argv) {
               {"standard_descriptors_stay_free", standard_descriptors_stay_free},
               {"close_every_descriptor", close_every_descriptor},
               {"no_descriptor_left", no_descriptor_left},
+              {"files_as_standard_descriptors", files_as_standard_descriptors},
               {"no_file_may_grow", no_file_may_grow},
               {"no_file_may_grow_at_exit", no_file_may_grow_at_exit},
               {"files_may_grow_a_little", files_may_grow_a_little},

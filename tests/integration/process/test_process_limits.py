@@ -111,6 +111,14 @@ class Descriptors(harness.Case):
         self.assertIn("Too many open files", done.stderr)
 
 
+    def test_what_takes_a_standard_descriptors_place(self):
+        names = ["f0", "f1", "f2"]
+        done = self.run_both(harness.victim("limits", "files_as_standard_descriptors"), expected_files=names)
+        self.assertEqual(done.status, 0)
+        self.assertEqual([(done.folder / name).read_text() for name in names], names)
+        self.assert_complete(done.output, {"quick": 200})
+
+
 class FileSizes(harness.Case):
     def check(self, scenario, **options):
         done = self.run_both(harness.victim("limits", scenario), **options)
