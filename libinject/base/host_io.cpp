@@ -31,6 +31,7 @@ struct StandardFile {
   ino_t inode = 0;
 };
 constinit StandardFile first_stdin;
+constinit StandardFile first_stdout;
 constinit StandardFile first_stderr;
 // A message has been waited for in vain: the next ones go out only if there is room at once.
 constinit std::atomic<bool> waited_in_vain{false};
@@ -53,18 +54,20 @@ bool identify(int descriptor, dev_t& device, ino_t& inode) noexcept {
 }
 
 bool is_other_file(int descriptor, const StandardFile& first) noexcept {
-  struct stat file {};
   StandardFile now;
-  return fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) &&
-         identify(descriptor, now.device, now.inode) &&
-         (now.device != first.device || now.inode != first.inode);
+  if (!identify(descriptor, now.device, now.inode)) return false;
+  if (now.device == first.device && now.inode == first.inode) return false;
+  struct stat file {};
+  return fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
 }
 
 /// Whether the program has closed its standard descriptors, and files that it opened since have their
-/// numbers. A stderr that it has put somewhere else is a log, which is appended to or has stdout as well, and
-/// the files of a daemon have /dev/null for their stdin.
+/// numbers: all three are regular files. A stderr that it has put somewhere else is a log, which is appended
+/// to or has stdout as well; a daemon's stdin is /dev/null.
 bool stderr_is_another_file() noexcept {
-  if (!is_other_file(STDERR_FILENO, first_stderr) || !is_other_file(STDIN_FILENO, first_stdin)) return false;
+  if (!is_other_file(STDERR_FILENO, first_stderr) || !is_other_file(STDIN_FILENO, first_stdin) ||
+      !is_other_file(STDOUT_FILENO, first_stdout))
+    return false;
   const int flags = ::fcntl(STDERR_FILENO, F_GETFL);
   StandardFile out;
   StandardFile err;
@@ -156,6 +159,7 @@ void note_stderr() noexcept {
   const int saved_errno = errno;
   if (::fcntl(STDERR_FILENO, F_GETFD) < 0) started_without_stderr.store(true, std::memory_order_relaxed);
   identify(STDIN_FILENO, first_stdin.device, first_stdin.inode);
+  identify(STDOUT_FILENO, first_stdout.device, first_stdout.inode);
   identify(STDERR_FILENO, first_stderr.device, first_stderr.inode);
   errno = saved_errno;
 }

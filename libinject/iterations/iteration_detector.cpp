@@ -147,12 +147,19 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   if (told) lock.steps = found != nullptr ? found->steps : history_.steps().cycle()->length;
   const bool same_kind = lock_ && lock_->steps == lock.steps;
   const bool count_on = lock_ && (told ? same_kind : lock_->optimizer || !lock.optimizer);
-  // Both kinds are in the tables, under numbers that go on.
-  lock.mixed =
-      lock_ && (lock_->mixed || (told && lock_->steps != 0 && !same_kind && tracker_.next_number() != 0));
   // The new iterations' first event may have been taken for another one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
+  std::uint64_t first = ~std::uint64_t{0};
+  for (std::size_t i = 0; found != nullptr && i < found->once.size(); ++i)
+    first = std::min(first, history_.token(found->once[i]).first);
+  // The program continues with other kernels: both kinds are iterations.
+  const bool continues = found != nullptr && first > old_end;
+  const bool told_before = told && lock_ && lock_->steps != 0;
+  // Else the old ones were none, but are in the tables if they have been shown.
+  lock.mixed = lock_ && (lock_->mixed ||
+                         (told_before && !same_kind && !continues && tracker_.next_number() > next_then_));
+  next_then_ = tracker_.next_number();
 
   // Followed through the whole history.
   tracker_.follow(history_, lock.marks, lock.events, from);
@@ -167,11 +174,8 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
     // By the boundaries passed, where hardly anything comes once only.
     const bool counted = found->once.size() < 5 && history_.oldest() == 0 && boundary;
     over = counted ? tracker_.number() : count_before(history_, *found, boundary.value_or(history_.total()));
-    if (count_on) {
-      std::uint64_t first = ~std::uint64_t{0};
-      for (const std::uint32_t id : found->once) first = std::min(first, history_.token(id).first);
-      // The program continues with other kernels.
-      if (first > old_end) over += old_ones;
+    if (count_on || (told_before && continues)) {
+      if (continues) over += old_ones;
     } else if (lock.steps != 0) {
       // Some may have been skipped, but none was made in vain. What comes once in an iteration may come in a
       // validation as well, but not what comes right before a step.

@@ -114,6 +114,7 @@ class IterationDetector {
   std::vector<std::uint64_t> boundaries_;  // of the latest iterations, where kernels' names tell them
   std::uint64_t followed_ = 0;             // how many there have been since the lock
   std::uint64_t turns_ = 1;                // so many of them are one, of several models
+  std::uint64_t next_then_ = 0;            // next_number() as the lock was made
   std::uint64_t changes_ = 0;
 };
 

@@ -32,14 +32,10 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   note_contents(step.contents);
   if (cycle_ && cycle_->length >= comparable()) return;
   if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
-    if (!std::has_single_bit(count_)) return;
-    // The first iteration's steps are all that had been seen.
-    if (can_end(cycle_->length)) {
-      // Its contents may have been new as long as the optimizers made their state.
-      if (cycle_->told_apart_by == ToldApartBy::kContents) return;
-      if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
-      return;
-    }
+    // Its contents may have been new as long as the optimizers made their state.
+    if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
+    if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
+    return;
   }
   if (cycle_) {
     former_ = cycle_;
@@ -65,17 +61,16 @@ bool StepSequence::is_open() const {
 }
 
 void StepSequence::find(Nanoseconds time) {
-  cycle_ = cycle_of(ToldApartBy::kContents);
+  const auto length = length_of(ToldApartBy::kContents);
+  // Only the objects tell these apart.
+  const bool alike = length && !can_end(*length);
+  cycle_ = length && !alike ? std::optional(claimed(*length, ToldApartBy::kContents)) : std::nullopt;
   if (are_large() && (!cycle_ || cycle_->length != 1)) {
     cycle_ = cycle_of(ToldApartBy::kObject);
     if (!cycle_) cycle_ = cycle_of(ToldApartBy::kClass);
     return;
   }
-  if (cycle_) return;
-  // Steps of several that launch the same, with nothing in between: only the object tells which is which.
-  const auto length = length_of(ToldApartBy::kContents);
-  const bool alike = length && !can_end(*length);
-  if (!alike && count_ < kMinStepsByClass) return;
+  if (cycle_ || (!alike && count_ < kMinStepsByClass)) return;
   const Nanoseconds lasted = time - first_time_;
   if (!alike && lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
   // However many optimizers there are, each comes once before the first comes again.
@@ -132,33 +127,39 @@ std::optional<std::uint64_t> StepSequence::length_of(ToldApartBy by) const {
   return std::nullopt;
 }
 
+bool StepSequence::is_followed_at_once(std::uint64_t back) const {
+  const OptimizerStep& next = step(back - 1);
+  return next.thread == step(back).thread && next.position - step(back).position <= next.signs + 1;
+}
+
 bool StepSequence::can_end(std::uint64_t length) const {
   const std::uint64_t compared = std::min(cycles_needed(length) * length, comparable());
-  bool any_work = false;
-  bool found = false;
   for (std::uint64_t place = 0; place < length; ++place) {
-    bool always = true;
-    for (std::uint64_t back = place == 0 ? length : place; back < compared; back += length) {
-      const OptimizerStep& next = step(back - 1);
-      const bool work = next.position - step(back).position > next.signs + 1;
-      any_work = any_work || work;
-      always = always && work;
+    bool may = true;
+    for (std::uint64_t back = place == 0 ? length : place; may && back < compared; back += length) {
+      const bool others =
+          step(back).object != 0 && step(back - 1).object != 0 && step(back).object != step(back - 1).object;
+      may = !others || !is_followed_at_once(back);
     }
-    found = found || always;
+    if (may) return true;
   }
-  return found || !any_work;
+  return false;
 }
 
 std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
   const auto length = length_of(by);
-  if (!length || !can_end(*length)) return std::nullopt;
-  StepCycle cycle{*length, by, 0};
+  if (!length || (by != ToldApartBy::kObject && !can_end(*length))) return std::nullopt;
+  return claimed(*length, by);
+}
+
+StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
+  StepCycle cycle{length, by, 0};
   // Where a step was left out (a gradient that is not finite), counting on would give another one.
-  const bool same = former_ && former_->length == *length && former_->told_apart_by == by;
+  const bool same = former_ && former_->length == length && former_->told_apart_by == by;
   bool still_there = false;
-  for (std::uint64_t back = 0; same && back < *length; ++back)
+  for (std::uint64_t back = 0; same && back < length; ++back)
     still_there = still_there || token(back, by) == former_->last;
-  cycle.last = still_there ? former_->last : last_of(*length, by);
+  cycle.last = still_there ? former_->last : last_of(length, by);
   return cycle;
 }
 
@@ -216,6 +217,8 @@ bool StepSequence::are_doubtful() const {
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());
   for (std::uint64_t back = 0; back < compared; ++back) {
     if (step(back).thread != step(0).thread) return true;
+    // It may be that they are several optimizers'.
+    if (back != 0 && step(back).object == 0 && is_followed_at_once(back)) return true;
     if (back + cycle_->length < compared && step(back).object != step(back + cycle_->length).object)
       return true;
   }

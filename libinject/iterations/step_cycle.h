@@ -126,9 +126,13 @@ class StepSequence {
   void find(Nanoseconds time);
   std::optional<StepCycle> cycle_of(ToldApartBy by) const;
   std::optional<std::uint64_t> length_of(ToldApartBy by) const;
-  /// Whether an iteration of so many steps may end after one of them, and the next one begin: it has work of
-  /// its own before its first step, unless all of its work is in its steps, as of closures.
+  /// Whether an iteration of so many steps may end after one of them, and the next one begin. It may not
+  /// where another optimizer steps at once: an iteration has work of its own before its first step. (All work
+  /// of one may be in its step, as of a closure.)
   bool can_end(std::uint64_t length) const;
+  /// Nothing of its thread's lies between this step and the next.
+  bool is_followed_at_once(std::uint64_t back) const;
+  StepCycle claimed(std::uint64_t length, ToldApartBy by) const;
   /// What they launched is a whole iteration's, as of line searches: it does not tell optimizers apart.
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;

@@ -181,10 +181,11 @@ std::string IterationTracker::report() const {
 std::string IterationTracker::why_none() const {
   if (search_ == nullptr) return {};
   const IterationDetector& detector = search_->detector();
-  // What was taken for iterations without an optimizer, and has not come for long, were none.
-  return detector.lock() && (detector.lock()->optimizer || !detector.is_overdue())
-             ? str_format(": {} training iterations ran", detector.begun())
-             : ": no training iterations were found; " + detector.report();
+  if (!detector.lock()) return ": no training iterations were found; " + detector.report();
+  const std::string ran = str_format(": {} training iterations ran", detector.begun());
+  // It may have been some repetition of the set-up.
+  const bool over = !detector.lock()->optimizer && detector.is_overdue();
+  return over ? ran + ", if those were iterations: they ended long before" : ran;
 }
 
 std::optional<IterationInfo> IterationTracker::info(const char* source) const {

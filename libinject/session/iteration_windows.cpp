@@ -183,7 +183,7 @@ void IterationWindows::step() {
     trigger().forget_plan();
     renumber_ = trigger().active();
     state.log(LogLevel::kDebug, "iterations found: " + describe(*found_.lock));
-    if (found_.lock->mixed && parts_.once.first(OnceLog::Topic::kMixedIterations))
+    if (found_.lock->mixed && found_.lock->steps != 0 && parts_.once.first(OnceLog::Topic::kMixedIterations))
       state.warn(str_format(
           "iterations turned out to have {} optimizer steps each: earlier windows show iterations of another "
           "kind, and numbers go on from theirs",

@@ -133,7 +133,8 @@ TEST_CASE_METHOD(Tracking, "where no iterations are looked for there is nothing 
   CHECK(told.all.empty());
 }
 
-TEST_CASE_METHOD(Tracking, "what repeated without an optimizer, and came no more, were no iterations",
+TEST_CASE_METHOD(Tracking,
+                 "what repeated without an optimizer, and came no more, may have been no iterations",
                  "[iterations]") {
   search();
   for (int i = 0; i < 40; ++i) {
@@ -141,10 +142,10 @@ TEST_CASE_METHOD(Tracking, "what repeated without an optimizer, and came no more
     pass();
   }
   REQUIRE(tracker.found().lock);
-  CHECK(tracker.why_none().find("training iterations ran") != std::string::npos);
+  CHECK(tracker.why_none().find("if those were") == std::string::npos);
   for (std::uint64_t function = 100; function < 400; ++function) event(SignKind::kKernel, function);
   pass();
-  CHECK(tracker.why_none().find("no training iterations were found") != std::string::npos);
+  CHECK(tracker.why_none().find(" training iterations ran, if those were iterations") != std::string::npos);
 }
 
 TEST_CASE_METHOD(Tracking, "a search begins with the pass after it was asked for, and its first sign",

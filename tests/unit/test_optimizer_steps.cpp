@@ -338,20 +338,42 @@ TEST_CASE("a step that was left out does not make another one the last", "[steps
 
 TEST_CASE("optimizers that launch the same and step one right after the other are steps of one iteration",
           "[steps]") {
-  for (const std::uint32_t optimizers : {2u, 3u, 8u}) {
-    for (const bool known : {true, false}) {
-      CAPTURE(optimizers, known);
-      StepSequence steps;
-      std::uint64_t position = 0;
-      for (std::uint32_t k = 0; k < 40; ++k) {
-        position += 30;
-        for (std::uint32_t i = 0; i < optimizers; ++i) {
-          position += 3;
-          steps.add({1, 1, position, 2, known ? 1 + i : 0}, k * kSecondOfSteps);
+  for (const std::uint32_t optimizers : {2u, 3u, 8u, 64u}) {
+    for (const std::uint64_t signs : {std::uint64_t{2}, std::uint64_t{100}}) {
+      for (const bool few : {false, true}) {
+        CAPTURE(optimizers, signs, few);
+        StepSequence steps;
+        if (few) steps.expect_few();
+        std::uint64_t position = 0;
+        for (std::uint32_t k = 0; k < 40; ++k) {
+          position += 30;
+          for (std::uint32_t i = 0; i < optimizers; ++i) {
+            position += signs + 1;
+            steps.add({1, 1, position, signs, 1 + i}, k * kSecondOfSteps);
+            if (steps.cycle()) CHECK(steps.cycle()->length == optimizers);
+          }
         }
+        CHECK(*steps.cycle() == StepCycle{optimizers, ToldApartBy::kObject, optimizers});
       }
-      CHECK(steps.cycle().has_value() == known);
-      if (known) CHECK(*steps.cycle() == StepCycle{optimizers, ToldApartBy::kObject, optimizers});
+    }
+  }
+}
+
+TEST_CASE("an optimizer whose closure does all of the work is an iteration, also if a report comes at times",
+          "[steps]") {
+  for (const std::uint32_t report : {2u, 5u, 10u, 50u, 10'000u}) {
+    for (const std::uint64_t signs : {std::uint64_t{100}, std::uint64_t{400}}) {
+      for (const std::uint32_t object : {0u, 7u}) {
+        CAPTURE(report, signs, object);
+        StepSequence steps;
+        std::uint64_t position = 0;
+        for (std::uint32_t k = 0; k < 500; ++k) {
+          position += signs + 1 + (k % report == 0 ? 2 : 0);
+          steps.add({1, 1, position, signs, object}, k * kSecondOfSteps);
+          if (k >= 10) CHECK((steps.cycle() && steps.cycle()->length == 1));
+        }
+        CHECK(steps.are_doubtful() == (object == 0));
+      }
     }
   }
 }

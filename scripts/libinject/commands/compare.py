@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -95,9 +96,9 @@ def _read(paths: list[str]) -> list[Run]:
     from libinject.compare.measures import Run
 
     found: list[Run] = []
-    seen: set[pathlib.Path] = set()
+    seen: set[str] = set()
     for path in paths:
-        folder = pathlib.Path(path).resolve()
+        folder = os.path.realpath(path)
         if folder in seen:  # it would pass for a repetition that agrees
             console.warn(f"'{printable(path, 500)}' is given twice on one side: it counts once")
             continue
