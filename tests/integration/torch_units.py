@@ -14,6 +14,7 @@ import random
 import sys
 import time
 
+import looks
 import torch
 from torch.utils.data import DataLoader
 
@@ -63,6 +64,8 @@ def run():
         optimizer.step()
         if PATTERN == "logged" and k % 3 == 0:
             copy(4, 0)  # loss.item()
+        if k % 10 == 9:  # or all may be over before the first are looked at
+            looks.wait()
         told.append(tokens)
     return told
 
