@@ -165,7 +165,7 @@ StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
 
 // The program's first step was the first of an iteration.
 std::uint32_t StepSequence::last_of(std::uint64_t length, ToldApartBy by) const {
-  if (length == 0) return 0;
+  if (length == 0) return 0;  // never, which the static analyzer can't see
   const std::uint32_t last = token(count_ % length, by);
   unsigned times = 0;
   for (std::uint64_t back = 0; back < length; ++back) times += token(back, by) == last;

@@ -146,6 +146,13 @@ void IterationWindows::end_window_search() noexcept {
 void IterationWindows::update(const FoundIterations& found) {
   found_.update(found);
   any_found_.store(found_.lock.has_value(), std::memory_order_relaxed);
+  // Also after the last window.
+  if (found_.lock && found_.lock->mixed && found_.lock->steps != 0 &&
+      parts_.once.first(OnceLog::Topic::kMixedIterations))
+    parts_.state.warn(
+        str_format("an iteration turned out to have {} optimizer step{}: earlier windows show iterations of "
+                   "another kind, and numbers go on from theirs",
+                   found_.lock->steps, found_.lock->steps == 1 ? "" : "s"));
 }
 
 Nanoseconds IterationWindows::next_wake(Nanoseconds time) const {
@@ -183,11 +190,6 @@ void IterationWindows::step() {
     trigger().forget_plan();
     renumber_ = trigger().active();
     state.log(LogLevel::kDebug, "iterations found: " + describe(*found_.lock));
-    if (found_.lock->mixed && found_.lock->steps != 0 && parts_.once.first(OnceLog::Topic::kMixedIterations))
-      state.warn(str_format(
-          "iterations turned out to have {} optimizer steps each: earlier windows show iterations of another "
-          "kind, and numbers go on from theirs",
-          found_.lock->steps));
   }
   if (renumber_ && offset_ && known_.window_asked == asked_time_) renumber_window();
   if (state.idle() && !trigger().planned()) {

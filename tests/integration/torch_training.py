@@ -86,8 +86,24 @@ def accumulation():
         optimizer.step()
 
 
-def gan():
+def alike():
+    """Optimizers that launch the same, one right after the other."""
+    optimizers = [optimizer_of(torch.optim.Adam, (3, 5)) for _ in range(3)]
+    for k in range(ITERATIONS):
+        begin(k)
+        layers()
+        for optimizer in optimizers:
+            optimizer.step()
+        report(k)
+
+
+def gan(alone=0):
+    """`alone`: so often the critic trains by itself at first."""
     critic, generator = optimizer_of(torch.optim.Adam, (3, 5)), optimizer_of(torch.optim.Adam, (2, 7, 9))
+    for _ in range(alone):
+        time.sleep(0.002)
+        layers(4)
+        critic.step()
     for k in range(ITERATIONS):
         begin(k)
         for _ in range(2):
@@ -96,6 +112,10 @@ def gan():
         layers(5)
         generator.step()
         report(k)
+
+
+def critic_first():
+    gan(60)
 
 
 def lengths():

@@ -97,8 +97,8 @@ def sweep(
 
 
 def _in_environment(batch_var: str | None) -> dict[str, str]:
-    """The variables that each point gets from there: the same points come out of them, so they belong to the sweep as options do."""
-    own = {"INJECT_OUT", "INJECT_LOG", *(["INJECT_BATCH"] if batch_var is not None else [])}
+    """The variables that each point gets from the environment: its figures depend on them as they do on options."""
+    own = {"INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", *(["INJECT_BATCH"] if batch_var is not None else [])}
     return {name: value for name, value in os.environ.items() if name.startswith("INJECT_") and name not in own}
 
 

@@ -138,9 +138,9 @@ def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int
 
 
 def _refuse(a: Run, b: Run, why: str) -> NoReturn:
-    if a["folder"] == b["folder"]:
-        raise NotOneJob(f"{printable(a['folder'], 400)} occurs twice, once at least in a Parquet copy; --force merges it once")
-    raise NotOneJob(f"{printable(a['folder'], 400)} and {printable(b['folder'], 400)} are not ranks of one job: {why}; --force merges them anyway")
+    # Copies have the path of the folder that they were made of.
+    other = "a copy of it" if a["folder"] == b["folder"] else printable(b["folder"], 400)
+    raise NotOneJob(f"{printable(a['folder'], 400)} and {other} are not ranks of one job: {why}; --force merges them anyway")
 
 
 def _met(runs: list[Run], communicators: dict[int, list[str]]) -> dict[int, Hashable]:
