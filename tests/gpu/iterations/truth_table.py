@@ -130,8 +130,9 @@ def run_one(options, name):
         shutil.rmtree(old)
     for old in glob.glob(record + "*") + glob.glob(truth_file):
         os.remove(old)
+    # %p: Inductor compiles in processes that know CUDA, and one of them would empty the program's recording.
     environment = profiled_environment(options.library, out, "auto" if options.auto else f"iter:{options.start}+{options.count}",
-                                       iter_record=record, log="debug" if options.debug else "info",
+                                       iter_record=record + ".%p", log="debug" if options.debug else "info",
                                        **({"hooks": ALL_BUT_TORCH} if options.without_steps else {}))
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
