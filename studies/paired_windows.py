@@ -5,7 +5,8 @@
 What a step in a window takes, of the steps before and after that window: WINDOWS windows in one process, so that the machine's
 drift from process to process cancels. A process for each arm and program: libinject, other builds of it, and the least that CUPTI
 costs (programs/floor_client.cpp), with the CUPTI that the loader finds or with other versions. CUPTI is finalized between two
-windows in every arm. A first window costs more than these do: studies/first_window.py.
+windows in every arm: libinject keeps it from its second window on if the next one comes within a second, so the program rests for
+longer than that after each window. A first window costs more than these do: studies/first_window.py.
 """
 
 import argparse
@@ -25,6 +26,7 @@ sys.path.append(os.path.join(HERE, "programs"))
 PROGRAMS = ("language", "convolutions", "recurrent")
 START, COUNT, PERIOD = 120, 10, 50
 AHEAD, BEHIND = 12, 8  # steps beside a window that attaching and detaching may touch
+REST = 1.3  # seconds
 OURS = {"ours": {}, "ours_no_api": {"INJECT_API": "off"}, "ours_memory": {"INJECT_RECOVER": "0"}}
 
 
@@ -70,6 +72,8 @@ def child(options):
     for at in range(count):
         if client is not None and at >= START - AHEAD:
             client.before((at - START + AHEAD) % PERIOD - AHEAD)
+        if at >= START and (at - START) % PERIOD == COUNT + 3:
+            time.sleep(REST)
         begin[at] = time.monotonic_ns()
         step()
         end[at] = time.monotonic_ns()
@@ -130,6 +134,8 @@ def test(options, report):
                 with open(f"{out}-{child_run['pid']}/run.json") as file:
                     said = json.load(file)
                 zero = said["time_zero"]["clock_monotonic_ns"]
+                report.check(f"{program}, {arm}: CUPTI was finalized after every window",
+                             said["overhead"]["finalizations"] == len(said["windows"]), str(said["overhead"]))
                 windows = [window_steps(child_run, window, zero) for window in said["windows"]]
             found.setdefault(program, {}).setdefault(arm, []).extend(ratios(child_run, [steps for steps in windows if len(steps) == COUNT]))
             outside = statistics.median(e - b for b, e in zip(child_run["begin"][60:100], child_run["end"][60:100])) / 1e6

@@ -229,16 +229,16 @@ void RecordQueue::retire(BlockPool& pool) noexcept {
 
 void RecordQueue::count_drop(RecordKind kind) noexcept {
   const unsigned index = kind_index(kind);
-  counts_.dropped[index].fetch_add(1, std::memory_order_relaxed);
+  dropped_[index].fetch_add(1, std::memory_order_relaxed);
   if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
-    copy_count(counts_.dropped[index], kept->dropped[index]);
+    copy_count(dropped_[index], kept->dropped[index]);
 }
 
 void RecordQueue::keep_counts(RecordCounts& kept) noexcept {
   kept_.store(&kept, std::memory_order_seq_cst);
   for (unsigned kind = 0; kind < kRecordKinds; ++kind) {
-    copy_count(counts_.published[kind], kept.published[kind]);
-    copy_count(counts_.dropped[kind], kept.dropped[kind]);
+    copy_count(published_[kind], kept.published[kind]);
+    copy_count(dropped_[kind], kept.dropped[kind]);
   }
 }
 

@@ -136,7 +136,7 @@ class RecordQueue {
   /// dropped. Made elsewhere and copied, its words would wait for each other: the copy's loads are wider than
   /// the stores before them.
   template <typename Record, typename Fill>
-  [[gnu::always_inline]] bool emplace(BlockPool& pool, RecordKind kind, std::uint32_t thread,
+  [[gnu::always_inline]] bool emplace(BlockPool& pool, RecordKind kind, const std::uint32_t& thread,
                                       Fill&& fill) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
     const std::uintptr_t here = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()) + kind_index(kind);
@@ -172,9 +172,17 @@ class RecordQueue {
     pushing_.store(0, std::memory_order_relaxed);
     return room;
   }
+  /// Producer. A short call has begun: what its end writes to is asked for meanwhile.
+  void expect_short_call() const noexcept {
+    if (tail_ == nullptr) return;
+    will_write(&tail_->published);
+    will_write(tail_->slots + fill_.load(std::memory_order_relaxed));
+    if (const RecordCounts* kept = kept_.load(std::memory_order_relaxed)) will_write(kept);
+  }
   /// The same with a short call, which goes into the record of those before it.
   [[gnu::always_inline]] bool add_short_call(BlockPool& pool, std::uint32_t window,
-                                             ShortCallsRecord::Call call, std::uint32_t thread) noexcept {
+                                             ShortCallsRecord::Call call,
+                                             const std::uint32_t& thread) noexcept {
     const std::uintptr_t here = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa());
     const std::uintptr_t before = pushing_.load(std::memory_order_relaxed);
     if (before != 0 && !take_over(before, here)) [[unlikely]] {
@@ -206,7 +214,7 @@ class RecordQueue {
   }
   /// The same with one that there is.
   template <typename Record>
-  bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
+  [[gnu::hot]] bool push(BlockPool& pool, const Record& record, const std::uint32_t& thread) noexcept {
     return emplace<Record>(pool, record.kind, thread, [&record](Record& place) { place = record; });
   }
 
@@ -252,7 +260,7 @@ class RecordQueue {
   void reset() noexcept;
 
   std::uint64_t dropped(RecordKind kind) const noexcept {
-    return counts_.dropped[kind_index(kind)].load(std::memory_order_relaxed);
+    return dropped_[kind_index(kind)].load(std::memory_order_relaxed);
   }
 
   /// What is counted from here on is there as well, with all that was counted before. By the producer, or by
@@ -274,19 +282,20 @@ class RecordQueue {
     if (filled + 1 == Block::kSlots) fill_.store(Block::kSlots, std::memory_order_relaxed);
     return filled + 1;
   }
-  bool begin_short_calls(BlockPool& pool, std::uint32_t window, ShortCallsRecord::Call call,
-                         std::uint32_t thread) noexcept;
+  [[gnu::hot]] bool begin_short_calls(BlockPool& pool, std::uint32_t window, ShortCallsRecord::Call call,
+                                      std::uint32_t thread) noexcept;
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
   bool take_over(std::uintptr_t before, std::uintptr_t here) noexcept;
 
   // The drain thread's core has read the slot before, and gives it up for a write only some 100 ns after it
   // was asked. Beyond a block's end it is the next block's, or nothing: asking harms nothing.
   static constexpr std::uint32_t kAhead = 4;
-  static void will_write(const Slot* slot) noexcept {
+  template <typename T>
+  static void will_write(const T* place) noexcept {
 #if defined(__x86_64__)
-    asm volatile("prefetchw %0" : : "m"(*slot));  // GCC's own takes it for reading
+    asm volatile("prefetchw %0" : : "m"(*place));  // GCC's own takes it for reading
 #else
-    __builtin_prefetch(slot, 1);
+    __builtin_prefetch(place, 1);
 #endif
   }
 
@@ -298,26 +307,27 @@ class RecordQueue {
 
   // A store of its own, as kept counts lie in a file: the sum must not depend on when they moved there.
   void count_published(unsigned kind) noexcept {
-    const std::uint64_t count = counts_.published[kind].load(std::memory_order_relaxed) + 1;
-    counts_.published[kind].store(count, std::memory_order_relaxed);
+    const std::uint64_t count = published_[kind].load(std::memory_order_relaxed) + 1;
+    published_[kind].store(count, std::memory_order_relaxed);
     if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
       kept->published[kind].store(count, std::memory_order_relaxed);
   }
 
-  // Producer's side, but for leave_block().
-  Block* tail_ = nullptr;
+  // Consumer's side, on a line of its own.
+  BlockPosition taken_ = 0;
+  Block* head_ = nullptr;
+  // Shared, written once: the first block of the queue.
+  alignas(64) std::atomic<std::uint32_t> first_{0};
+  std::atomic<std::uint64_t> dropped_[kRecordKinds] = {};
+  // Producer's side, but for leave_block(): a record needs this line of the queue alone.
+  alignas(64) Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};  // complete records
   std::uint32_t short_calls_ = 0;  // in the record behind them, unless that is the next block's
   // Where the frame that pushes begins, and the kind_index() of its record, added to that. Read by the
   // producer alone: by its signal handlers, and after one of them has jumped out of the push.
   std::atomic<std::uintptr_t> pushing_{0};
-  // Shared, written once: the first block of the queue.
-  std::atomic<std::uint32_t> first_{0};
   std::atomic<RecordCounts*> kept_{nullptr};
-  RecordCounts counts_ = {};
-  // Consumer's side, on a line of its own.
-  alignas(64) BlockPosition taken_ = 0;
-  Block* head_ = nullptr;
+  std::atomic<std::uint64_t> published_[kRecordKinds] = {};
 };
 
 }  // namespace inject

@@ -4,6 +4,7 @@
 
 namespace inject {
 
+// Side by side: a hooked call in a window reads nearly all of these.
 constinit std::atomic<std::uint32_t> control_word{0};
 constinit std::atomic<std::uint32_t> inside_cupti{0};
 constinit std::atomic<std::uint32_t> current_window{0};
@@ -13,6 +14,7 @@ constinit std::atomic<bool> plans_watched{false};
 constinit std::atomic<bool> record_plain_calls{true};
 constinit std::atomic<bool> short_calls_together{false};
 constinit TickLength tick_length;
+constinit std::atomic<BlockPool*> published_pool{nullptr};
 constinit std::atomic<bool> record_inner_calls{false};
 constinit std::atomic<bool> collecting_activity{false};
 constinit LaunchTrigger launch_trigger;

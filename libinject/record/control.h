@@ -13,6 +13,8 @@
 
 namespace inject {
 
+class BlockPool;
+
 /// What hooks have to do beyond forwarding. Every hook reads control_word first; 0 means: forward at once.
 enum ControlBits : std::uint32_t {
   kControlRecord = 1u << 0,   ///< a window is open: record calls
@@ -26,6 +28,9 @@ extern std::atomic<std::uint32_t> control_word;
 /// The window that is open now, 0 if none; with kNamingWindow (model/code_place.h) while what follows it is
 /// named. A call belongs to the window that it reads here as it begins.
 extern std::atomic<std::uint32_t> current_window;
+
+/// The blocks that records go into; nullptr where none are made (any more).
+extern std::atomic<BlockPool*> published_pool;
 
 /// Counts CUPTI attachments, so that correlation ids of different attachments are told apart.
 extern std::atomic<std::uint16_t> current_generation;

@@ -79,8 +79,8 @@ extern IterationWatch iteration_watch;
 /// Sends a sign to the search, from the thread that makes the call and before it is made; checks first
 /// whether it begins an iteration. `in_callback`: inside a CUPTI callback; `begin`: when the hooked call
 /// around that began, 0 if there is none. Nothing here waits, but at the edges of a window. Keeps errno.
-void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
-               bool in_callback, Nanoseconds begin = 0) noexcept;
+[[gnu::hot]] void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
+                            bool in_callback, Nanoseconds begin = 0) noexcept;
 
 /// The calling thread begins to capture a CUDA graph, or has ended that.
 void note_capture(bool begins) noexcept;

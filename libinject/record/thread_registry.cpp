@@ -28,8 +28,6 @@ constinit thread_local ThreadState* this_thread_state = nullptr;
 constinit thread_local bool this_thread_ignored = false;
 constinit thread_local bool this_thread_starts_profiler = false;
 
-constinit std::atomic<BlockPool*> ThreadRegistry::published_pool{nullptr};
-
 ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
   states_ = static_cast<ThreadState*>(map_memory(kMaxAtOnce * sizeof(ThreadState)));
   identities_ = static_cast<Identity*>(map_memory(kMaxEver * sizeof(Identity)));

@@ -53,7 +53,9 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
-  // A short call needs what follows, up to where open_calls begin: one line of the cache.
+  // A short call needs the end of the queue and what follows it, up to where open_calls begin: two lines of
+  // the cache, side by side.
+  RecordQueue queue;
   alignas(64) Nanoseconds last_call_end = 0;  ///< of the last outermost call in a window that no
                                               ///< ShortCallFrame made …
   std::uint64_t last_short_end = 0;           ///< … and, in ticks, of the last one that one did
@@ -64,7 +66,6 @@ struct alignas(64) ThreadState {
   OpenCalls open_calls;
   WatchedRanges watched;
   CollectiveGroup collectives;
-  RecordQueue queue;
   OpenOperators operators;  ///< of the program's framework, while launches are named
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
@@ -153,13 +154,13 @@ class ThreadRegistry {
 
   /// Publishes a record of the calling thread; counts it where there is no room. False if it was not.
   template <typename Record>
-  static bool push(ThreadState& thread, const Record& record) noexcept {
+  [[gnu::hot]] static bool push(ThreadState& thread, const Record& record) noexcept {
     BlockPool* pool = published_pool.load(std::memory_order_acquire);
     return pool != nullptr && thread.queue.push(*pool, record, thread.index);
   }
   /// The same with a call of `window` of which only the duration is kept.
-  static void add_short_call(ThreadState& thread, std::uint32_t window,
-                             ShortCallsRecord::Call call) noexcept {
+  [[gnu::always_inline]] static void add_short_call(ThreadState& thread, std::uint32_t window,
+                                                    ShortCallsRecord::Call call) noexcept {
     if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
       thread.queue.add_short_call(*pool, window, call, thread.index);
     }
@@ -238,8 +239,6 @@ class ThreadRegistry {
   void recycle(ThreadState& state) noexcept;
   static void wait_for_stores() noexcept;
   static void on_thread_exit(void* state) noexcept;
-
-  static std::atomic<BlockPool*> published_pool;
 
   BlockPool& pool_;
   ThreadState* states_ = nullptr;

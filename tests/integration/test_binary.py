@@ -13,6 +13,8 @@ import subprocess
 import sys
 import unittest
 
+from sanitized import unsanitized
+
 NEEDED = re.compile(r"(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|ld-linux-[a-z0-9-]+\.so\.\d)")
 # dlclose: hooks have to learn of unloading. What PyTorch's caching allocator calls, as PyTorch 2.11 names it and as 1.13 does.
 ENTRY_POINTS = {"InitializeInjection", "InitializeInjectionNvtx2", "dlclose", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
@@ -116,6 +118,24 @@ class Binary(unittest.TestCase):
                 callers.append(function)
         self.assertTrue(callers, "objdump was not understood: the C++ runtime has such calls of its own")
         self.assertEqual([caller for caller in callers if "inject::" in caller], [])
+
+    @unsanitized("a sanitizer's checks make the code several times as long")
+    def test_what_calls_in_a_window_run_through_lies_together(self):
+        """Once the program has pushed our code out of the caches, every page of it costs a call what ten lines do."""
+        shared, hooks = {}, []
+        for line in output("nm", "-C", "--defined-only", str(arguments.library)).splitlines():
+            address, _, name = line.split(maxsplit=2)
+            if name.endswith(".cold]"):
+                continue
+            if re.search(r"ShortCallFrame::(begin|end)\(|CallFrame::~?CallFrame\(|inject::on_cupti_callback\(", name):
+                shared[name] = int(address, 16)
+            elif "::slow_often(" in name:
+                hooks.append(int(address, 16))
+        self.assertGreaterEqual(len(shared), 5)
+        self.assertLess(max(shared.values()) - min(shared.values()), 16 << 10, shared)
+        self.assertGreater(len(hooks), 50)
+        places = [*shared.values(), *hooks]
+        self.assertLess(max(places) - min(places), 96 << 10)
 
     def test_stays_loaded(self):
         self.assertRegex(output("readelf", "-d", str(arguments.library)), r"FLAGS_1.*NODELETE")

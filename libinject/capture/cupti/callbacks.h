@@ -50,6 +50,7 @@ struct CallbackState {
 extern CallbackState callback_state;
 
 /// Throws nothing and allocates nothing: plain stores into memory that is already there.
-void CUPTIAPI on_cupti_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data);
+[[gnu::hot]] void CUPTIAPI on_cupti_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                                             const void* data);
 
 }  // namespace inject

@@ -16,8 +16,8 @@ namespace inject {
 class LaunchObserver {
  public:
   /// `correlation_data` is CUPTI's 64-bit slot from enter to leave of the same call.
-  static void enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
-                    std::uint64_t* correlation_data) noexcept;
+  [[gnu::hot]] static void enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
+                                 std::uint64_t* correlation_data) noexcept;
   /// When the hooked call that enter() will give the id to began; 0 if there is none.
   static Nanoseconds call_begin() noexcept;
   /// `work`: kCallNoWork, kCallGraph with what tells the graph apart, or nothing of these.
@@ -25,8 +25,9 @@ class LaunchObserver {
     std::uint8_t flags = 0;
     std::uint16_t graph = 0;
   };
-  static void leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
-                    int status, const std::uint64_t* correlation_data) noexcept;
+  [[gnu::hot]] static void leave(Work work, std::uint32_t cbid, std::uint32_t correlation,
+                                 std::uint64_t stream, int status,
+                                 const std::uint64_t* correlation_data) noexcept;
 
   /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.
   static void enter_plain(std::uint64_t* correlation_data) noexcept;

@@ -176,6 +176,7 @@ ShortCallFrame::Start ShortCallFrame::begin(std::uintptr_t stack) noexcept {
   }
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window == 0 || thread->kept_window != window || !tick_length.known()) return {};
+  thread->queue.expect_short_call();
   const std::uint64_t time = ticks();
   if (tick_length.between(thread->kept_end_ticks, time) >= kProcessorTimeApart) return {};
   thread->open_calls.enter_short_call(stack);
@@ -194,17 +195,24 @@ void ShortCallFrame::end(std::uintptr_t stack, Start start, FunctionId function,
     ThreadRegistry::add_short_call(*thread, start.window, {function, static_cast<std::uint16_t>(duration)});
     return;
   }
+  end_long(*thread, start.window, duration, function, status);
+}
+
+// Apart, so that short calls need not save registers for it.
+[[gnu::noinline]] void ShortCallFrame::end_long(ThreadState& thread, std::uint32_t window,
+                                                Nanoseconds duration, FunctionId function,
+                                                std::int16_t status) noexcept {
   CallRecord record;
   record.function = function;
   record.end = now();
   record.begin = record.end - std::min(duration, record.end);
-  record.call = ++thread->calls;
-  record.range = nvtx_current(*thread);
-  record.window = start.window;
+  record.call = ++thread.calls;
+  record.range = nvtx_current(thread);
+  record.window = window;
   record.status = status;
-  outermost_call_ended(*thread, record.window, record.begin, record.end);
-  keep(*thread, record.window, record.end);
-  ThreadRegistry::push(*thread, record);
+  outermost_call_ended(thread, record.window, record.begin, record.end);
+  keep(thread, record.window, record.end);
+  ThreadRegistry::push(thread, record);
 }
 
 }  // namespace inject

@@ -23,8 +23,8 @@ namespace inject {
 class CallFrame {
  public:
   /// `stack`: where the frame of the function begins that makes this.
-  explicit CallFrame(FunctionId function, const void* stack = __builtin_dwarf_cfa()) noexcept;
-  ~CallFrame();
+  [[gnu::hot]] explicit CallFrame(FunctionId function, const void* stack = __builtin_dwarf_cfa()) noexcept;
+  [[gnu::hot]] ~CallFrame();
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
 
@@ -44,7 +44,7 @@ class CallFrame {
  private:
   /// The call as it is known to its thread; nullptr where it is not recorded, or was taken for one that has
   /// been jumped out of.
-  OpenCall* open() const noexcept;
+  [[gnu::hot]] OpenCall* open() const noexcept;
 
   ThreadState* thread_ = nullptr;
   std::uint32_t place_ = 0;
@@ -78,8 +78,11 @@ class ShortCallFrame {
     std::uint64_t ticks;
     std::uint32_t window;
   };
-  static Start begin(std::uintptr_t stack) noexcept;
-  static void end(std::uintptr_t stack, Start start, FunctionId function, std::int16_t status) noexcept;
+  [[gnu::hot]] static Start begin(std::uintptr_t stack) noexcept;
+  [[gnu::hot]] static void end(std::uintptr_t stack, Start start, FunctionId function,
+                               std::int16_t status) noexcept;
+  static void end_long(ThreadState& thread, std::uint32_t window, Nanoseconds duration, FunctionId function,
+                       std::int16_t status) noexcept;
 
   std::uintptr_t stack_;
   Start start_;

@@ -99,13 +99,17 @@ struct Shim<function, R(A...)> {
       std::is_enum_v<R> && ((is_sign(kCategory<function>) && kCategory<function> != Category::kSync) ||
                             kCategory<function> == Category::kGroup);
 
+  /// Made a thousand times in a step. A program's own code has pushed ours out of the caches by the next one,
+  /// so the linker puts what such a call runs through side by side (.text.hot).
+  static constexpr bool kOften = kMayBeShort || kCategory<function> == Category::kLaunch;
+
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
   /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing
   /// (kOrderedByAddress says what orders the binding).
   [[gnu::always_inline]] static inline Real target(const void* caller) noexcept {
     if constexpr (kObserved) {
-      return &slow;
+      return kSlow;
     } else {
       const std::uint32_t index = binding_table.current[function].load(kOrderedByAddress);
       const Binding& binding = binding_table.bindings[index];
@@ -113,11 +117,13 @@ struct Shim<function, R(A...)> {
       const auto covered = static_cast<std::uintptr_t>(binding.covers(caller));
       const std::uintptr_t mask = std::uintptr_t{0} - (idle & covered);
       return reinterpret_cast<Real>((reinterpret_cast<std::uintptr_t>(binding.real) & mask) |
-                                    (reinterpret_cast<std::uintptr_t>(&slow) & ~mask));
+                                    (reinterpret_cast<std::uintptr_t>(kSlow) & ~mask));
     }
   }
 
   [[gnu::noinline]] static R slow(A... args) { INJECT_TAIL_CALL forward(args...); }
+  [[gnu::noinline, gnu::hot]] static R slow_often(A... args) { INJECT_TAIL_CALL forward(args...); }
+  static constexpr Real kSlow = kOften ? &slow_often : &slow;
 
   [[gnu::always_inline]] static inline R forward(A... args) {
     if constexpr (kObservedBefore) Observer<function>::before();
@@ -184,7 +190,16 @@ struct Shim<function, R(A...)> {
         frame.status(StatusCode<R>::of(result));
         return result;
       }
+      return recorded_apart(real, args...);
+    } else {
+      return recorded(real, args...);
     }
+  }
+
+  /// Not among what is often called.
+  [[gnu::noinline]] static R recorded_apart(Real real, A... args) { return recorded(real, args...); }
+
+  [[gnu::always_inline]] static inline R recorded(Real real, A... args) {
     CallFrame frame(function);
     [[maybe_unused]] bool told = false;
     if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
