@@ -34,8 +34,9 @@ Sequences sequences_of(Kernels kernels) {
 class Join {
  public:
   Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places,
-       std::span<const std::uint32_t> works)
-      : timed_(timed),
+       std::span<const std::uint32_t> works, const MayBePlace& may_be)
+      : may_be_(may_be),
+        timed_(timed),
         named_(named),
         places_(places),
         works_(works),
@@ -84,7 +85,7 @@ class Join {
     const bool works_known = number == &LaunchedKernel::exact && equal.size() > 1 && !works_.empty();
     for (std::size_t i = 0; i < votes.size(); ++i) {
       const std::uint32_t work = works_known ? common_work(equal, i) : kUnknownWork;
-      joined_[sequence[i]] = {votes[i].place(), (*equal.front())[i], work};
+      joined_[sequence[i]] = {votes[i].place(may_be_), (*equal.front())[i], work};
     }
     return true;
   }
@@ -217,7 +218,7 @@ class Join {
       for (const std::uint32_t named : between.there) votes[named_[named].family].add(places_[named]);
       for (const std::uint32_t timed : between.here) {
         const auto vote = votes.find(timed_[timed].family);
-        if (vote != votes.end() && vote->first != 0) joined_[timed].place = vote->second.place();
+        if (vote != votes.end() && vote->first != 0) joined_[timed].place = vote->second.place(may_be_);
       }
     }
     return true;
@@ -320,13 +321,14 @@ class Join {
       // One more than there is a place for may be another place's; in a loop it is not.
       const std::uint32_t most = named_most.at(kernel);
       if (most > 1 || timed_most.at(kernel) <= most)
-        joined_[i] = {found->second.vote.place(), most > 1 ? JoinedPlace::kNone : found->second.first,
+        joined_[i] = {found->second.vote.place(may_be_), most > 1 ? JoinedPlace::kNone : found->second.first,
                       joined_[i].work};
     }
   }
 
   JoinedPlace joined(std::uint32_t named) const { return {places_[named] & ~kIncompletePlace, named}; }
 
+  const MayBePlace& may_be_;
   Kernels timed_;
   Kernels named_;
   std::span<const std::uint32_t> places_;
@@ -343,8 +345,8 @@ class Join {
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
                                      std::span<const std::uint32_t> places,
-                                     std::span<const std::uint32_t> works) {
-  return Join(timed, named, places, works).run();
+                                     std::span<const std::uint32_t> works, const MayBePlace& may_be) {
+  return Join(timed, named, places, works, may_be).run();
 }
 
 std::vector<std::uint32_t> first_alike(std::span<const LaunchedKernel> kernels) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,32 +33,45 @@ struct JoinedPlace {
   std::uint32_t work = kUnknownWork;
 };
 
+/// Whether a place that lacks something may be that other one, of which all is known.
+using MayBePlace = std::function<bool(std::uint32_t incomplete, std::uint32_t complete)>;
+
 /// What several launches that do the same say of a place: 0 if it is not known, kIncompletePlace if it lacks
 /// something.
 class PlaceVote {
  public:
   void add(std::uint32_t place) {
-    const int rank = place == 0 ? 0 : (place & kIncompletePlace) != 0 ? 1 : 2;
-    if (rank < rank_) return;
-    if (rank > rank_) {
-      place_ = place;
-    } else if (place != place_) {
-      place_ = 0;
+    if (place == 0) return;
+    const std::uint32_t number = place & ~kIncompletePlace;
+    if (number == place) {
+      disagree_ = disagree_ || (complete_ != 0 && complete_ != number);
+      complete_ = number;
+    } else if (incomplete_[0] == 0 || incomplete_[0] == number) {
+      incomplete_[0] = number;
+    } else {
+      disagree_ = disagree_ || (incomplete_[1] != 0 && incomplete_[1] != number);
+      incomplete_[1] = number;
     }
-    rank_ = rank;
   }
-  /// 0 if they disagree.
-  std::uint32_t place() const { return place_ & ~kIncompletePlace; }
+  /// 0 if they disagree. `may_be`: without it an incomplete place does not contradict a complete one.
+  std::uint32_t place(const MayBePlace& may_be = {}) const {
+    if (disagree_) return 0;
+    if (complete_ == 0) return incomplete_[1] != 0 ? 0 : incomplete_[0];
+    for (const std::uint32_t incomplete : incomplete_)
+      if (incomplete != 0 && incomplete != complete_ && may_be && !may_be(incomplete, complete_)) return 0;
+    return complete_;
+  }
 
  private:
-  int rank_ = -1;
-  std::uint32_t place_ = 0;
+  std::uint32_t complete_ = 0;
+  std::uint32_t incomplete_[2] = {};  // different ones
+  bool disagree_ = false;
 };
 
 /// For each kernel of `timed` the place of the kernel that does the same in `named`, iterations whose
 /// places are known. Both are in the order of their launches; `places[i]` is of
-/// `named[i]`, 0 where it is not known, with kIncompletePlace where it lacks something: then it counts only
-/// where there is no complete one.
+/// `named[i]`, 0 where it is not known, with kIncompletePlace where it lacks something: then a complete one
+/// counts instead, if `may_be` says that they may be the same.
 ///
 /// The kernels that a thread launches in an iteration are a sequence. One of `timed` takes its places
 ///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
@@ -87,7 +101,8 @@ class PlaceVote {
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
                                      std::span<const std::uint32_t> places,
-                                     std::span<const std::uint32_t> works = {});
+                                     std::span<const std::uint32_t> works = {},
+                                     const MayBePlace& may_be = {});
 
 /// For each kernel the first one that a sequence of the same thread, with the same coarse kernels, has at its
 /// position: itself if there is no earlier one.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "libinject/base/caller_state.h"
@@ -42,6 +43,7 @@ void ask() INJECT_REQUIRES(asking_mutex) {
 struct Operators {
   std::uint32_t node = 0;
   const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or what is around it
+  std::uint32_t backward_level = 0;        ///< operators around that
   bool all_known = true;                   ///< there was room for the whole chain
 };
 
@@ -53,7 +55,7 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
     if (text == nullptr) continue;
     const std::string_view name(text, ::strnlen(text, kMaxOperatorName));
     if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix)))
-      found.backward = &op;
+      found.backward = &op, found.backward_level = level;
     found.node =
         places.node({CodeNodeKind::kOperator, found.node, places.names().intern(name), NameTable::kEmpty, 0});
     if (found.node == 0) {
@@ -107,7 +109,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   const CallerState caller;
   CodePlaces& places = core->places;
   const Operators operators = operators_of(thread, places);
-  if (!operators.all_known) return 0;
+  if (!operators.all_known || thread.operators.some_left_out()) return 0;
   const PythonFrame frame = stack_frame();
   if (frame) sampled_thread.offer(thread.index);
   const CodeContext own = thread_context(thread, frame, places);
@@ -115,23 +117,31 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.op = operators.node;
   place.stack = own.stack;
   place.module = own.module;
+  place.module_unknown = own.module_unknown;
   bool is_complete = operators_heard(thread);
-  if (const OpenOperator* backward = operators.backward; backward != nullptr) {
+  // An optimizer may step in a gradient's hook, and a closure's backward pass is in its step.
+  const bool in_step = thread.step != nullptr &&
+                       (operators.backward == nullptr || thread.step_level > operators.backward_level);
+  if (in_step) {
+    place.phase = CodePhase::kOptimizer;
+  } else if (const OpenOperator* backward = operators.backward; backward != nullptr) {
     place.phase = CodePhase::kBackward;
     // Frames that have begun inside of it: a hook, a function with a backward pass in Python, or a forward
     // pass that is made again.
     const bool python_inside = frame && frame.frame != backward->frame;
-    CodeContext forward;
+    std::optional<CodeContext> forward = CodeContext{};
     if (backward->sequence >= 0) forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
-    if (backward->sequence >= 0 && forward == CodeContext{}) is_complete = false;
-    if (python_inside && backward->sequence >= 0 && own.module != 0) {
+    if (!forward) {
+      is_complete = false;
+      forward.emplace().module_unknown = true;
+    }
+    if (python_inside && backward->sequence >= 0 && (own.module != 0 || own.module_unknown)) {
       place.phase = CodePhase::kRecompute;
     } else {
-      place.module = forward.module;
-      if (!python_inside) place.stack = forward.stack;
+      place.module = forward->module;
+      place.module_unknown = forward->module_unknown;
+      if (!python_inside) place.stack = forward->stack;
     }
-  } else if (thread.step != nullptr) {
-    place.phase = CodePhase::kOptimizer;
   } else if (place.op != 0 || place.module != 0) {
     place.phase = CodePhase::kForward;
   }

@@ -50,6 +50,7 @@ struct CodePlace {
   std::uint32_t module = 0;  ///< the innermost module's
   std::uint32_t op = 0;      ///< the innermost operator's
   CodePhase phase = CodePhase::kOther;
+  bool module_unknown = false;  ///< there may be one, and a stack where there is none
 
   bool operator==(const CodePlace&) const = default;
 };
@@ -92,6 +93,8 @@ struct OperatorCall {
 struct CodeContext {
   std::uint32_t stack = 0;
   std::uint32_t module = 0;
+  const void* object = nullptr;  ///< the module's: an address
+  bool module_unknown = false;   ///< there may be one
 
   bool operator==(const CodeContext&) const = default;
 };

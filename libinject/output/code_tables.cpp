@@ -122,9 +122,12 @@ Columns<Listed<ModuleRow>> module_columns(const Report&) {
       .add("Module", kText, &ModuleRow::path,
            "Path of the module, starting at the outermost module called, which is given by its class; "
            "`[none]`: launched outside any; `[unattributed]`: not known.")
-      .add("Class", kText, &ModuleRow::type, "The module's class.")
-      .add("Depth", kCount, &ModuleRow::depth, "Number of nested module calls around it.")
-      .add("Parent", kText, &ModuleRow::parent, "The module that calls it.");
+      .add("Class", kText, &ModuleRow::type, "The module's class.",
+           "modules of several classes have that path, in models of one class")
+      .add("Depth", kCount, &ModuleRow::depth, "Number of nested module calls around it.",
+           "it is called at several depths")
+      .add("Parent", kText, &ModuleRow::parent, "The module that calls it.",
+           "several call it, or, at depth 0, none does");
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
                    "Sum of the durations of all kernels launched in it.");
   add_phase_columns(columns, &ModuleRow::inclusive);

@@ -49,7 +49,7 @@ void write_code(TextPage& page, const Report& report) {
   };
   std::vector<const ModuleRow*> modules;
   for (const ModuleRow& module : code.modules)
-    if (!module.type.empty() && module.self.time != 0) modules.push_back(&module);
+    if (module.type != "" && module.self.time != 0) modules.push_back(&module);
   std::stable_sort(modules.begin(), modules.end(), [](const ModuleRow* one, const ModuleRow* other) {
     return one->self.time > other->self.time;
   });

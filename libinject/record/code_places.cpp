@@ -26,8 +26,9 @@ std::uint32_t CodePlaces::node(const CodeNode& node) noexcept {
 }
 
 std::uint32_t CodePlaces::place(const CodePlace& place) noexcept {
-  const std::uint64_t hash = hash_of(std::uint64_t{place.stack} << 32 | place.module, place.op,
-                                     static_cast<std::uint64_t>(place.phase));
+  const std::uint64_t hash =
+      hash_of(std::uint64_t{place.stack} << 32 | place.module, place.op,
+              static_cast<std::uint64_t>(place.phase) << 1 | (place.module_unknown ? 1u : 0u));
   return places_.intern(
       hash, [&](const CodePlace& seen) { return seen == place; }, [&] { return place; });
 }
@@ -63,7 +64,10 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   const CodePlace inner = place(captured);
   const CodePlace outer = place(launch);
   CodePlace both = inner;
-  if (both.module == 0) both.module = outer.module;
+  if (both.module == 0) {
+    both.module = outer.module;
+    both.module_unknown = both.module == 0 && (inner.module_unknown || outer.module_unknown);
+  }
   if (!says_most(inner.phase) && (says_most(outer.phase) || inner.phase == CodePhase::kOther)) {
     both.phase = outer.phase;
     // On a thread of autograd's the stack of the capture begins with the backward pass.
@@ -74,6 +78,22 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   if (both.op == 0 && (inner.op | outer.op) != 0) return captured;
   const std::uint32_t number = place(both);
   return number != 0 ? number : captured;
+}
+
+bool CodePlaces::may_be(std::uint32_t incomplete, std::uint32_t complete) const noexcept {
+  const CodePlace part = place(incomplete);
+  const CodePlace whole = place(complete);
+  std::uint32_t outer = whole.op;
+  for (std::uint32_t inner = part.op; inner != 0; inner = nodes_.item(inner).parent) {
+    if (outer == 0 || nodes_.item(inner).name != nodes_.item(outer).name) return false;
+    outer = nodes_.item(outer).parent;
+  }
+  const auto is_backward = [](CodePhase phase) {
+    return phase == CodePhase::kBackward || phase == CodePhase::kRecompute;
+  };
+  if (is_backward(whole.phase) && !is_backward(part.phase)) return true;
+  return (part.stack == whole.stack || (part.stack == 0 && part.module_unknown)) &&
+         (part.module == whole.module || part.module_unknown);
 }
 
 // triton_poi_fused_add_native_layer_norm_2: the kind of kernel, the operators, a number.
@@ -100,17 +120,21 @@ void CodePlaces::note_forward(std::uint64_t sequence, std::uint32_t thread, Code
   const bool other = same && op.thread.load(std::memory_order_relaxed) != thread;
   op.stack.store(context.stack, std::memory_order_relaxed);
   op.module.store(context.module, std::memory_order_relaxed);
+  op.object.store(context.object, std::memory_order_relaxed);
+  op.module_unknown.store(context.module_unknown, std::memory_order_relaxed);
   op.thread.store(other ? kSeveralThreads : thread, std::memory_order_relaxed);
   op.sequence.store(sequence + 1, std::memory_order_release);
 }
 
-CodeContext CodePlaces::forward(std::uint64_t sequence) const noexcept {
-  if (forward_.items == nullptr) return {};
+std::optional<CodeContext> CodePlaces::forward(std::uint64_t sequence) const noexcept {
+  if (forward_.items == nullptr) return std::nullopt;
   const ForwardOp& op = forward_.items[sequence % kForwardOps];
   if (op.sequence.load(std::memory_order_acquire) != sequence + 1 ||
       op.thread.load(std::memory_order_relaxed) == kSeveralThreads)
-    return {};
-  return {op.stack.load(std::memory_order_relaxed), op.module.load(std::memory_order_relaxed)};
+    return std::nullopt;
+  return CodeContext{op.stack.load(std::memory_order_relaxed), op.module.load(std::memory_order_relaxed),
+                     op.object.load(std::memory_order_relaxed),
+                     op.module_unknown.load(std::memory_order_relaxed)};
 }
 
 }  // namespace inject

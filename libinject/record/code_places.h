@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "libinject/model/code_place.h"
@@ -32,6 +33,11 @@ class CodePlaces {
   /// another (docs/code.md). Either may be 0, not known.
   std::uint32_t replayed(std::uint32_t captured, std::uint32_t launch) noexcept;
 
+  /// Whether a place that lacks something (kIncompletePlace) may be that other one: of its operators it has
+  /// the inner ones, and of stack and module what it has is the same, unless it does not know of the backward
+  /// pass that it is in.
+  bool may_be(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
+
   /// The place of a kernel that TorchInductor has made: inside of the operator around it, which is that of
   /// the whole compiled function, one that is named as the kernel is, after the operators that are fused in
   /// it. Any other kernel's place stays as it is.
@@ -40,8 +46,8 @@ class CodePlaces {
   CodeNode node(std::uint32_t id) const noexcept { return nodes_.item(id); }
   CodePlace place(std::uint32_t id) const noexcept { return places_.item(id); }
 
-  /// The object that a module's node was made for last: an address to be compared, and looked at only where
-  /// it may be gone.
+  /// The object that a module's node was made for last, which may be another one of the same class at the
+  /// same path: an address to be compared, and looked at only where it may be gone.
   void set_object(std::uint32_t node, const void* object) noexcept {
     if (objects_.items != nullptr && node != 0) objects_.items[node].store(object, std::memory_order_relaxed);
   }
@@ -81,8 +87,8 @@ class CodePlaces {
   /// gives the node that it makes for it: numbers ascend on each thread, and of several operators with one
   /// number the last makes the node. Remembers the latest kForwardOps.
   void note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept;
-  /// Empty where it is not known, or where two threads have used that number.
-  CodeContext forward(std::uint64_t sequence) const noexcept;
+  /// Nothing where it is not known, or where two threads have used that number.
+  std::optional<CodeContext> forward(std::uint64_t sequence) const noexcept;
 
   std::uint64_t overflows() const noexcept {
     return nodes_.overflows() + places_.overflows() + module_calls_.overflows();
@@ -103,6 +109,8 @@ class CodePlaces {
     std::atomic<std::uint32_t> thread;
     std::atomic<std::uint32_t> stack;
     std::atomic<std::uint32_t> module;
+    std::atomic<const void*> object;
+    std::atomic<bool> module_unknown;
   };
   /// Zeroed; null where there is no memory.
   template <typename Item, std::size_t count>

@@ -29,6 +29,7 @@ class OpenOperators {
   static constexpr std::uint32_t kMost = 32;
 
   std::uint32_t depth() const noexcept { return depth_; }
+  bool some_left_out() const noexcept { return left_out_; }
   OpenOperator& at(std::uint32_t level) noexcept { return operators_[level]; }
   OpenOperator* innermost() noexcept { return depth_ == 0 ? nullptr : &operators_[depth_ - 1]; }
 

@@ -39,6 +39,7 @@ struct alignas(64) ThreadState {
   std::uint64_t step_function = 0;   ///< LaunchSign::function of that
   std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that
   const void* step = nullptr;        ///< the framework's object for it; null outside of steps
+  std::uint32_t step_level = 0;      ///< operators around it, of those that are known
   const void* fetch = nullptr;       ///< likewise for the fetch from a data loader in progress …
   Nanoseconds fetch_begin = 0;       ///< … when that began …
   FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of

@@ -36,7 +36,7 @@ class CodeSums {
     const CodePlace place = places_.place(number);
     if (number == 0) report_.unattributed += kernels.sum;
     add_work(number, place, [&](CodeWork& work) { work.add(kernels, place.phase); });
-    user_line(place.stack, without(number)).user_time += kernels.sum;
+    user_line(place.stack, without(number, place)).user_time += kernels.sum;
   }
 
   void add_limits(std::uint32_t number, const KernelLimits& limits) {
@@ -50,7 +50,8 @@ class CodeSums {
   }
 
   void add_copies(std::uint32_t number, const Totals& copies) {
-    LineRow& row = user_line(places_.place(number).stack, without(number));
+    const CodePlace place = places_.place(number);
+    LineRow& row = user_line(place.stack, without(number, place));
     row.copies += copies.count;
     row.copy_time += copies.sum;
   }
@@ -63,9 +64,10 @@ class CodeSums {
       without = kDeviceGap;
     } else if (where.kind != GapPlace::Kind::kUnknown) {
       const bool is_launch = where.kind == GapPlace::Kind::kLaunch;
-      without = kNoCode;
-      for (std::uint32_t id = is_launch ? places_.place(where.number).stack : where.number;
-           id != 0 && node == nullptr; id = found.parent) {
+      const CodePlace place = is_launch ? places_.place(where.number) : CodePlace{};
+      without = this->without(1, place);
+      for (std::uint32_t id = is_launch ? place.stack : where.number; id != 0 && node == nullptr;
+           id = found.parent) {
         found = places_.node(id);
         if (!is_library_file(name(found.detail))) node = &found;
       }
@@ -113,6 +115,7 @@ class CodeSums {
     const CodePlace place = places_.place(number);
     std::string text(phase_text(number));
     const std::vector<CodeNode> chain = chain_of(place.stack, places_);
+    if (chain.empty() && place.module_unknown) text += ";[unattributed]";
     for (auto node = chain.rbegin(); node != chain.rend(); ++node) {
       text += ';';
       add_part(text, name(node->name));
@@ -157,14 +160,18 @@ class CodeSums {
 
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
   static std::string_view without(std::uint32_t number) { return number == 0 ? kUnattributed : kNoCode; }
+  /// Where it has no module, or no line.
+  static std::string_view without(std::uint32_t number, const CodePlace& place) {
+    return place.module_unknown ? kUnattributed : without(number);
+  }
 
   /// `add` is called for each row's work that the place belongs to.
   template <typename Add>
   void add_work(std::uint32_t number, const CodePlace& place, const Add& add) {
     add(report_.all);
     add_operators(place, without(number), add);
-    add_modules(place, without(number), add);
-    add_lines(place, without(number), add);
+    add_modules(place, without(number, place), add);
+    add_lines(place, without(number, place), add);
   }
 
   static LineKey key_of(const CodeNode& node) { return {node.detail, node.name, node.line}; }
@@ -229,17 +236,27 @@ class CodeSums {
       std::string parent = path;
       if (!path.empty()) path += '.';
       path += name(chain[i].name);
-      ModuleRow& row = modules_[path];
-      row.path = path;
-      row.parent = std::move(parent);
-      row.type = name(chain[i].detail);
-      row.depth = depth;
+      const auto [found, is_new] = modules_.try_emplace(path);
+      ModuleRow& row = found->second;
+      if (is_new) {
+        row.path = path;
+        row.parent = std::move(parent);
+        row.type = name(chain[i].detail);
+        row.depth = depth;
+      } else {
+        // One module that another one calls, and that which calls this; or two models of one class.
+        if (row.parent != parent) row.parent.reset();
+        if (row.type != name(chain[i].detail)) row.type.reset();
+        if (row.depth != depth) row.depth.reset();
+      }
       add(row.inclusive);
       if (i == 0) add(row.self);
     }
     if (!chain.empty()) return;
     ModuleRow& row = modules_[std::string(without)];
     row.path = without;
+    row.parent = row.type = "";
+    row.depth = 0;
     add(row.self);
     add(row.inclusive);
   }

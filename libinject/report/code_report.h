@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,9 +60,10 @@ struct OperatorRow {
 
 struct ModuleRow {
   std::string path;
-  std::string parent;
-  std::string_view type;
-  std::uint32_t depth = 0;  ///< modules around it; 0 for rows that are none, too
+  // Empty where calls of one path differ in them:
+  std::optional<std::string> parent;
+  std::optional<std::string_view> type;
+  std::optional<std::uint32_t> depth;  ///< modules around it; 0 for rows that are none, too
   CodeWork self;
   CodeWork inclusive;
 };

@@ -99,6 +99,45 @@ class Code(simulated.SimulatedTest):
         layer = modules["Net.blocks.2.b"]
         self.assertTrue(int(layer["Forward (ns)"]) and int(layer["Backward (ns)"]) and int(layer["Recomputation (ns)"]), layer)
 
+    def instances(self, out):
+        return {path: int(row["Self Instances"]) for path, row in self.table(out, "module_sum.csv", "Module").items() if row["Self Instances"] != "0"}
+
+    def test_iterations_that_alternate(self):
+        """Two are named, and differ in what launched the same kernels: that is not known of any then."""
+        out = self.train("alternating")
+        self.check_sums(out)
+        # The copy's kernel "zero" and the optimizer's are outside of modules.
+        self.assertEqual(self.instances(out), {"Alternating.stem": 8, "[unattributed]": 8, "[none]": 8})
+
+    def test_modules_that_others_call(self):
+        out = self.train("shared")
+        self.check_sums(out)
+        self.assertEqual(self.instances(out), {"Shared.stem": 8, "Shared.query": 8, "Shared.block.a": 8, "Shared.block.b": 16, "Shared.functional": 24,
+                                               "[none]": 8})
+        modules = self.table(out, "module_sum.csv", "Module")
+        # Called by the block, and by what this is in.
+        self.assertEqual([modules["Shared.block.b"][column] for column in ("Class", "Depth", "Parent")], ["Layer", "", ""])
+        self.assertEqual([modules["Shared.query"][column] for column in ("Depth", "Parent")], ["1", "Shared"])
+
+    def test_models_of_one_class(self):
+        out = self.train("twins")
+        self.check_sums(out)
+        self.assertEqual(self.instances(out), {"Twins.student.0.layer": 12, "Twins.teacher.0.layer": 12, "[none]": 8})
+
+    def test_deep_stack(self):
+        """Modules beyond its innermost frames are not known, nor what is inside of them."""
+        out = self.train("deep")
+        self.check_sums(out)
+        self.assertEqual(self.instances(out), {"Deep.stem": 8, "[unattributed]": 8, "[none]": 8})
+
+    def test_optimizer_in_the_backward_pass(self):
+        out = self.train("steps_in_backward")
+        self.check_sums(out)
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        row = lines[line_of("optimizer")]
+        self.assertGreater(int(row["Self Instances"]), 4 * 4)
+        self.assertEqual(int(row["Optimizer (ns)"]), int(row["Total Time (ns)"]))
+
     def test_iterations_that_differ(self):
         """What is in none of the iterations that are named has no place; what comes before and after it has."""
         out = self.train("report")

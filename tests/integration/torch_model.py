@@ -80,8 +80,84 @@ class Stepping(torch.optim.SGD):
         return super().step(closure)
 
 
-def train(checkpointed=False, extra=None, before_backward=None):
-    model = Net()
+class Alternating(torch.nn.Module):
+    """Two equal layers take turns: what is launched does not tell which of them it was."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.tasks, self.calls = Layer(4), torch.nn.ModuleList([Layer(5), Layer(5)]), 0
+
+    def forward(self, x, _):
+        self.calls += 1
+        return self.tasks[self.calls % 2](self.stem(x))
+
+
+class Caller(torch.nn.Module):
+    """Calls what it is given."""
+
+    def forward(self, function, *inputs):
+        return function(*inputs)
+
+
+class Functional(torch.nn.Module):
+    """A function of it is checkpointed that calls no module."""
+
+    def function(self, x):
+        return Work.apply(Work.apply(x * 1, 5), 6)
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.function, x, use_reentrant=True)
+
+
+class Student(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer(7)
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=True)
+
+
+class Shared(torch.nn.Module):
+    """Calls a child of a child by itself, and lends children to another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.caller, self.query = Layer(4), Caller(), Layer(5)
+        self.block, self.functional = Block(), Functional()
+
+    def forward(self, x, _):
+        x = self.block.b(self.block(self.stem(x)))
+        return self.functional(self.caller(self.query, x))
+
+
+def deeper(levels, function, x):
+    return function(x) if levels == 0 else deeper(levels - 1, function, x)
+
+
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.inner = Layer(4), Layer(5)
+
+    def forward(self, x, _):
+        return deeper(150, self.inner, self.stem(x))
+
+
+class Twins(torch.nn.Module):
+    """Two models of one class, in another's call one after the other: their layers are at one path."""
+
+    def __init__(self):
+        super().__init__()
+        self.models = [Student(), Student()]
+        self.student, self.teacher = (torch.nn.Sequential(model) for model in self.models)
+
+    def forward(self, x, _):
+        return self.teacher(self.student(x))
+
+
+def train(checkpointed=False, extra=None, before_backward=None, model=None):
+    model = model or Net()
     optimizer = Stepping(model.parameters(), lr=0.01)
     x = torch.ones(2, requires_grad=True)
     for k in range(ITERATIONS):
@@ -174,6 +250,31 @@ def callables():
         cuda.training_launch_graph(compiled)  # compiled
         model(x).sum().backward()
         optimizer.step()
+
+
+def alternating():
+    train(model=Alternating())
+
+
+def shared():
+    train(model=Shared())
+
+
+def deep():
+    train(model=Deep())
+
+
+def twins():
+    train(model=Twins())
+
+
+def steps_in_backward():
+    """As memory is saved: each gradient is used as soon as it is there."""
+    model = Net()
+    for parameter in model.parameters():
+        stepping = Stepping([parameter], lr=0.01)
+        parameter.register_hook(lambda gradient, stepping=stepping: stepping.step())
+    train(model=model)
 
 
 def checkpoint():

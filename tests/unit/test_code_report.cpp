@@ -525,17 +525,103 @@ TEST_CASE("What is a library's, and what is the program's", "[code_report]") {
     CHECK_FALSE(is_library_file(file));
 }
 
+TEST_CASE("A place that lacks something may be a complete one", "[code_report]") {
+  Program program;
+  const auto operators = [&](const std::vector<std::string>& path) {
+    return program.chain(CodeNodeKind::kOperator, path);
+  };
+  const std::uint32_t line = program.frames({{"train.py", 7}, {"model.py", 20}});
+  const std::uint32_t module = program.chain(CodeNodeKind::kModule, {"Net", "a"});
+  const CodePlace whole{line, module, operators({"aten::linear", "aten::addmm"}), CodePhase::kForward};
+  const auto may_be = [&](const CodePlace& part, const CodePlace& other) {
+    return program.places.may_be(program.places.place(part), program.places.place(other));
+  };
+  CHECK(may_be(whole, whole));
+  CodePlace part = whole;
+  part.op = operators({"aten::addmm"});
+  CHECK(may_be(part, whole));
+  CHECK_FALSE(may_be(whole, part));
+  part.op = operators({"aten::linear"});
+  CHECK_FALSE(may_be(part, whole));
+  part.op = 0;
+  CHECK(may_be(part, whole));
+  part.module = program.chain(CodeNodeKind::kModule, {"Net", "b"});
+  CHECK_FALSE(may_be(part, whole));
+  part = whole;
+  part.stack = program.frames({{"train.py", 8}});
+  CHECK_FALSE(may_be(part, whole));
+  part.stack = part.module = 0;
+  CHECK_FALSE(may_be(part, whole));
+  part.module_unknown = true;
+  CHECK(may_be(part, whole));
+  // The node of the backward pass that it is in had begun before.
+  CodePlace gradient = whole;
+  gradient.phase = CodePhase::kBackward;
+  part = whole;
+  part.module = 0;
+  CHECK(may_be(part, gradient));
+}
+
+TEST_CASE("A module that is not known is not none", "[code_report]") {
+  Program program;
+  const std::uint32_t op = program.chain(CodeNodeKind::kOperator, {"MmBackward0"});
+  const std::uint32_t line = program.frames({{"train.py", 7}});
+  program.times.boundary(1);
+  for (const char* name : {"none", "unknown", "line"}) program.timed(name, 10);
+  program.times.boundary(program.time + 1);
+  program.named("none", {0, 0, op, CodePhase::kBackward});
+  program.named("unknown", {0, 0, op, CodePhase::kBackward, true});
+  program.named("line", {line, 0, op, CodePhase::kRecompute, true});
+  program.times.settle_window(1);
+
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  REQUIRE(report.operators.size() == 1);
+  CHECK(report.operators.front().self.instances == 3);
+  REQUIRE(report.modules.size() == 2);
+  CHECK(report.modules[0].path == kUnattributed);
+  CHECK(report.modules[0].self.instances == 2);
+  CHECK(report.modules[1].path == kNoCode);
+  REQUIRE(report.lines.size() == 3);
+  for (const LineRow& row : report.lines) CHECK(row.self.instances == 1);
+  REQUIRE(report.stacks.size() == 3);
+  CHECK(report.stacks[0].text == "backward;[unattributed];unknown");
+}
+
+TEST_CASE("A module that several others call", "[code_report]") {
+  Program program;
+  const std::uint32_t parent = program.chain(CodeNodeKind::kModule, {"Net", "block"});
+  program.times.boundary(1);
+  for (const char* name : {"inside", "outside"}) program.timed(name, 10);
+  program.times.boundary(program.time + 1);
+  program.named("inside",
+                {0, program.chain(CodeNodeKind::kModule, {"Net", "block", "a"}), 0, CodePhase::kForward});
+  program.named("outside",
+                {0, program.chain(CodeNodeKind::kModule, {"Net", "block.a"}), 0, CodePhase::kForward});
+  program.times.settle_window(1);
+  CHECK(parent != 0);
+
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  REQUIRE(report.modules.size() == 3);
+  for (const ModuleRow& row : report.modules) {
+    const bool is_shared = row.path == "Net.block.a";
+    CHECK(row.type == "Class");
+    CHECK(row.depth.has_value() == !is_shared);
+    CHECK(row.parent.has_value() == !is_shared);
+    CHECK(row.self.instances == (is_shared ? 2u : 0u));
+  }
+}
+
 TEST_CASE("The same operator of the forward pass is found by its number", "[code_report]") {
   NameTable names(64, 1 << 16);
   CodePlaces places(names);
   places.note_forward(7, 1, {3, 4});
   CHECK(places.forward(7) == CodeContext{3, 4});
-  CHECK(places.forward(8) == CodeContext{});
+  CHECK(!places.forward(8));
   // The last with a number makes the node, but for another thread's.
   places.note_forward(7, 1, {5, 6});
   CHECK(places.forward(7) == CodeContext{5, 6});
   places.note_forward(7, 2, {8, 9});
-  CHECK(places.forward(7) == CodeContext{});
+  CHECK(!places.forward(7));
 }
 
 }  // namespace inject

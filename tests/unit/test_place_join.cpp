@@ -376,4 +376,27 @@ TEST_CASE("What is launched at the same position of equal iterations is alike", 
   CHECK(first_alike(kernels) == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 6, 7, 8, 9, 0, 1});
 }
 
+TEST_CASE("Votes of complete and incomplete places", "[place_join]") {
+  const auto vote = [](std::vector<std::uint32_t> places, const MayBePlace& may_be) {
+    PlaceVote found;
+    for (const std::uint32_t place : places) found.add(place);
+    return found.place(may_be);
+  };
+  const MayBePlace never = [](std::uint32_t, std::uint32_t) { return false; };
+  const MayBePlace always = [](std::uint32_t, std::uint32_t) { return true; };
+  const auto incomplete = [](std::uint32_t place) { return place | kIncompletePlace; };
+  CHECK(vote({}, never) == 0);
+  CHECK(vote({0, 5, 0, 5}, never) == 5);
+  CHECK(vote({5, 6}, always) == 0);
+  CHECK(vote({incomplete(5)}, never) == 5);
+  CHECK(vote({incomplete(5), incomplete(6)}, always) == 0);
+  CHECK(vote({incomplete(5), 6}, always) == 6);
+  CHECK(vote({6, incomplete(5), incomplete(7)}, always) == 6);
+  // It can't be the same.
+  CHECK(vote({incomplete(5), 6}, never) == 0);
+  CHECK(vote({6, incomplete(5)}, never) == 0);
+  CHECK(vote({incomplete(6), 6}, never) == 6);
+  CHECK(vote({incomplete(5), incomplete(7), incomplete(8), 6}, always) == 0);
+}
+
 }  // namespace inject

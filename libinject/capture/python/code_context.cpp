@@ -53,21 +53,31 @@ CodePlaces::ModuleCall named_call(const void* module, const void* caller, CodePl
   });
 }
 
-/// The node of a module that is called in that of `parent`, or, with `climb`, in one that this is in.
-std::uint32_t module_node(const void* module, std::uint32_t parent, bool climb, CodePlaces& places) noexcept {
+/// Enters the call of a module, in the modules that it is called in. False if there is no room.
+bool enter_module(const void* module, CodeContext& context, CodePlaces& places) noexcept {
   CodePlaces::ModuleCall call;
-  std::uint32_t around = parent;
-  for (;; around = places.node(around).parent) {
-    if (around != 0 && places.object(around) == module) return around;
-    call = named_call(module, places.object(around), places);
-    if (around == 0 || call.name != NameTable::kEmpty || !climb) break;
+  std::uint32_t around = context.module;
+  const void* object = context.object;
+  // A module that another one has been given to is a child of one further out.
+  for (;; around = places.node(around).parent, object = places.object(around)) {
+    if (around != 0 && object == module) {
+      context.module = around;
+      context.object = object;
+      return true;
+    }
+    call = named_call(module, around == 0 ? nullptr : object, places);
+    if (around == 0 || call.name != NameTable::kEmpty) break;
   }
-  // One that stands in none of the modules that call it is shown by its class.
-  if (call.name == NameTable::kEmpty) call.name = call.type_name;
-  if (call.name == NameTable::kEmpty) return 0;
-  const std::uint32_t node = places.node({CodeNodeKind::kModule, around, call.name, call.type_name, 0});
-  places.set_object(node, module);
-  return node;
+  // One that stands in none of the modules that call it is shown by its class, in the one that does.
+  if (call.name == NameTable::kEmpty) {
+    around = context.module;
+    call.name = call.type_name;
+  }
+  if (call.name == NameTable::kEmpty) return false;
+  context.module = places.node({CodeNodeKind::kModule, around, call.name, call.type_name, 0});
+  context.object = module;
+  places.set_object(context.module, module);
+  return context.module != 0;
 }
 
 }  // namespace
@@ -89,6 +99,7 @@ CodeContext code_context(PythonFrame innermost, CodePlaces& places, const Backwa
   std::size_t count = 0;
   PythonFrame frame = innermost;
   for (; frame && count < kMaxFrames; frame = caller_of(frame)) frames[count++] = frame;
+  const bool is_deeper = static_cast<bool>(frame);
   const auto end = frames.begin() + static_cast<std::ptrdiff_t>(count);
   bool is_inside = node.frame == nullptr || std::none_of(frames.begin(), end, [&](PythonFrame one) {
                      return one.frame == node.frame;
@@ -100,19 +111,27 @@ CodeContext code_context(PythonFrame innermost, CodePlaces& places, const Backwa
   } else if (node.frame == nullptr && count != 0) {
     context.stack = node.forward.stack;
   }
+  // Modules belong to that of the forward pass, which counts only if one has been called.
+  CodeContext around = node.forward;
   const void* last = nullptr;
+  bool any_called = false;
   while (count > 0) {
     frame = frames[--count];
     context.stack = frame_node(frame, context.stack, places);
     if (context.stack == 0) return {};
     if (const void* module = is_inside ? called_module(frame) : nullptr;
         module != nullptr && module != last) {
-      const bool is_first = context.module == 0;
-      context.module = module_node(module, is_first ? node.forward.module : context.module, is_first, places);
-      if (context.module == 0) return {};
+      any_called = true;
+      if (!enter_module(module, around, places)) return {};
       last = module;
     }
     if (frame.frame == node.frame) is_inside = true;
+  }
+  // Those of the frames that have been left out are not known, nor in what the others stand.
+  context.module_unknown = is_deeper || (any_called && around.module_unknown);
+  if (any_called && !context.module_unknown) {
+    context.module = around.module;
+    context.object = around.object;
   }
   return context;
 }

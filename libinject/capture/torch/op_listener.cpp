@@ -54,6 +54,32 @@ void note_work(const void* function, OpenOperators& operators, OpenOperator& op,
   if (shape.flops != 0) op.shape = core.shapes.intern(shape);
 }
 
+/// The innermost node of the backward pass that the thread is in, with a forward pass and in which Python
+/// runs; null if there is none.
+const OpenOperator* python_in_backward(OpenOperators& operators, PythonFrame frame) noexcept {
+  for (std::uint32_t level = operators.depth(); level-- > 0;) {
+    const OpenOperator& op = operators.at(level);
+    if (op.is_backward) return op.frame != frame.frame && op.sequence >= 0 ? &op : nullptr;
+  }
+  return nullptr;
+}
+
+/// What a function does that makes a part of the forward pass again belongs to the module that it was called
+/// in, if it calls none itself.
+void note_forward(ThreadState& thread, PythonFrame frame, const OpenOperator& op,
+                  CodePlaces& places) noexcept {
+  CodeContext context = op.context;
+  if (context.module == 0 && !context.module_unknown) {
+    if (const OpenOperator* backward = python_in_backward(thread.operators, frame); backward != nullptr) {
+      const auto forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
+      context.module = forward ? forward->module : 0;
+      context.object = forward ? forward->object : nullptr;
+      context.module_unknown = !forward || forward->module_unknown;
+    }
+  }
+  places.note_forward(static_cast<std::uint64_t>(op.sequence), thread.index, context);
+}
+
 // The thread is in a call from Python into C, or in no Python at all: its frames stand still.
 void begin(const void* function, bool is_backward) noexcept {
   if (!listening.load(std::memory_order_acquire) || ThreadRegistry::this_thread_is_ignored()) return;
@@ -70,7 +96,7 @@ void begin(const void* function, bool is_backward) noexcept {
   if (!is_backward && op.sequence >= 0) {
     op.context = thread_context(*thread, frame, core->places);
     op.has_context = true;
-    core->places.note_forward(static_cast<std::uint64_t>(op.sequence), thread->index, op.context);
+    note_forward(*thread, frame, op, core->places);
   }
   if (!is_backward && inputs_told.load(std::memory_order_acquire))
     note_work(function, thread->operators, op, *core);
@@ -199,13 +225,12 @@ CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& p
   // Python stands still while an operator runs that it has called.
   const bool of_operator = innermost != nullptr && innermost->frame == frame.frame;
   if (of_operator && innermost->has_context) return innermost->context;
-  const OpenOperator* backward = nullptr;
-  for (std::uint32_t level = operators.depth(); level-- > 0 && backward == nullptr;)
-    if (operators.at(level).is_backward) backward = &operators.at(level);
   CodeContext context;
-  if (backward != nullptr && backward->frame != frame.frame && backward->sequence >= 0) {
-    const CodeContext forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
-    context = code_context(frame, places, {backward->frame, forward});
+  if (const OpenOperator* backward = python_in_backward(operators, frame); backward != nullptr) {
+    CodeContext unknown;
+    unknown.module_unknown = true;
+    const auto forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
+    context = code_context(frame, places, {backward->frame, forward.value_or(unknown)});
   } else {
     context = code_context(frame, places);
   }

@@ -94,6 +94,7 @@ NoContext on_start(const void* function) noexcept {
   for (std::size_t i = 0; i < kMaxRangeName && name[i] != '\0'; ++i)
     hash = hash_mix((hash ^ static_cast<unsigned char>(name[i])) * kHashSeed);
   thread->step = function;
+  thread->step_level = thread->operators.depth();
   thread->step_function = hash;
   thread->step_optimizer = stepping_optimizer(name);
   thread->step_sum = thread->sign_sum;

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from libinject.page.parts import Icicle
 from libinject.page.values import LONGEST, clean
@@ -90,13 +90,22 @@ def _module_times(row: Row) -> list[int]:
     return [*times, max(0, total - sum(times))]
 
 
+def _nearest(path: str, paths: Container[str]) -> str:
+    """Of a module that several others call: the one that its path names, as far as that has a row."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        if path in paths:
+            return path
+    return ""
+
+
 def _in_order(rows: Sequence[Row]) -> Iterator[tuple[Row, str, int]]:
     """Each module after the one that calls it, with that one's path and its own level. Modules that call each other in a circle, which only
     a damaged table has, come to nothing."""
     paths = {str(row["Module"]) for row in rows}
     inside: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
-        parent = str(row.get("Parent") or "")
+        parent = str(row.get("Parent") or "") or _nearest(str(row["Module"]), paths)
         inside[parent if parent in paths else ""].append(row)
     waiting = [(row, "", 1) for row in reversed(inside.pop("", []))]
     while waiting:
