@@ -115,7 +115,8 @@ Columns<HostRow> host_columns(const Report& report) {
   columns
       .add("Cores by Affinity", kCount,
            of_process([](const HostWindow& w) { return cell_if(w.affinity != 0, w.affinity); }),
-           "Processors that the main thread may run on.", "rows other than `process`; not known")
+           "Processors that the main thread may run on.",
+           "rows other than `process`; not known, or changed during the window")
       .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
              return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
            }),

@@ -82,8 +82,12 @@ Columns<MemoryRow> memory_columns(const Report& report) {
           "When that was first reached.", "nothing was ever allocated")
       .add("Largest (MB)", kMegabytes, size(&MemoryCounts::largest), "The largest single allocation.")
       .add("Failed", kCount, &MemoryCounts::failed, "Calls that returned an error.")
-      .add("Failed Size (MB)", kMegabytes, size(&MemoryCounts::failed_bytes),
-           "Sum of the sizes these calls requested.")
+      .add(
+          "Failed Size (MB)", kMegabytes,
+          [](const MemoryCounts& counts) {
+            return cell_if(counts.failed_bytes != ~std::uint64_t{0}, megabytes(counts.failed_bytes));
+          },
+          "Sum of the sizes these calls requested.", "it is 2^64 bytes or more")
       .add("Largest Failed (MB)", kMegabytes, size(&MemoryCounts::largest_failed),
            "Largest size that one of them requested.")
       .add("Last Failed (MB)", kMegabytes, size(&MemoryCounts::last_failed),

@@ -24,6 +24,19 @@ constexpr unsigned kByteBits = 48;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << kByteBits) - 1;
 
 /// Whether it was less.
+/// No sum of sizes is greater: a program may ask for nearly all of 64 bits more than once.
+constexpr std::uint64_t kMostBytes = ~std::uint64_t{0};
+
+std::uint64_t sum_up(std::uint64_t sum, std::uint64_t more) noexcept {
+  return more > kMostBytes - sum ? kMostBytes : sum + more;
+}
+
+void add_up(std::atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
+  std::uint64_t before = sum.load(std::memory_order_relaxed);
+  while (!sum.compare_exchange_weak(before, sum_up(before, more), std::memory_order_relaxed)) {
+  }
+}
+
 bool raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
   while (value > known) {
@@ -285,7 +298,7 @@ void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t 
 void MemoryUse::failed(AllocationApi api, std::uint64_t bytes, std::uint32_t device) noexcept {
   Counts& counts = counts_of(api, device);
   counts.failed.fetch_add(1, std::memory_order_relaxed);
-  counts.failed_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  add_up(counts.failed_bytes, bytes);
   raise(counts.largest_failed, bytes);
   counts.last_failed.store(bytes, std::memory_order_relaxed);
   place_of(api, device).last_failed.store(bytes, std::memory_order_relaxed);
@@ -411,7 +424,7 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       all.counts.allocated += row.counts.allocated;
       all.counts.largest = std::max(all.counts.largest, row.counts.largest);
       all.counts.failed += row.counts.failed;
-      all.counts.failed_bytes += row.counts.failed_bytes;
+      all.counts.failed_bytes = sum_up(all.counts.failed_bytes, row.counts.failed_bytes);
       all.counts.largest_failed = std::max(all.counts.largest_failed, row.counts.largest_failed);
     }
     if (apis.empty()) continue;

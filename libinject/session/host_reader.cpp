@@ -164,12 +164,12 @@ void HostReader::account() {
 void HostReader::read_edges(MutexLock& lock) {
   const std::array<Edge, kMaxEdges> edges = edges_;
   const std::size_t count = std::exchange(pending_, 0);
-  const bool read = budget_.allows_edge(now(), all_cost_);
+  bool read = budget_.allows_edge(now(), all_cost_);
   busy_ = true;
   if (read) {
     const Nanoseconds begin = thread_cpu_time();
     lock.unlock();
-    read_all();
+    read = read_all();
     affinity_ = allowed_processors();
     quota_ = group_processors();
     lock.lock();
@@ -193,6 +193,7 @@ void HostReader::handle(const Edge& edge, bool read) {
     mark_.reset();
     if (!read) return;
     mark_ = latest;
+    opened_affinity_ = affinity_;
     late_ = latest.time - std::min(latest.time, edge.time);
     return;
   }
@@ -203,7 +204,7 @@ void HostReader::handle(const Edge& edge, bool read) {
   if (!usable || windows_.size() == kMaxWindows) return;
   HostWindow window = HostTally::window(*mark_, latest);
   window.window = edge.window;
-  window.affinity = affinity_;
+  window.affinity = affinity_ == opened_affinity_ ? affinity_ : 0;
   window.quota_thousandths = static_cast<std::uint64_t>(1000 * quota_.value_or(0) + 0.001);
   windows_.push_back(std::move(window));
 }
@@ -238,9 +239,10 @@ void HostReader::read_between(MutexLock& lock) {
   ++readings_.readings;
 }
 
-void HostReader::read_all() {
-  source_.read(reading_);
-  tally_.add(reading_);
+bool HostReader::read_all() {
+  const bool complete = source_.read(reading_);
+  if (complete) tally_.add(reading_);
+  return complete;
 }
 
 void HostReader::look_at_workers() {

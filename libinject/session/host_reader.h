@@ -70,7 +70,7 @@ class HostReader {
   void read_edges(MutexLock& lock) INJECT_NO_THREAD_ANALYSIS;
   void handle(const Edge& edge, bool read) INJECT_REQUIRES(mutex_);
   void read_between(MutexLock& lock) INJECT_NO_THREAD_ANALYSIS;
-  void read_all();
+  bool read_all();
   void look_at_workers();
   bool all_due(Nanoseconds time) const INJECT_REQUIRES(mutex_);
   Nanoseconds next_look(Nanoseconds time) INJECT_REQUIRES(mutex_);
@@ -106,6 +106,7 @@ class HostReader {
   HostTally tally_;
   HostReading reading_;
   std::uint64_t affinity_ = 0;
+  std::uint64_t opened_affinity_ = 0;  // as the window opened
   std::optional<double> quota_;
 };
 

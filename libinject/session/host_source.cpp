@@ -2,15 +2,19 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/host_source.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
 
 namespace inject {
 
@@ -144,15 +148,35 @@ bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, 
   return true;
 }
 
+namespace {
+
+/// What a child took goes to the process that waits for it; where none need be waited for, it is lost.
+bool children_are_waited_for() noexcept {
+  struct sigaction action {};
+  return sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler != SIG_IGN &&
+         (action.sa_flags & SA_NOCLDWAIT) == 0;
+}
+
+/// Of the files that are read here, each may be the one for which the process has no descriptor left: then a
+/// task seems to have ended.
+bool has_descriptors() noexcept {
+  const Descriptor file(open_file("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  return file.is_open() || (errno != EMFILE && errno != ENFILE);
+}
+
+}  // namespace
+
 // Children that the process waits for meanwhile are missing for a moment, and none is counted twice: those
 // that have ended come first. The process comes last: no thread has more than it.
-void HostSource::read(HostReading& reading) {
+bool HostSource::read(HostReading& reading) {
+  if (!has_descriptors()) return false;
   reading.threads.clear();
   reading.children.clear();
   reading.threads_beyond = reading.children_beyond = 0;
   reading.begin = now();
   rusage usage{};
-  reading.ended_children = clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
+  reading.ended_children =
+      children_are_waited_for() && clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
   reading.ticks = ticks_since_boot();
   read_threads(reading);
   read_children(reading);
@@ -169,6 +193,7 @@ void HostSource::read(HostReading& reading) {
   std::optional<std::uint64_t>& wait = reading.process.of(HostAmount::kRunQueueWait);
   wait = 0;
   for (const HostTask& thread : reading.threads) add_to(wait, thread.use.of(HostAmount::kRunQueueWait));
+  return has_descriptors();
 }
 
 void HostSource::read_threads(HostReading& reading) {

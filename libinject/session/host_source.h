@@ -66,7 +66,8 @@ class HostSource {
 
   /// Whether its numbers are those of this /proc: a container may see its host's.
   bool is_own() const;
-  void read(HostReading& reading);
+  /// False if the process has no file descriptors left: then tasks may be missing.
+  [[nodiscard]] bool read(HostReading& reading);
   /// The state in /proc of that process's first thread; 0 if it is gone, or is another one.
   char state_of(pid_t process, std::uint64_t start) const;
   /// The same of a thread of this process.

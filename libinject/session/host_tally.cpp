@@ -31,7 +31,7 @@ void add_use(HostTally::Sum& sum, const HostUse& more) {
   }
 }
 
-/// Empty where one of them is. What went down (a child's threads have ended) has not grown.
+/// Empty where one of them is, and not below 0.
 HostUse difference(const HostUse& after, const HostUse& before) {
   HostUse more;
   for (std::size_t i = 0; i < kHostAmounts; ++i) {
@@ -73,7 +73,14 @@ HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new) {
   Known& known = tasks[task.id];
   is_new = known.seen == 0 || known.task.start != task.start;
   if (is_new || known.task.role != task.role) ++sum(task.role).born;
-  const HostUse more = difference(task.use, is_new ? nothing() : known.task.use);
+  HostUse more = difference(task.use, is_new ? nothing() : known.task.use);
+  for (std::size_t i = 0; i < kHostAmounts; ++i) {
+    // One that was there before, but could not be read: what it had taken by then is not known. What went
+    // down are sums over a child's threads, of which some have ended.
+    const bool was_there = is_new && readings_ > 1 && task.start + 1 < ticks_;
+    const bool fell = !is_new && task.use.amounts[i] < known.task.use.amounts[i];
+    if (was_there || fell) more.amounts[i].reset();
+  }
   known.task = task;
   known.seen = readings_;
   ++sum(task.role).alive;
@@ -103,6 +110,8 @@ void HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_ne
 void HostTally::add_ended(const HostReading& reading) {
   Sum& ended = sum(HostRole::kEndedChildren);
   HostUse all = reading.ended_children;
+  // One that was never looked at may have taken all of it before.
+  if (reading.children_beyond != 0) all = {};
   for (auto child = children_.begin(); child != children_.end();) {
     const HostTask& task = child->second.task;
     if (child->second.seen == readings_) {
@@ -122,14 +131,30 @@ void HostTally::add_ended(const HostReading& reading) {
                               : amount == HostAmount::kReadBytes   ? kCutBytes
                                                                    : 0;
     const auto& known = ended_known_.amounts[i];
-    // More is known than they took: nobody has waited for one of them, and the kernel has dropped what it
-    // took.
-    if (!all.amounts[i] || !known || *all.amounts[i] + cut < *known) {
+    // More has been seen of them than they took: nobody has waited for one of them, and the kernel has
+    // dropped what it took.
+    if (!all.amounts[i] || !known) {
       ++ended.unknown[i];
-    } else {
+      ended_lacks_[i] = true;
+      continue;
+    }
+    // Once that is made up for by others, how much of theirs it took is not known either.
+    const bool lacks = *all.amounts[i] + cut < *known + ended.values[i];
+    if (lacks || ended_lacks_[i]) ++ended.unknown[i];
+    ended_lacks_[i] = lacks;
+    if (!lacks) {
       ended.values[i] = std::max(ended.values[i], *all.amounts[i] - std::min(*all.amounts[i], *known));
     }
   }
+}
+
+// Its number has come back as another child's.
+void HostTally::forget_reused(const HostTask& child) {
+  const auto known = children_.find(child.id);
+  if (known == children_.end() || known->second.task.start == child.start) return;
+  ++sum(HostRole::kEndedChildren).born;
+  add_all(ended_known_, known->second.task.use);
+  children_.erase(known);
 }
 
 void HostTally::add(const HostReading& reading) {
@@ -146,6 +171,7 @@ void HostTally::add(const HostReading& reading) {
     thread = threads_.erase(thread);
   }
   for (const HostTask& child : reading.children) {
+    forget_reused(child);
     const HostUse more = add_task(children_, child, is_new);
     if (child.role == HostRole::kLoaderWorker) add_worker(child, more, is_new, reading);
   }
@@ -154,6 +180,7 @@ void HostTally::add(const HostReading& reading) {
   process_ = reading.process;
   latest_.took = reading.time - reading.begin;
   latest_.time = reading.time;
+  ticks_ = reading.ticks;
 }
 
 void HostTally::add_moment(std::string_view states) {
@@ -203,7 +230,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
       row.use = process;
     }
     const bool always = role == HostRole::kRest || role == HostRole::kProcess;
-    const bool took = row.use.of(HostAmount::kProcessorTime).value_or(0) != 0;
+    const bool took = row.use.of(HostAmount::kProcessorTime) != 0;  // or it is not known
     if (always || row.count != 0 || (role == HostRole::kEndedChildren && took))
       window.roles.push_back(std::move(row));
   }

@@ -54,14 +54,17 @@ class HostTally {
   /// What it took since it was seen before, or since it began.
   HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
   void add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
+  void forget_reused(const HostTask& child);
   void add_ended(const HostReading& reading);
 
   Mark latest_;
   Tasks threads_;
   Tasks children_;
   HostUse process_;
-  HostUse ended_known_;  // what children that have gone had taken when last seen
+  HostUse ended_known_;                           // what children that have gone had taken when last seen
+  std::array<bool, kHostAmounts> ended_lacks_{};  // … which is more than was heard of them
   std::uint64_t readings_ = 0;
+  std::uint64_t ticks_ = 0;  // since boot, at the latest one
 };
 
 }  // namespace inject

@@ -15,6 +15,7 @@ using Status = int;  ///< nvmlReturn_t; 0 is success
 inline constexpr Status kNotSupported = 3;
 inline constexpr Status kNoPermission = 4;
 inline constexpr Status kFunctionNotFound = 13;
+inline constexpr Status kVersionMismatch = 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 using Device = struct DeviceHandle*;
 
 /// nvmlMemory_t, of nvmlDeviceGetMemoryInfo: `used` has what the driver keeps for itself.
@@ -61,6 +62,10 @@ struct MemoryFunctions {
       memory.version = kMemory2Version;
       status = get2(device, &memory);
       if (status == 0) return memory.used;
+      // The other one counts what the driver keeps for itself, so it is asked only where there is no such
+      // one.
+      if (status != kVersionMismatch && status != kNotSupported && status != kFunctionNotFound)
+        return std::nullopt;
     }
     if (get != nullptr) {
       Memory memory{};

@@ -415,7 +415,8 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.label = row.label;
   result.complete = row.complete && row.settled;
   result.begin = row.begin;
-  result.end = row.end;
+  // Until the window is settled, an iteration that goes on after it may end anywhere.
+  result.end = row.settled || row.complete ? row.end : 0;
   result.launches = row.host.launches;
   if (result.complete) result.units = row.units;
   result.flops = row.host.flops;

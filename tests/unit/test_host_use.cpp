@@ -78,7 +78,7 @@ struct FakeProc {
   }
   HostReading read() {
     HostReading reading;
-    source.read(reading);
+    REQUIRE(source.read(reading));
     return reading;
   }
   HostSource source{tree.path(), kProcess, {&fake_clock, &fake_clock, &fake_usage}};
@@ -103,7 +103,8 @@ HostUse use(std::uint64_t value) {
   return all;
 }
 
-HostTask task(pid_t id, HostRole role, std::uint64_t value, std::uint64_t start = 1) {
+/// `start`: not before any reading.
+HostTask task(pid_t id, HostRole role, std::uint64_t value, std::uint64_t start = 1'000) {
   HostTask one;
   one.id = id;
   one.start = start;
@@ -288,7 +289,7 @@ TEST_CASE("A window has what was taken between its readings, by role", "[host]")
   // The number of the ended thread is another one's now.
   tally.add(reading_at(3'000, 1'000,
                        {task(1, HostRole::kMain, 460), task(3, HostRole::kAutograd, 60),
-                        task(2, HostRole::kOtherThread, 7, 99)},
+                        task(2, HostRole::kOtherThread, 7, 1'099)},
                        {task(7, HostRole::kLoaderWorker, 81)}, 20));
   const HostWindow window = HostTally::window(open, tally.latest());
   CHECK(window.begin == 1'000);
@@ -343,6 +344,82 @@ TEST_CASE("Children whose times the kernel drops", "[host]") {
                   ->use.of(HostAmount::kProcessorTime));
 }
 
+TEST_CASE("What a task had taken before it could be read is not known", "[host]") {
+  HostTally tally;
+  tally.add(reading_at(1'000, 10, {}));
+  const HostTally::Mark open = tally.latest();
+  // It has been there for long.
+  tally.add(reading_at(2'000, 20, {}, {task(7, HostRole::kLoaderWorker, 5'000'000, 1)}));
+  const HostTally::Mark seen = tally.latest();
+  tally.add(reading_at(3'000, 30, {}, {task(7, HostRole::kLoaderWorker, 5'000'300, 1)}));
+  CHECK_FALSE(
+      row_of(HostTally::window(open, seen), HostRole::kLoaderWorker)->use.of(HostAmount::kProcessorTime));
+  CHECK(amount(HostTally::window(seen, tally.latest()), HostRole::kLoaderWorker,
+               HostAmount::kProcessorTime) == 300);
+}
+
+TEST_CASE("A child's number that comes back", "[host]") {
+  HostTally tally;
+  tally.add(reading_at(1'000, 10, {}));
+  const HostTally::Mark open = tally.latest();
+  tally.add(reading_at(2'000, 20, {}, {task(7, HostRole::kLoaderWorker, 5'000'000)}));
+  tally.add(reading_at(3'000, 30, {}, {task(7, HostRole::kLoaderWorker, 300, 1'500)}, 5'000'100));
+  const HostWindow window = HostTally::window(open, tally.latest());
+  CHECK(amount(window, HostRole::kLoaderWorker, HostAmount::kProcessorTime) == 5'000'300);
+  CHECK(amount(window, HostRole::kEndedChildren, HostAmount::kProcessorTime) == 100);
+}
+
+TEST_CASE("A child that nobody waits for hides what others took", "[host]") {
+  HostTally tally;
+  tally.add(reading_at(1'000, 10, {}));
+  // Children that no reading saw took 50 ms.
+  tally.add(reading_at(2'000, 20, {}, {task(7, HostRole::kOtherChild, 30'000'000)}, 50'000'000));
+  const HostTally::Mark open = tally.latest();
+  tally.add(reading_at(3'000, 30, {}, {}, 50'000'000));
+  const HostTally::Mark gone = tally.latest();
+  // 80 ms more are 30 ms more than is lacking; how much of them was known, is not.
+  tally.add(reading_at(4'000, 40, {}, {}, 130'000'000));
+  const HostTally::Mark made_up = tally.latest();
+  tally.add(reading_at(5'000, 50, {}, {}, 131'000'000));
+  const auto ended = [](const HostTally::Mark& from, const HostTally::Mark& to) {
+    const HostWindow window = HostTally::window(from, to);
+    const HostRoleUse* row = row_of(window, HostRole::kEndedChildren);
+    REQUIRE(row != nullptr);
+    return row->use.of(HostAmount::kProcessorTime);
+  };
+  CHECK_FALSE(ended(open, gone));
+  CHECK_FALSE(ended(gone, made_up));
+  CHECK(ended(made_up, tally.latest()) == 1'000'000u);
+}
+
+TEST_CASE("Children beyond those that are looked at", "[host]") {
+  HostTally tally;
+  HostReading reading = reading_at(1'000, 10, {});
+  reading.children_beyond = 2;
+  tally.add(reading);
+  const HostTally::Mark open = tally.latest();
+  // What they took before is in here.
+  tally.add(reading_at(2'000, 20, {}, {}, 5'000'000));
+  const HostTally::Mark close = tally.latest();
+  tally.add(reading_at(3'000, 30, {}, {}, 5'000'400));
+  CHECK_FALSE(
+      row_of(HostTally::window(open, close), HostRole::kEndedChildren)->use.of(HostAmount::kProcessorTime));
+  CHECK(amount(HostTally::window(close, tally.latest()), HostRole::kEndedChildren,
+               HostAmount::kProcessorTime) == 400);
+}
+
+TEST_CASE("Threads of a child that end", "[host]") {
+  HostTally tally;
+  tally.add(reading_at(1'000, 10, {}, {task(7, HostRole::kOtherChild, 500)}));
+  const HostTally::Mark open = tally.latest();
+  HostTask child = task(7, HostRole::kOtherChild, 900);
+  child.use.of(HostAmount::kVoluntarySwitches) = 100;
+  tally.add(reading_at(2'000, 20, {}, {child}));
+  const HostWindow window = HostTally::window(open, tally.latest());
+  CHECK(amount(window, HostRole::kOtherChild, HostAmount::kProcessorTime) == 400);
+  CHECK_FALSE(row_of(window, HostRole::kOtherChild)->use.of(HostAmount::kVoluntarySwitches));
+}
+
 TEST_CASE("What children's children took goes from the one that waited to the one that waits for it",
           "[host]") {
   constexpr std::uint64_t kMs = 1'000'000;
@@ -382,7 +459,8 @@ TEST_CASE("Roles add up to the process, whatever comes and goes", "[host]") {
       for (pid_t id = 1; id <= 12; ++id) {
         const auto dice = pick(9);
         if (dice < 2) alive.erase(id);
-        if (dice < 4 && alive.count(id) == 0) alive[id] = task(id, static_cast<HostRole>(pick(6)), 0, 1 + r);
+        if (dice < 4 && alive.count(id) == 0)
+          alive[id] = task(id, static_cast<HostRole>(pick(6)), 0, 1'000 + r);
         const auto more = pick(1'000);
         process += more;  // of a thread that no reading sees, where there is none
         if (const auto one = alive.find(id); one != alive.end()) {

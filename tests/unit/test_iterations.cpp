@@ -189,6 +189,9 @@ TEST_CASE("A window that opens or closes within an iteration has a part of it", 
   iterations.boundary(boundary(4, 1100, 1, 1));
   iterations.activity(kernel(1, 1110, 10));  // … and closes at 1150
   iterations.boundary(boundary(5, 1200, 0, 0));
+  // Until then its end is not known, nor which part of the iteration lies in it.
+  REQUIRE(iterations.rows().size() == 2);
+  CHECK(iterations.rows()[1].end == 0);
   iterations.settle_window(1, 1040, 1150);
   // A second one, all of it within one iteration.
   iterations.activity(kernel(2, 1220, 10));

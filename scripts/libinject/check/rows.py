@@ -277,8 +277,8 @@ def memory(folder: Folder) -> Iterator[Place]:
         for index, api in enumerate(apis):
             if api == "[all]":
                 rows = parts_of[devices[index]]
-                both, parts = table.numbers(column)[index] or 0, table.sum(column, rows)
-                if abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
+                both, parts = table.numbers(column)[index], table.sum(column, rows)
+                if both is not None and abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")
 
 
