@@ -44,6 +44,7 @@ struct Operators {
   std::uint32_t node = 0;
   const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or what is around it
   std::uint32_t backward_level = 0;        ///< operators around that
+  bool step_has_gradients = false;         ///< in an optimizer's step, one that may have a backward pass
   bool all_known = true;                   ///< there was room for the whole chain
 };
 
@@ -56,6 +57,7 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
     const std::string_view name(text, ::strnlen(text, kMaxOperatorName));
     if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix)))
       found.backward = &op, found.backward_level = level;
+    if (!op.is_backward && op.sequence >= 0 && level >= thread.step_level) found.step_has_gradients = true;
     found.node =
         places.node({CodeNodeKind::kOperator, found.node, places.names().intern(name), NameTable::kEmpty, 0});
     if (found.node == 0) {
@@ -119,9 +121,14 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.module = own.module;
   place.module_unknown = own.module_unknown;
   bool is_complete = operators_heard(thread);
-  // An optimizer may step in a gradient's hook, and a closure's backward pass is in its step.
-  const bool in_step = thread.step != nullptr &&
-                       (operators.backward == nullptr || thread.step_level > operators.backward_level);
+  // An optimizer may step in a gradient's hook, and a closure's passes are in its step. What it does itself
+  // has no gradients, mostly: a closure has been seen to call a model.
+  bool in_step = thread.step != nullptr &&
+                 (operators.backward == nullptr || thread.step_level > operators.backward_level);
+  if (in_step && operators.step_has_gradients) {
+    if (own.module != 0) thread.step_calls_model = true;
+    in_step = !thread.step_calls_model;
+  }
   if (in_step) {
     place.phase = CodePhase::kOptimizer;
   } else if (const OpenOperator* backward = operators.backward; backward != nullptr) {

@@ -123,11 +123,11 @@ Columns<Listed<ModuleRow>> module_columns(const Report&) {
            "Path of the module, starting at the outermost module called, which is given by its class; "
            "`[none]`: launched outside any; `[unattributed]`: not known.")
       .add("Class", kText, &ModuleRow::type, "The module's class.",
-           "modules of several classes have that path, in models of one class")
+           "rows in brackets; several classes at one path, in models of one class")
       .add("Depth", kCount, &ModuleRow::depth, "Number of nested module calls around it.",
            "it is called at several depths")
       .add("Parent", kText, &ModuleRow::parent, "The module that calls it.",
-           "several call it, or, at depth 0, none does");
+           "several modules call it, or none does (depth 0)");
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
                    "Sum of the durations of all kernels launched in it.");
   add_phase_columns(columns, &ModuleRow::inclusive);

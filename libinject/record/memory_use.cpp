@@ -23,7 +23,6 @@ namespace {
 constexpr unsigned kByteBits = 48;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << kByteBits) - 1;
 
-/// Whether it was less.
 /// No sum of sizes is greater: a program may ask for nearly all of 64 bits more than once.
 constexpr std::uint64_t kMostBytes = ~std::uint64_t{0};
 
@@ -37,6 +36,7 @@ void add_up(std::atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
   }
 }
 
+/// Whether it was less.
 bool raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
   while (value > known) {

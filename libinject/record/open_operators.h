@@ -29,7 +29,7 @@ class OpenOperators {
   static constexpr std::uint32_t kMost = 32;
 
   std::uint32_t depth() const noexcept { return depth_; }
-  bool some_left_out() const noexcept { return left_out_; }
+  bool some_left_out() const noexcept { return left_out_ != 0; }
   OpenOperator& at(std::uint32_t level) noexcept { return operators_[level]; }
   OpenOperator* innermost() noexcept { return depth_ == 0 ? nullptr : &operators_[depth_ - 1]; }
 
@@ -42,15 +42,18 @@ class OpenOperators {
     if (depth_ < kMost) {
       operators_[depth_++] = op;
     } else {
-      left_out_ = true;
+      ++left_out_;
     }
   }
-  /// Nothing happens where it is not the innermost one: it has been left out, it ends on another thread than
-  /// it began on, or it began before operators were listened to.
+  /// Where it is not the innermost one, it has been left out, it ends on another thread than it began on, or
+  /// it began before operators were listened to.
   void end(const void* function) noexcept {
-    if (depth_ == 0 || operators_[depth_ - 1].function != function) return;
+    if (depth_ == 0 || operators_[depth_ - 1].function != function) {
+      if (left_out_ > 0) --left_out_;
+      return;
+    }
     --depth_;
-    left_out_ = false;
+    left_out_ = 0;
   }
   std::uint32_t next_call() noexcept {
     calls_ = calls_ + 1 == OperatorCall::kNumbers ? 1 : calls_ + 1;
@@ -68,19 +71,19 @@ class OpenOperators {
     }
     const bool is_one_of_many = found.inside >= OperatorCall::kMostInside;
     if (is_one_of_many) found.inside = OperatorCall::kMostInside;
-    if (found.level != 0 && (is_one_of_many || left_out_)) found.shape = ShapeTable::kOther;
+    if (found.level != 0 && (is_one_of_many || left_out_ != 0)) found.shape = ShapeTable::kOther;
     return found;
   }
   void clear() noexcept {
     depth_ = calls_ = begun_ = 0;
-    left_out_ = false;
+    left_out_ = 0;
   }
 
  private:
   std::uint32_t depth_ = 0;
   std::uint32_t calls_ = 0;
   std::uint32_t begun_ = 0;
-  bool left_out_ = false;  // an operator is open that found no room
+  std::uint32_t left_out_ = 0;  // open ones that found no room
   std::array<OpenOperator, kMost> operators_;
 };
 

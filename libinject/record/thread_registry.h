@@ -40,6 +40,7 @@ struct alignas(64) ThreadState {
   std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that
   const void* step = nullptr;        ///< the framework's object for it; null outside of steps
   std::uint32_t step_level = 0;      ///< operators around it, of those that are known
+  bool step_calls_model = false;     ///< it has a closure that does; while launches are named
   const void* fetch = nullptr;       ///< likewise for the fetch from a data loader in progress …
   Nanoseconds fetch_begin = 0;       ///< … when that began …
   FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of

@@ -176,7 +176,7 @@ void HostReader::read_edges(MutexLock& lock) {
     last_all_ = now();
     all_cost_ = thread_cpu_time() - begin;
     account();
-    ++readings_.readings;
+    if (read) ++readings_.readings;
     readings_.threads_beyond = std::max(readings_.threads_beyond, reading_.threads_beyond);
     readings_.children_beyond = std::max(readings_.children_beyond, reading_.children_beyond);
   }
@@ -226,8 +226,9 @@ void HostReader::read_between(MutexLock& lock) {
   jitter_ = jitter_ * 6'364'136'223'846'793'005u + 1'442'695'040'888'963'407u;
   last_look_ = time;
   lock.unlock();
+  bool complete = false;
   if (all) {
-    read_all();
+    complete = read_all();
   } else {
     look_at_workers();
   }
@@ -236,7 +237,7 @@ void HostReader::read_between(MutexLock& lock) {
   account();
   if (!all) return;
   last_all_ = time;
-  ++readings_.readings;
+  if (complete) ++readings_.readings;
 }
 
 bool HostReader::read_all() {

@@ -160,8 +160,10 @@ bool children_are_waited_for() noexcept {
 /// Of the files that are read here, each may be the one for which the process has no descriptor left: then a
 /// task seems to have ended.
 bool has_descriptors() noexcept {
-  const Descriptor file(open_file("/proc/self/stat", O_RDONLY | O_CLOEXEC));
-  return file.is_open() || (errno != EMFILE && errno != ENFILE);
+  const int file = open_file("/proc/self/stat", O_RDONLY);
+  if (file < 0) return errno != EMFILE && errno != ENFILE;
+  ::close(file);
+  return true;
 }
 
 }  // namespace
@@ -175,11 +177,18 @@ bool HostSource::read(HostReading& reading) {
   reading.threads_beyond = reading.children_beyond = 0;
   reading.begin = now();
   rusage usage{};
-  reading.ended_children =
-      children_are_waited_for() && clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
   reading.ticks = ticks_since_boot();
   read_threads(reading);
-  read_children(reading);
+  // One that the process waits for meanwhile is in neither: once more then.
+  constexpr int kMostTries = 3;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    reading.ended_children =
+        children_are_waited_for() && clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
+    reading.children.clear();
+    read_children(reading);
+    rusage after{};
+    if (!clocks_.usage(RUSAGE_CHILDREN, after) || use_of(after) == use_of(usage)) break;
+  }
   reading.process = {};
   reading.process.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(process_, "io"), text_));
   if (clocks_.usage(RUSAGE_SELF, usage)) {

@@ -62,8 +62,8 @@ struct MemoryFunctions {
       memory.version = kMemory2Version;
       status = get2(device, &memory);
       if (status == 0) return memory.used;
-      // The other one counts what the driver keeps for itself, so it is asked only where there is no such
-      // one.
+      // The older call includes what the driver reserves, so it is used only where this one is not
+      // supported.
       if (status != kVersionMismatch && status != kNotSupported && status != kFunctionNotFound)
         return std::nullopt;
     }

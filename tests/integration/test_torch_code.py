@@ -138,6 +138,16 @@ class Code(simulated.SimulatedTest):
         self.assertGreater(int(row["Self Instances"]), 4 * 4)
         self.assertEqual(int(row["Optimizer (ns)"]), int(row["Total Time (ns)"]))
 
+    def test_closure_of_an_optimizer(self):
+        """Its passes are in the optimizer's step, and no part of it."""
+        out = self.train("closure")
+        self.check_sums(out)
+        self.check_modules(out)
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, phase in (("forward", "Forward"), ("backward", "Backward"), ("optimizer", "Optimizer")):
+            row = lines[line_of(marker)]
+            self.assertEqual(row[f"{phase} (ns)"], row["Total Time (ns)"], marker)
+
     def test_iterations_that_differ(self):
         """What is in none of the iterations that are named has no place; what comes before and after it has."""
         out = self.train("report")

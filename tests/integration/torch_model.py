@@ -277,6 +277,24 @@ def steps_in_backward():
     train(model=model)
 
 
+def closure():
+    """The optimizer calls what trains, as Lightning has it do it."""
+    model = Net()
+    optimizer = Stepping(model.parameters(), lr=0.01)
+    x = torch.ones(2, requires_grad=True)
+
+    def passes():
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(ITERATIONS):
+        time.sleep(0.002)
+        cuda.training_copy(ctypes.c_size_t(64), 1)
+        optimizer.step(passes)
+
+
 def checkpoint():
     train(checkpointed=True)
 

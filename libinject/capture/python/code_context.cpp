@@ -80,6 +80,12 @@ bool enter_module(const void* module, CodeContext& context, CodePlaces& places) 
   return context.module != 0;
 }
 
+CodeContext no_room() noexcept {
+  CodeContext unknown;
+  unknown.module_unknown = true;
+  return unknown;
+}
+
 }  // namespace
 
 void read_stacks(bool read) noexcept {
@@ -118,11 +124,11 @@ CodeContext code_context(PythonFrame innermost, CodePlaces& places, const Backwa
   while (count > 0) {
     frame = frames[--count];
     context.stack = frame_node(frame, context.stack, places);
-    if (context.stack == 0) return {};
+    if (context.stack == 0) return no_room();
     if (const void* module = is_inside ? called_module(frame) : nullptr;
         module != nullptr && module != last) {
       any_called = true;
-      if (!enter_module(module, around, places)) return {};
+      if (!enter_module(module, around, places)) return no_room();
       last = module;
     }
     if (frame.frame == node.frame) is_inside = true;

@@ -18,8 +18,8 @@ void read_stacks(bool read) noexcept;
 PythonFrame stack_frame() noexcept;
 
 /// The stack that ends with that frame of the calling thread, innermost_frame(), and the PyTorch modules in
-/// whose calls it is; which, is not known if it is deeper than 128 frames. Empty without a frame, and where
-/// `places` has no room for it.
+/// whose calls it is; which, is not known if it is deeper than 128 frames. Empty without a frame; nor is
+/// anything known where `places` has no room for it.
 CodeContext code_context(PythonFrame innermost, CodePlaces& places) noexcept;
 
 /// A node of the backward pass, in which Python runs.

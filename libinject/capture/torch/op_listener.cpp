@@ -54,27 +54,36 @@ void note_work(const void* function, OpenOperators& operators, OpenOperator& op,
   if (shape.flops != 0) op.shape = core.shapes.intern(shape);
 }
 
-/// The innermost node of the backward pass that the thread is in, with a forward pass and in which Python
-/// runs; null if there is none.
-const OpenOperator* python_in_backward(OpenOperators& operators, PythonFrame frame) noexcept {
+/// The innermost node of the backward pass that the thread is in, if that has a forward pass; else null.
+const OpenOperator* innermost_backward(OpenOperators& operators) noexcept {
   for (std::uint32_t level = operators.depth(); level-- > 0;) {
     const OpenOperator& op = operators.at(level);
-    if (op.is_backward) return op.frame != frame.frame && op.sequence >= 0 ? &op : nullptr;
+    if (op.is_backward) return op.sequence >= 0 ? &op : nullptr;
   }
   return nullptr;
 }
 
-/// What a function does that makes a part of the forward pass again belongs to the module that it was called
-/// in, if it calls none itself.
+/// What its forward pass was doing.
+CodeContext forward_of(const OpenOperator& backward, const CodePlaces& places) noexcept {
+  CodeContext unknown;
+  unknown.module_unknown = true;
+  return places.forward(static_cast<std::uint64_t>(backward.sequence)).value_or(unknown);
+}
+
+/// In the backward pass, what is done without Python belongs to where the forward pass was: it may have a
+/// backward pass of its own. So does a function that makes a part of the forward pass again, if it calls no
+/// module itself: it belongs to the module that it was called in.
 void note_forward(ThreadState& thread, PythonFrame frame, const OpenOperator& op,
                   CodePlaces& places) noexcept {
   CodeContext context = op.context;
-  if (context.module == 0 && !context.module_unknown) {
-    if (const OpenOperator* backward = python_in_backward(thread.operators, frame); backward != nullptr) {
-      const auto forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
-      context.module = forward ? forward->module : 0;
-      context.object = forward ? forward->object : nullptr;
-      context.module_unknown = !forward || forward->module_unknown;
+  if (const OpenOperator* backward = innermost_backward(thread.operators); backward != nullptr) {
+    const CodeContext forward = forward_of(*backward, places);
+    if (backward->frame == frame.frame) {
+      context = forward;
+    } else if (context.module == 0 && !context.module_unknown) {
+      context.module = forward.module;
+      context.object = forward.object;
+      context.module_unknown = forward.module_unknown;
     }
   }
   places.note_forward(static_cast<std::uint64_t>(op.sequence), thread.index, context);
@@ -226,11 +235,9 @@ CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& p
   const bool of_operator = innermost != nullptr && innermost->frame == frame.frame;
   if (of_operator && innermost->has_context) return innermost->context;
   CodeContext context;
-  if (const OpenOperator* backward = python_in_backward(operators, frame); backward != nullptr) {
-    CodeContext unknown;
-    unknown.module_unknown = true;
-    const auto forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
-    context = code_context(frame, places, {backward->frame, forward.value_or(unknown)});
+  const OpenOperator* backward = innermost_backward(operators);
+  if (backward != nullptr && backward->frame != frame.frame) {
+    context = code_context(frame, places, {backward->frame, forward_of(*backward, places)});
   } else {
     context = code_context(frame, places);
   }

@@ -95,6 +95,7 @@ NoContext on_start(const void* function) noexcept {
     hash = hash_mix((hash ^ static_cast<unsigned char>(name[i])) * kHashSeed);
   thread->step = function;
   thread->step_level = thread->operators.depth();
+  thread->step_calls_model = false;
   thread->step_function = hash;
   thread->step_optimizer = stepping_optimizer(name);
   thread->step_sum = thread->sign_sum;
