@@ -34,7 +34,7 @@ Sequences sequences_of(Kernels kernels) {
 class Join {
  public:
   Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places,
-       std::span<const std::uint32_t> works, const MayBePlace& may_be)
+       std::span<const std::uint32_t> works, const MayBeSame& may_be)
       : may_be_(may_be),
         timed_(timed),
         named_(named),
@@ -328,7 +328,7 @@ class Join {
 
   JoinedPlace joined(std::uint32_t named) const { return {places_[named] & ~kIncompletePlace, named}; }
 
-  const MayBePlace& may_be_;
+  const MayBeSame& may_be_;
   Kernels timed_;
   Kernels named_;
   std::span<const std::uint32_t> places_;
@@ -345,7 +345,7 @@ class Join {
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
                                      std::span<const std::uint32_t> places,
-                                     std::span<const std::uint32_t> works, const MayBePlace& may_be) {
+                                     std::span<const std::uint32_t> works, const MayBeSame& may_be) {
   return Join(timed, named, places, works, may_be).run();
 }
 

@@ -33,8 +33,8 @@ struct JoinedPlace {
   std::uint32_t work = kUnknownWork;
 };
 
-/// Whether a place that lacks something may be that other one, of which all is known.
-using MayBePlace = std::function<bool(std::uint32_t incomplete, std::uint32_t complete)>;
+/// Whether an incomplete place may be the same as a complete one.
+using MayBeSame = std::function<bool(std::uint32_t incomplete, std::uint32_t complete)>;
 
 /// What several launches that do the same say of a place: 0 if it is not known, kIncompletePlace if it lacks
 /// something.
@@ -54,7 +54,7 @@ class PlaceVote {
     }
   }
   /// 0 if they disagree. `may_be`: without it an incomplete place does not contradict a complete one.
-  std::uint32_t place(const MayBePlace& may_be = {}) const {
+  std::uint32_t place(const MayBeSame& may_be = {}) const {
     if (disagree_) return 0;
     if (complete_ == 0) return incomplete_[1] != 0 ? 0 : incomplete_[0];
     for (const std::uint32_t incomplete : incomplete_)
@@ -101,8 +101,7 @@ class PlaceVote {
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
                                      std::span<const std::uint32_t> places,
-                                     std::span<const std::uint32_t> works = {},
-                                     const MayBePlace& may_be = {});
+                                     std::span<const std::uint32_t> works = {}, const MayBeSame& may_be = {});
 
 /// For each kernel the first one that a sequence of the same thread, with the same coarse kernels, has at its
 /// position: itself if there is no earlier one.

@@ -55,8 +55,10 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
     const char* text = operator_name(op.function);
     if (text == nullptr) continue;
     const std::string_view name(text, ::strnlen(text, kMaxOperatorName));
-    if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix)))
-      found.backward = &op, found.backward_level = level;
+    if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix))) {
+      found.backward = &op;
+      found.backward_level = level;
+    }
     if (!op.is_backward && op.sequence >= 0 && level >= thread.step_level) found.step_has_gradients = true;
     found.node =
         places.node({CodeNodeKind::kOperator, found.node, places.names().intern(name), NameTable::kEmpty, 0});
@@ -121,8 +123,9 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.module = own.module;
   place.module_unknown = own.module_unknown;
   bool is_complete = operators_heard(thread);
-  // An optimizer may step in a gradient's hook, and a closure's passes are in its step. What it does itself
-  // has no gradients, mostly: a closure has been seen to call a model.
+  // An optimizer may step in a gradient's hook, and its step may call a closure that makes both passes. An
+  // optimizer's own operators run without gradients, mostly: those with gradients are a closure's once one of
+  // them has run in a module.
   bool in_step = thread.step != nullptr &&
                  (operators.backward == nullptr || thread.step_level > operators.backward_level);
   if (in_step && operators.step_has_gradients) {

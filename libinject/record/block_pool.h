@@ -172,7 +172,7 @@ class RecordQueue {
     pushing_.store(0, std::memory_order_relaxed);
     return room;
   }
-  /// Producer. A short call has begun: what its end writes to is asked for meanwhile.
+  /// Producer. A short call has begun: prefetches what its end writes to.
   void expect_short_call() const noexcept {
     if (tail_ == nullptr) return;
     will_write(&tail_->published);

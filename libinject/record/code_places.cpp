@@ -80,7 +80,7 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   return number != 0 ? number : captured;
 }
 
-bool CodePlaces::may_be(std::uint32_t incomplete, std::uint32_t complete) const noexcept {
+bool CodePlaces::may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept {
   const CodePlace part = place(incomplete);
   const CodePlace whole = place(complete);
   std::uint32_t outer = whole.op;

@@ -33,10 +33,10 @@ class CodePlaces {
   /// another (docs/code.md). Either may be 0, not known.
   std::uint32_t replayed(std::uint32_t captured, std::uint32_t launch) noexcept;
 
-  /// Whether a place that lacks something (kIncompletePlace) may be that other one: of its operators it has
-  /// the inner ones, and of stack and module what it has is the same, unless it does not know of the backward
-  /// pass that it is in.
-  bool may_be(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
+  /// Whether an incomplete place (kIncompletePlace) may be the same as a complete one: its operators are the
+  /// innermost ones of the other's, and stack and module are the same where it has them, unless it does not
+  /// know that it is in the backward pass.
+  bool may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
 
   /// The place of a kernel that TorchInductor has made: inside of the operator around it, which is that of
   /// the whole compiled function, one that is named as the kernel is, after the operators that are fused in
@@ -85,7 +85,8 @@ class CodePlaces {
 
   /// What the forward pass was doing as it began the operator of that sequence number, which is what autograd
   /// gives the node that it makes for it: numbers ascend on each thread, and of several operators with one
-  /// number the last makes the node. Remembers the latest kForwardOps.
+  /// number the last makes the node, unless one without an operator does (TorchScript). Remembers the latest
+  /// kForwardOps.
   void note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept;
   /// Nothing where it is not known, or where two threads have used that number.
   std::optional<CodeContext> forward(std::uint64_t sequence) const noexcept;

@@ -244,7 +244,7 @@ class CodeSums {
         row.type = name(chain[i].detail);
         row.depth = depth;
       } else {
-        // One module that another one calls, and that which calls this; or two models of one class.
+        // Called by its parent and by another module, or in two models of one class.
         if (row.parent != parent) row.parent.reset();
         if (row.type != name(chain[i].detail)) row.type.reset();
         if (row.depth != depth) row.depth.reset();
@@ -255,7 +255,8 @@ class CodeSums {
     if (!chain.empty()) return;
     ModuleRow& row = modules_[std::string(without)];
     row.path = without;
-    row.parent = row.type = "";
+    row.parent = "";
+    row.type = "";
     row.depth = 0;
     add(row.self);
     add(row.inclusive);

@@ -150,15 +150,14 @@ bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, 
 
 namespace {
 
-/// What a child took goes to the process that waits for it; where none need be waited for, it is lost.
+/// Otherwise the kernel drops what a child used.
 bool children_are_waited_for() noexcept {
   struct sigaction action {};
   return sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler != SIG_IGN &&
          (action.sa_flags & SA_NOCLDWAIT) == 0;
 }
 
-/// Of the files that are read here, each may be the one for which the process has no descriptor left: then a
-/// task seems to have ended.
+/// Without one, a file in /proc can't be opened, and its task seems to have ended.
 bool has_descriptors() noexcept {
   const int file = open_file("/proc/self/stat", O_RDONLY);
   if (file < 0) return errno != EMFILE && errno != ENFILE;
@@ -168,8 +167,8 @@ bool has_descriptors() noexcept {
 
 }  // namespace
 
-// Children that the process waits for meanwhile are missing for a moment, and none is counted twice: those
-// that have ended come first. The process comes last: no thread has more than it.
+// What ended children took comes before the list of those that are there, so that none is counted twice. The
+// process comes last: no thread has more than it.
 bool HostSource::read(HostReading& reading) {
   if (!has_descriptors()) return false;
   reading.threads.clear();
@@ -179,15 +178,15 @@ bool HostSource::read(HostReading& reading) {
   rusage usage{};
   reading.ticks = ticks_since_boot();
   read_threads(reading);
-  // One that the process waits for meanwhile is in neither: once more then.
+  // A child that the process waits for in between would be missing from both: then they are read again.
   constexpr int kMostTries = 3;
   for (int tries = 0; tries < kMostTries; ++tries) {
-    reading.ended_children =
-        children_are_waited_for() && clocks_.usage(RUSAGE_CHILDREN, usage) ? use_of(usage) : HostUse{};
+    const bool known = clocks_.usage(RUSAGE_CHILDREN, usage);
+    reading.ended_children = known && children_are_waited_for() ? use_of(usage) : HostUse{};
     reading.children.clear();
     read_children(reading);
     rusage after{};
-    if (!clocks_.usage(RUSAGE_CHILDREN, after) || use_of(after) == use_of(usage)) break;
+    if (!known || !clocks_.usage(RUSAGE_CHILDREN, after) || use_of(after) == use_of(usage)) break;
   }
   reading.process = {};
   reading.process.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(process_, "io"), text_));

@@ -135,13 +135,13 @@ void HostTally::add_ended(const HostReading& reading) {
     // dropped what it took.
     if (!all.amounts[i] || !known) {
       ++ended.unknown[i];
-      ended_lacks_[i] = true;
+      in_deficit_[i] = true;
       continue;
     }
-    // Once that is made up for by others, how much of theirs it took is not known either.
+    // Once others have made up for it, how much of their time that took is not known either.
     const bool lacks = *all.amounts[i] + cut < *known + ended.values[i];
-    if (lacks || ended_lacks_[i]) ++ended.unknown[i];
-    ended_lacks_[i] = lacks;
+    if (lacks || in_deficit_[i]) ++ended.unknown[i];
+    in_deficit_[i] = lacks;
     if (!lacks) {
       ended.values[i] = std::max(ended.values[i], *all.amounts[i] - std::min(*all.amounts[i], *known));
     }

@@ -61,8 +61,8 @@ class HostTally {
   Tasks threads_;
   Tasks children_;
   HostUse process_;
-  HostUse ended_known_;                           // what children that have gone had taken when last seen
-  std::array<bool, kHostAmounts> ended_lacks_{};  // … which is more than was heard of them
+  HostUse ended_known_;                          // what children that have gone had taken when last seen
+  std::array<bool, kHostAmounts> in_deficit_{};  // … which is more than the kernel has added up
   std::uint64_t readings_ = 0;
   std::uint64_t ticks_ = 0;  // since boot, at the latest one
 };

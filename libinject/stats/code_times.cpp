@@ -341,7 +341,7 @@ void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
     timed_launches = launches(timed);
     joined = join_places(timed_launches, named_launches_, named_places_, named_works_,
                          [this](std::uint32_t incomplete, std::uint32_t complete) {
-                           return places_->may_be(incomplete, complete);
+                           return places_->may_be_same(incomplete, complete);
                          });
     agree_in_calls(timed, [&joined](std::size_t i) -> std::uint32_t& { return joined[i].place; });
     if (tell_places_) tell(timed, timed_launches, joined);

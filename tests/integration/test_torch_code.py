@@ -44,6 +44,10 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(len({row[key] for row in rows}), len(rows), f"{name}: rows of one name")
         return {row[key]: row for row in rows}
 
+    def lines(self, out):
+        """The program's own."""
+        return {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+
     def check_sums(self, out):
         """The rows of each table add up to all kernels, and a row's phases to its total."""
         kernels = sum(int(row["Total Time (ns)"]) for row in out.rows("cuda_gpu_kern_sum.csv"))
@@ -74,7 +78,7 @@ class Code(simulated.SimulatedTest):
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
                          {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
-        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        lines = self.lines(out)
         for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"), (zero, 1, "Other")):
             row = lines[line_of(marker)]
             self.assertEqual((int(row["Self Instances"]), row["In Library"]), (count * 4, "0"), marker)
@@ -133,7 +137,7 @@ class Code(simulated.SimulatedTest):
     def test_optimizer_in_the_backward_pass(self):
         out = self.train("steps_in_backward")
         self.check_sums(out)
-        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        lines = self.lines(out)
         row = lines[line_of("optimizer")]
         self.assertGreater(int(row["Self Instances"]), 4 * 4)
         self.assertEqual(int(row["Optimizer (ns)"]), int(row["Total Time (ns)"]))
@@ -143,7 +147,7 @@ class Code(simulated.SimulatedTest):
         out = self.train("closure")
         self.check_sums(out)
         self.check_modules(out)
-        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        lines = self.lines(out)
         for marker, phase in (("forward", "Forward"), ("backward", "Backward"), ("optimizer", "Optimizer")):
             row = lines[line_of(marker)]
             self.assertEqual(row[f"{phase} (ns)"], row["Total Time (ns)"], marker)
@@ -176,7 +180,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
                          {"Work": 4 * 4, "WorkBackward": 4 * 4, "ReplayBackward": 4, "[none]": 12})
         self.assertEqual((int(operators["Replay"]["Total Instances"]), int(operators["ReplayBackward"]["Total Instances"])), (2 * 4, 3 * 4))
-        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        lines = self.lines(out)
         for marker, count in (("forward", 4), ("backward", 4), ("replay backward", 1), ("compiled", 1), ("callables zero", 1)):
             self.assertEqual(int(lines[line_of(marker)]["Self Instances"]), count * 4, marker)
         self.assertEqual(out.lost(), {})

@@ -534,7 +534,7 @@ TEST_CASE("A place that lacks something may be a complete one", "[code_report]")
   const std::uint32_t module = program.chain(CodeNodeKind::kModule, {"Net", "a"});
   const CodePlace whole{line, module, operators({"aten::linear", "aten::addmm"}), CodePhase::kForward};
   const auto may_be = [&](const CodePlace& part, const CodePlace& other) {
-    return program.places.may_be(program.places.place(part), program.places.place(other));
+    return program.places.may_be_same(program.places.place(part), program.places.place(other));
   };
   CHECK(may_be(whole, whole));
   CodePlace part = whole;

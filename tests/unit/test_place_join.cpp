@@ -377,13 +377,13 @@ TEST_CASE("What is launched at the same position of equal iterations is alike", 
 }
 
 TEST_CASE("Votes of complete and incomplete places", "[place_join]") {
-  const auto vote = [](std::vector<std::uint32_t> places, const MayBePlace& may_be) {
+  const auto vote = [](std::vector<std::uint32_t> places, const MayBeSame& may_be) {
     PlaceVote found;
     for (const std::uint32_t place : places) found.add(place);
     return found.place(may_be);
   };
-  const MayBePlace never = [](std::uint32_t, std::uint32_t) { return false; };
-  const MayBePlace always = [](std::uint32_t, std::uint32_t) { return true; };
+  const MayBeSame never = [](std::uint32_t, std::uint32_t) { return false; };
+  const MayBeSame always = [](std::uint32_t, std::uint32_t) { return true; };
   const auto incomplete = [](std::uint32_t place) { return place | kIncompletePlace; };
   CHECK(vote({}, never) == 0);
   CHECK(vote({0, 5, 0, 5}, never) == 5);

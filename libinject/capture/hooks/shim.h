@@ -99,9 +99,9 @@ struct Shim<function, R(A...)> {
       std::is_enum_v<R> && ((is_sign(kCategory<function>) && kCategory<function> != Category::kSync) ||
                             kCategory<function> == Category::kGroup);
 
-  /// Made a thousand times in a step. A program's own code has pushed ours out of the caches by the next one,
-  /// so the linker puts what such a call runs through side by side (.text.hot).
-  static constexpr bool kOften = kMayBeShort || kCategory<function> == Category::kLaunch;
+  /// Called thousands of times in a step. By the next call the program's code has evicted ours from the
+  /// caches, so all that such a call runs through goes into one section (.text.hot) and takes few pages.
+  static constexpr bool kHot = kMayBeShort || kCategory<function> == Category::kLaunch;
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
@@ -122,8 +122,8 @@ struct Shim<function, R(A...)> {
   }
 
   [[gnu::noinline]] static R slow(A... args) { INJECT_TAIL_CALL forward(args...); }
-  [[gnu::noinline, gnu::hot]] static R slow_often(A... args) { INJECT_TAIL_CALL forward(args...); }
-  static constexpr Real kSlow = kOften ? &slow_often : &slow;
+  [[gnu::noinline, gnu::hot]] static R slow_hot(A... args) { INJECT_TAIL_CALL forward(args...); }
+  static constexpr Real kSlow = kHot ? &slow_hot : &slow;
 
   [[gnu::always_inline]] static inline R forward(A... args) {
     if constexpr (kObservedBefore) Observer<function>::before();
@@ -196,7 +196,7 @@ struct Shim<function, R(A...)> {
     }
   }
 
-  /// Not among what is often called.
+  /// The full record of a call that may be short: rare, and so not in the hot section.
   [[gnu::noinline]] static R recorded_apart(Real real, A... args) { return recorded(real, args...); }
 
   [[gnu::always_inline]] static inline R recorded(Real real, A... args) {
