@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "libinject/record/open_operators.h"
 
@@ -36,6 +37,19 @@ std::uint32_t CodePlaces::place(const CodePlace& place) noexcept {
 bool CodePlaces::is_below(std::uint32_t node, std::uint32_t ancestor) const noexcept {
   while (node > ancestor) node = nodes_.item(node).parent;  // a parent has the lower number
   return node == ancestor;
+}
+
+/// Whether the innermost nodes of a chain look like those of `end`, all of them.
+bool CodePlaces::ends_in(std::uint32_t chain, std::uint32_t end) const noexcept {
+  while (end != 0 && end != chain) {
+    if (chain == 0) return false;
+    CodeNode one = nodes_.item(chain);
+    CodeNode other = nodes_.item(end);
+    chain = std::exchange(one.parent, 0);
+    end = std::exchange(other.parent, 0);
+    if (one != other) return false;
+  }
+  return true;
 }
 
 /// The chain of operators of one place inside that of another; 0 where there is no room.
@@ -83,16 +97,12 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
 bool CodePlaces::may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept {
   const CodePlace part = place(incomplete);
   const CodePlace whole = place(complete);
-  std::uint32_t outer = whole.op;
-  for (std::uint32_t inner = part.op; inner != 0; inner = nodes_.item(inner).parent) {
-    if (outer == 0 || nodes_.item(inner).name != nodes_.item(outer).name) return false;
-    outer = nodes_.item(outer).parent;
-  }
+  if (!ends_in(whole.op, part.op)) return false;
   const auto is_backward = [](CodePhase phase) {
     return phase == CodePhase::kBackward || phase == CodePhase::kRecompute;
   };
   if (is_backward(whole.phase) && !is_backward(part.phase)) return true;
-  return (part.stack == whole.stack || (part.stack == 0 && part.module_unknown)) &&
+  return (part.stack == whole.stack || (part.module_unknown && ends_in(whole.stack, part.stack))) &&
          (part.module == whole.module || part.module_unknown);
 }
 

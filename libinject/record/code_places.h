@@ -35,7 +35,8 @@ class CodePlaces {
 
   /// Whether an incomplete place (kIncompletePlace) may be the same as a complete one: its operators are the
   /// innermost ones of the other's, and stack and module are the same where it has them, unless it does not
-  /// know that it is in the backward pass.
+  /// know that it is in the backward pass. Where it does not know the forward pass, its stack may lack what
+  /// that one had around it.
   bool may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
 
   /// The place of a kernel that TorchInductor has made: inside of the operator around it, which is that of
@@ -97,6 +98,7 @@ class CodePlaces {
 
  private:
   bool is_below(std::uint32_t node, std::uint32_t ancestor) const noexcept;
+  bool ends_in(std::uint32_t chain, std::uint32_t end) const noexcept;
   std::uint32_t joined(std::uint32_t outer, std::uint32_t inner) noexcept;
 
   static constexpr std::uint32_t kMaxNodes = 1u << 17;

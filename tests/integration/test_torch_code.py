@@ -134,6 +134,16 @@ class Code(simulated.SimulatedTest):
         self.check_sums(out)
         self.assertEqual(self.instances(out), {"Deep.stem": 8, "[unattributed]": 8, "[none]": 8})
 
+    def test_iteration_that_begins_in_an_operator(self):
+        """The first one that is named lacks that operator; its backward pass, on a thread of autograd's, is that of the second one's."""
+        out = self.train("inside")
+        self.check_sums(out)
+        self.check_modules(out)
+        self.assertEqual(self.instances(out)["[none]"], 4)
+        self.assertNotIn("[unattributed]", self.instances(out))
+        # That thread has no frames of the program's: those of the forward pass count.
+        self.assertEqual(int(self.lines(out)[line_of("inside forward")]["Total Instances"]), MODULES * 2 * 4)
+
     def test_optimizer_in_the_backward_pass(self):
         out = self.train("steps_in_backward")
         self.check_sums(out)

@@ -156,6 +156,27 @@ class Twins(torch.nn.Module):
         return self.teacher(self.student(x))
 
 
+class Nest(torch.autograd.Function):
+    """Its backward pass runs another one, which is nested deeper."""
+    @staticmethod
+    def forward(ctx, x, levels, run):
+        ctx.levels, ctx.run = levels, run
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            nested(ctx.levels - 1, ctx.run)
+        return gradient, None, None
+
+
+def nested(levels, run):
+    if levels == 0:
+        run()
+    else:
+        Nest.apply(torch.ones(1, requires_grad=True), levels, run).sum().backward()
+
+
 def train(checkpointed=False, extra=None, before_backward=None, model=None):
     model = model or Net()
     optimizer = Stepping(model.parameters(), lr=0.01)
@@ -293,6 +314,20 @@ def closure():
         time.sleep(0.002)
         cuda.training_copy(ctypes.c_size_t(64), 1)
         optimizer.step(passes)
+
+
+def inside():
+    """An iteration begins in an operator of the forward pass, and the backward pass has a thread of its own: autograd starts one for a pass
+    that is nested in sixty others."""
+    model = Net()
+    optimizer = Stepping(model.parameters(), lr=0.01)
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(ITERATIONS):
+        time.sleep(0.002)
+        optimizer.zero_grad()
+        loss = model(x).sum()  # inside forward
+        nested(61, loss.backward)
+        optimizer.step()
 
 
 def checkpoint():

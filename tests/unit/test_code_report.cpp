@@ -560,6 +560,19 @@ TEST_CASE("A place that lacks something may be a complete one", "[code_report]")
   part = whole;
   part.module = 0;
   CHECK(may_be(part, gradient));
+  // The operator of the forward pass had begun before: on autograd's thread only what Python runs there is
+  // known.
+  gradient.stack = program.frames({{"train.py", 7}, {"compiled.py", 3}, {"compiled.py", 90}});
+  part = gradient;
+  part.module = 0;
+  part.stack = program.frames({{"compiled.py", 3}, {"compiled.py", 90}});
+  CHECK_FALSE(may_be(part, gradient));
+  part.module_unknown = true;
+  CHECK(may_be(part, gradient));
+  part.stack = program.frames({{"compiled.py", 4}, {"compiled.py", 90}});
+  CHECK_FALSE(may_be(part, gradient));
+  part.stack = program.frames({{"main.py", 1}, {"train.py", 7}, {"compiled.py", 3}, {"compiled.py", 90}});
+  CHECK_FALSE(may_be(part, gradient));
 }
 
 TEST_CASE("A module that is not known is not none", "[code_report]") {
