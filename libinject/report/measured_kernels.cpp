@@ -159,6 +159,27 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
   return place;
 }
 
+/// No launch has more warps than it leaves room for. What is a little above that is cut. What is further
+/// above than errors explain has been attributed to the wrong kernel, and then all figures of this one are in
+/// doubt.
+void hold_to_theoretical_occupancy(double most, const std::vector<MetricInfo>& metrics,
+                                   KernelMetricEntry& entry) {
+  // The error holds the true value in 95 of 100 cases, and there are many kernels.
+  constexpr double kErrors = 2;
+  constexpr double kRounding = KernelEstimates::kMaxRounded / 100;
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    const Quantity quantity = metrics[m].quantity;
+    if (quantity != Quantity::kOccupancy && quantity != Quantity::kWarpsActive) continue;
+    MetricEstimate& estimate = entry.metrics[m];
+    if (!estimate.reliable) continue;
+    if (estimate.value - kErrors * estimate.error > kRounding * most) {
+      for (MetricEstimate& each : entry.metrics) each.reliable = false;
+      return;
+    }
+    estimate.value = std::min(estimate.value, most);
+  }
+}
+
 }  // namespace
 
 std::vector<MeasuredKernel> measured_kernels(const Statistics& statistics, const RunInfo& run) {
@@ -170,12 +191,15 @@ std::vector<MeasuredKernel> measured_kernels(const Statistics& statistics, const
     MeasuredKernel& kernel = kernels.emplace_back();
     kernel.row = std::move(row);
     if (kernel.row.detail.other) continue;
+    if (const KernelUse use = kernel_use(kernel.row.detail, run.devices); use.occupancy) {
+      kernel.theoretical_occupancy = 100 * use.occupancy->share;
+      if (kernel.row.measured.shared_time == 0)
+        hold_to_theoretical_occupancy(*kernel.theoretical_occupancy, metrics, kernel.row.measured);
+    }
     const Measured measured(metrics, kernel.row.measured);
     kernel.sm_active = measured.value(Quantity::kSmActive);
     kernel.dram = measured.dram();
     kernel.achieved_occupancy = measured.value(Quantity::kOccupancy);
-    if (const KernelUse use = kernel_use(kernel.row.detail, run.devices); use.occupancy)
-      kernel.theoretical_occupancy = 100 * use.occupancy->share;
     find_busiest(kernel, measured);
     kernel.place = place_of(kernel.row, kernel.dram, names, run);
   }

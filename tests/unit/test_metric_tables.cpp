@@ -244,7 +244,7 @@ namespace {
 
 /// What a kernel "k" did in 100 samples, with all that kernel_metrics.csv makes of it.
 MeasuredKernel measured(StatsRun& run, const std::vector<std::pair<Quantity, float>>& values,
-                        const RunInfo& info, const char* name = "k") {
+                        const RunInfo& info, const char* name = "k", bool beside_another = false) {
   std::vector<MetricInfo> metrics;
   for (const auto& [quantity, value] : values) {
     metrics.push_back(
@@ -265,10 +265,15 @@ MeasuredKernel measured(StatsRun& run, const std::vector<std::pair<Quantity, flo
   event.start = 0;
   event.end = 100 * kInterval;
   run.statistics.add(event);
+  if (beside_another) {
+    event = run.kernel("other", kInterval);
+    run.statistics.add(event);
+  }
   run.statistics.settle_window(1, 0, 101 * kInterval);
-  const std::vector<MeasuredKernel> kernels = measured_kernels(run.statistics, info);
-  REQUIRE(kernels.size() == 1);
-  return kernels.front();
+  for (const MeasuredKernel& kernel : measured_kernels(run.statistics, info))
+    if (kernel.row.detail.name == name) return kernel;
+  FAIL("no kernel " << name);
+  return {};
 }
 
 RunInfo on_h200() {
@@ -358,6 +363,29 @@ TEST_CASE("The busiest unit of a kernel, and what it leaves unused", "[output][m
     CHECK_FALSE(kernel.theoretical_occupancy);
     CHECK_FALSE(kernel.place);
   }
+}
+
+TEST_CASE("No kernel has more warps than its launch leaves room for", "[output][metrics]") {
+  const auto with_occupancy = [](float occupancy) {
+    StatsRun run;
+    return measured(run, {{Quantity::kFma, 60}, {Quantity::kOccupancy, occupancy}}, on_h200());
+  };
+  const double most = 50;
+  for (const float possible : {40.0F, 50.0F}) CHECK(*with_occupancy(possible).achieved_occupancy == possible);
+  MeasuredKernel kernel = with_occupancy(50.4F);
+  CHECK(*kernel.theoretical_occupancy == Approx(most));
+  CHECK(*kernel.achieved_occupancy == most);
+  CHECK(kernel.row.measured.reliable());
+  kernel = with_occupancy(53);
+  CHECK_FALSE(kernel.achieved_occupancy);
+  CHECK_FALSE(kernel.arithmetic);
+  CHECK_FALSE(kernel.utilization);
+  CHECK_FALSE(kernel.row.measured.reliable());
+  // Beside another kernel it has that one's warps as well.
+  StatsRun run;
+  kernel = measured(run, {{Quantity::kOccupancy, 53.0F}}, on_h200(), "k", true);
+  CHECK(kernel.row.measured.shared_time == kInterval);
+  CHECK(*kernel.achieved_occupancy == 53);
 }
 
 namespace {
