@@ -102,7 +102,7 @@ def layers(study: Study, points: list[Point]) -> None:
         for row in run.rows("rnn_sum"):
             size = (row["Hidden Size"], row["Layers"], row["B"])
             if None not in size:
-                found.setdefault(size, {})[str(row["Direction"])] = row
+                found.setdefault((int(size[0]), int(size[1]), int(size[2])), {})[str(row["Direction"])] = row
         return found
 
     def value(size: Layer, direction: str, column: str) -> Callable[[Run], float | None]:
@@ -119,11 +119,99 @@ def layers(study: Study, points: list[Point]) -> None:
     study.rows("layers", rows)
 
 
-def widest(points: list[Point]) -> str:
-    """How far the rounds of a product differ at most, in percent of their median."""
+def rounds_differ(points: list[Point]) -> str:
+    """By how much the rounds of a product differ at most, of their median; nothing after one round."""
     spreads = [rate(point, size) for point in points for size in sizes([point])]
-    found = [100 * (max(spread.values) - min(spread.values)) / spread.median for spread in spreads if spread.values and spread.median]
-    return f"{max(found):.0f}" if found else NONE
+    found = [100 * (max(spread.values) - min(spread.values)) / spread.median for spread in spreads if len(spread.values) > 1 and spread.median]
+    return f"; the rounds of a product differ by {max(found):.0f} % at most" if found else ""
+
+
+# --- what the tables say ---------------------------------------------------------------------------------------------
+
+def middle(ratios: Iterable[float], unit: str = "") -> str:
+    """`1.50 (0.82 … 2.92)`, of different sizes."""
+    return Spread(tuple(ratios)).text(2) + unit
+
+
+def of_gates(rates_of: dict[tuple[str, str], dict[Size, float]]) -> str:
+    """All gates in one product."""
+    won: dict[int, list[float]] = {}
+    for found in rates_of.values():
+        for (m, n, k), single in found.items():
+            if m == k and (4 * m, n, k) in found:
+                won.setdefault(k, []).append(found[4 * m, n, k] / single)
+    every = [ratio for ratios in won.values() for ratio in ratios]
+    if not every:
+        return ""
+    text = f"One product of four gates is {middle(every)} times as fast as four products of one gate: faster in {sum(ratio > 1 for ratio in every)} of {len(every)} cases"
+    if len(won) > 1:
+        text += f", by {middle(won[min(won)])} with a state of {min(won)} and by {middle(won[max(won)])} with one of {max(won)}"
+    return text + " (*Gates combined*)."
+
+
+def of_alignment(rates_of: dict[tuple[str, str], dict[Size, float]], misaligned: dict[tuple[str, str], int]) -> str:
+    """A batch of 33, relative to 32."""
+    told = []
+    for op in ("NN", "NT", "TN"):
+        ratios = [found[m, 33, k] / found[m, 32, k] for (name, of), found in rates_of.items() if of == op and name in ("bf16", "fp16")
+                  for m, n, k in found if n == 33 and (m, 32, k) in found]
+        hints = sum(count for (name, of), count in misaligned.items() if of == op and name in ("bf16", "fp16"))
+        if ratios:
+            told.append(f"{op} {middle(ratios)} times (`Eligible` says `misaligned` for {hints} of {len(ratios)})")
+    return f"In half precision the rate with N = 33 is, relative to N = 32: {', '.join(told)} (*Rates*). What matters is whether N is a leading dimension." if told else ""
+
+
+def of_types(rates_of: dict[tuple[str, str], dict[Size, float]]) -> str:
+    """What a narrower type wins at the largest product."""
+    found = {name: rates for (name, op), rates in rates_of.items() if op == "TN"}
+    told = []
+    for slow, fast in (("fp32", "tf32"), ("tf32", "bf16"), ("bf16", "fp8")):
+        both = set(found.get(slow, {})) & set(found.get(fast, {}))
+        if both:
+            largest = max(both, key=lambda size: size[0] * size[1] * size[2])
+            told.append(f"{fast} is {found[fast][largest] / found[slow][largest]:.2f} times as fast as {slow} ({' × '.join(map(str, largest))})")
+    return f"TN, at the largest product: {', '.join(told)} (*Rates*)." if told else ""
+
+
+def of_batches(points: list[Point]) -> str:
+    """Share of the peak with the smallest and the largest batch."""
+    best: dict[int, float] = {}
+    for point in points:
+        for m, n, k in sizes([point]):
+            share = point.spread(lambda run, size=(m, n, k): products(run).get(size, {}).get("Peak (%)"))
+            if share.values:
+                best[n] = max(best.get(n, 0), share.median)
+    if len(best) < 2:
+        return ""
+    return f"No product reaches more than {best[min(best)]:.1f} % of its peak with N = {min(best)}; with N = {max(best)} the best one reaches {best[max(best)]:.1f} %."
+
+
+def of_persistent(points: list[Point]) -> str:
+    """cuDNN's two algorithms for the same sizes, one layer and two."""
+    ratios: dict[str, list[float]] = {}
+    sizes_seen = set()
+    for point in points:
+        for run in point.rounds:
+            rows = {(row["Hidden Size"], row["Layers"], row["B"], row["Direction"]): row for row in run.rows("rnn_sum")}
+            for (hidden, count, batch, direction), row in rows.items():
+                other = rows.get((hidden, "2", batch, direction))
+                if count == "1" and other and "persistent" in str(row["Algorithm"]) and other["Algorithm"] == "standard" and row["TFLOP/s"] and other["TFLOP/s"]:
+                    ratios.setdefault(str(direction), []).append(row["TFLOP/s"] / other["TFLOP/s"])
+                    sizes_seen.add((point.values["KIND"], hidden, batch))
+    if not ratios:
+        return ""
+    told = ", ".join(f"{direction} {middle(found)}" for direction, found in sorted(ratios.items(), reverse=True))
+    return f"The persistent algorithm's rate, relative to the standard one's with two layers, at {len(sizes_seen)} sizes: {told} (*Recurrent layers*)."
+
+
+def told_by(points: list[Point], layer_points: list[Point]) -> str:
+    """Sentences, each with the table that it is read from."""
+    rates_of = {(point.values["KIND"].split("-")[0], point.values["KIND"].split("-")[1]):
+                {size: rate(point, size).median for size in sizes([point]) if rate(point, size).values} for point in points}
+    misaligned = {(point.values["KIND"].split("-")[0], point.values["KIND"].split("-")[1]):
+                  sum(n == 33 and text_of(point, (m, n, k), "Eligible").startswith("misaligned") for m, n, k in sizes([point])) for point in points}
+    sentences = (of_gates(rates_of), of_alignment(rates_of, misaligned), of_types(rates_of), of_batches(points), of_persistent(layer_points))
+    return "\n".join(f"- {sentence}" for sentence in sentences if sentence) or "Too few sizes for any."
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -133,8 +221,9 @@ def main(arguments: list[str] | None = None) -> int:
     rates(study, points)
     combined(study, points)
     rule(study, points)
-    layers(study, [point for point in swept if point not in points])
-    study.figures.update(conditions=study.conditions(swept), widest=widest(points))
+    of_layers = [point for point in swept if point not in points]
+    layers(study, of_layers)
+    study.figures.update(conditions=study.conditions(swept), rounds_differ=rounds_differ(points), findings=told_by(points, of_layers))
     return study.finish()
 
 

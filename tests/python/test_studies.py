@@ -3,6 +3,7 @@
 """Studies in small, on the simulated CUDA: tables without a blank, texts without a figure that is missing, and runs that are not repeated."""
 
 import csv
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -78,12 +79,26 @@ class Studies(unittest.TestCase):
         self.assertEqual((layers["Cell"], layers["State"], layers["Layers"]), ("LSTM", "512", "2"))
         self.assertNotIn("", [cell for row in (rates, rule, layers) for cell in row.values()])
 
+    def test_findings_of_gemm_rnn(self):
+        spec = importlib.util.spec_from_file_location("gemm_rnn", folders.ROOT / "studies" / "gemm_rnn" / "run.py")
+        gemm_rnn = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(gemm_rnn)
+        rates = {("bf16", "NT"): {(8, 32, 8): 10.0, (8, 33, 8): 4.0, (32, 32, 8): 15.0, (32, 33, 8): 3.0}, ("fp32", "TN"): {(8, 32, 8): 5.0},
+                 ("tf32", "TN"): {(8, 32, 8): 20.0}}
+        self.assertIn("is 1.12 (0.75 … 1.50) times as fast as four products of one gate: faster in 1 of 2 cases", gemm_rnn.of_gates(rates))
+        self.assertIn("NT 0.30 (0.20 … 0.40) times (`Eligible` says `misaligned` for 2 of 2)", gemm_rnn.of_alignment(rates, {("bf16", "NT"): 2}))
+        self.assertIn("tf32 is 4.00 times as fast as fp32 (8 × 32 × 8)", gemm_rnn.of_types(rates))
+        self.assertEqual((gemm_rnn.of_gates({}), gemm_rnn.of_alignment({}, {}), gemm_rnn.of_types({})), ("", "", ""))
+
     def test_training(self):
         step = "copy:h2d:4000 kernel:{WORKLOAD}:1 kernel:of_{SIZE}:1 loop:60 [ sgemm ] kernel:multi_tensor_apply_kernel:1 sync sleep:3 units:5"
-        done, out = self.study("training", step, "--rounds", "1", "--values", "WORKLOAD=gan,speech", "--values", "SIZE=small")
+        done, out = self.study("training", step, "--rounds", "1", "--values", "WORKLOAD=gan,speech", "--values", "SIZE=small,large")
         self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
         rows = self.table(out, "speed")
-        self.assertEqual([(row["Workload"], row["Unit"]) for row in rows], [("gan", "images"), ("speech", "sounds")])
+        self.assertEqual([(row["Workload"], row["Unit"]) for row in rows[::2]], [("gan", "images"), ("speech", "sounds")])
+        text = (out / "README.md").read_text()
+        self.assertRegex(text, r"- Bound by, at each size: small: \d .*; large: \d ")
+        self.assertIn("- With the larger batch, throughput is ", text)
         self.assertTrue(all(row["Bound by"] for row in rows), rows)
         self.assertEqual({row["Workload"] for row in self.table(out, "unused")}, {"gan", "speech"})
         self.assertEqual({row["Parameters (MB)"] for row in self.table(out, "memory")}, {"–"})
