@@ -95,14 +95,14 @@ void HostReader::note(Edge edge) noexcept {
   wake_.notify_one();
 }
 
-void HostReader::tend() noexcept {
+void HostReader::tend(bool window_expected) noexcept {
   const MutexLock lock(mutex_);
-  if (running_ || stopped_ || unusable_ || pending_ == 0) return;
+  if (running_ || stopped_ || unusable_ || (pending_ == 0 && !window_expected)) return;
   running_ = start_internal_thread(&entry, this) == 0;
 }
 
 void HostReader::wait(Nanoseconds most) noexcept {
-  tend();
+  tend(false);
   MutexLock lock(mutex_);
   lock.wait_for(changed_, most, [this]() INJECT_REQUIRES(mutex_) {
     return !running_ || stopped_ || unusable_ || (pending_ == 0 && !busy_);

@@ -47,8 +47,8 @@ class HostReader {
   // Of the thread that opens or closes the window. No allocation, no waiting.
   void window_begins(std::uint32_t window, Nanoseconds time) noexcept;
   void window_ends(std::uint32_t window, Nanoseconds time) noexcept;
-  /// Of our own thread: starts the reading one where it is needed.
-  void tend() noexcept;
+  /// Of our own thread: starts the reading one where it is needed, or soon will be.
+  void tend(bool window_expected) noexcept;
   /// Waits until the edges so far have been read, `most` at most.
   void wait(Nanoseconds most) noexcept;
   void stop() noexcept;

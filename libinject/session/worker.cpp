@@ -138,16 +138,17 @@ void Worker::step() {
   parts_.windows.step_unused_attachment();
   if (state.ending() && (state.open() || state.naming())) parts_.windows.close();
   if (parts_.log.lacks_memory()) parts_.devices.read_edges();
-  parts_.host.tend();
+  // Threads that launch before the window take CUPTI's buffers as well.
+  const bool attached_ahead =
+      state.idle() && !state.collecting && parts_.cupti.tracer().level() == TracerLevel::kActivity;
+  // A thread that is started in the window reads too late for a short one.
+  parts_.host.tend(attached_ahead);
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
   // records.)
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
   const std::uint32_t recorded = current_window.load(std::memory_order_acquire);
-  // Threads that launch before the window take CUPTI's buffers as well.
-  const bool attached_ahead =
-      state.idle() && !state.collecting && parts_.cupti.tracer().level() == TracerLevel::kActivity;
   {
     const SessionUnlock unlocked(state);
     if (first_window) {
