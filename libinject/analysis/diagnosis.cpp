@@ -81,25 +81,29 @@ std::string_view bottleneck_name(Bottleneck bottleneck) {
 std::string_view bottleneck_advice(Bottleneck bottleneck) {
   switch (bottleneck) {
     case Bottleneck::kGpuCompute:
-      return "the GPU computes: lower precision (bf16, fp16, TF32, fp8) on tensor cores, or less work";
+      return "limited by arithmetic: use lower precision (bf16, fp16, TF32, fp8) on tensor cores, or do less "
+             "work";
     case Bottleneck::kGpuMemory:
-      return "the GPU moves data: fuse elementwise kernels (torch.compile), lower precision, fused optimizer";
+      return "limited by memory traffic: fuse elementwise kernels (torch.compile), use lower precision, use "
+             "a fused optimizer";
     case Bottleneck::kGpuLatency:
-      return "kernels too small for the GPU: larger batch, fused kernels, several streams";
+      return "kernels too small for the GPU: use a larger batch, fused kernels, several streams";
     case Bottleneck::kLaunch:
-      return "the GPU waits for launches: CUDA graphs or torch.compile, larger batch, fewer and larger "
+      return "the GPU waits for launches: use CUDA graphs or torch.compile, a larger batch, fewer and larger "
              "kernels";
     case Bottleneck::kSynchronization:
-      return "the host waits for the GPU, then the GPU for the host: remove .item(), .cpu(), print of "
+      return "the host waits for the GPU, then the GPU for the host: remove .item(), .cpu() and printing of "
              "tensors";
     case Bottleneck::kInput:
-      return "the GPU waits for data or other work of the host: more loader workers, prefetch, decode on the "
+      return "the GPU waits for data or other work of the host: use more loader workers, prefetch, decode on "
+             "the "
              "GPU";
     case Bottleneck::kCopy:
-      return "the GPU waits for copies: pinned memory and non_blocking=True, a stream of their own, fewer "
-             "bytes";
+      return "the GPU waits for copies: use pinned memory and non_blocking=True, use a separate copy stream, "
+             "copy fewer bytes";
     case Bottleneck::kCommunication:
-      return "the GPU waits for other ranks: overlap with backward (bucket size), fewer bytes, larger batch";
+      return "the GPU waits for other ranks: overlap with backward (bucket size), send fewer bytes, use a "
+             "larger batch";
     case Bottleneck::kNone:
     case Bottleneck::kGpu:
     case Bottleneck::kMixed:

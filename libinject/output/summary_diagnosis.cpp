@@ -21,9 +21,9 @@ void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device
   const RunInfo& run = *report.run;
   const auto use = device_use(details, run.devices, device);
   if (!use) return;
-  std::string text = "    while kernels run, their grids keep ";
+  std::string text = "    while kernels run, their grids can keep ";
   append_decimal(text, 100 * use->sm_efficiency, 1);
-  text += "% of the multiprocessors busy, at a theoretical occupancy of ";
+  text += "% of the SMs busy (estimate); theoretical occupancy ";
   append_decimal(text, 100 * use->occupancy, 1);
   page.line(text + "%");
   constexpr std::size_t kMaxNamed = 3;
@@ -33,11 +33,11 @@ void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device
     // Less than 1 % of the kernels' time is not worth mentioning.
     if (named == kMaxNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
     ++named;
-    text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost in grids of ";
+    text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost to grids of ";
     double blocks = 1;
     for (const std::int32_t size : kernel.detail.grid) blocks *= size;
     append_decimal(text, blocks, 0);
-    text += blocks == 1 ? " block: " : " blocks: ";
+    text += blocks == 1 ? " block, which do not fill the GPU: " : " blocks, which do not fill the GPU: ";
     page.named_line(text, kernel.detail.name);
   }
 }
@@ -48,13 +48,13 @@ std::string headline(const DeviceDiagnosis& entry, bool names_device) {
                          ? "  windows too short for a verdict"
                          : "  " + std::string(bottleneck_name(entry.diagnosis.verdict));
   if (names_device) text += str_format(", GPU {}", entry.device);
-  text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
+  text += ": kernels run " + share_text(times.kernel_busy, times.span) + " of the time";
   if (times.kernel_busy != 0) {
     text += " (";
     append_decimal(text, static_cast<double>(times.kernel_time) / static_cast<double>(times.kernel_busy), 2);
-    text += " at once)";
+    text += " concurrent on average)";
   }
-  return text + ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
+  return text + ", only copies " + share_text(times.copy_only, times.span) + ", idle " +
          share_text(times.idle(), times.span);
 }
 
@@ -73,7 +73,7 @@ void without_profiler_line(TextPage& page, const Report& report, const DeviceDia
   const bool bound = entry.times.exposed_collective() != 0 || entry.times.collective_block_time != 0 ||
                      launches_graphs(*report.statistics);
   const auto share = [](const CorrectedShare& of) { return bounded_share_text(of.value, of.low, of.high); };
-  page.paragraph("    ", std::string("without the profiler: a kernel runs ") + (bound ? "at most " : "") +
+  page.paragraph("    ", std::string("without the profiler: kernels run ") + (bound ? "at most " : "") +
                              share(entry.without_profiler->utilization) + " of the time; launch-bound " +
                              (bound ? "at least " : "") + share(entry.without_profiler->launch_bound));
 }
@@ -105,7 +105,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
     if (leading && !evidence_advice(evidence).empty()) {
       std::string advice(evidence_advice(evidence));
       if (evidence.gain) {
-        advice += " (at most " + share_text(*evidence.gain, diagnosis.device_time) + " of the time" +
+        advice += " (saves at most " + share_text(*evidence.gain, diagnosis.device_time) + " of the time" +
                   (diagnosis.device_time < span ? " without the profiler)" : ")");
       }
       page.paragraph("    -> ", advice);

@@ -19,18 +19,18 @@ void write_host(TextPage& page, const RunInfo& run) {
     append_decimal(text, host.share_of_time(time), 2);
     return text;
   };
-  std::string text = "  processors: " + processors(host.process_time) + " used by the process, " +
+  std::string text = "  CPU cores: " + processors(host.process_time) + " used by the process, " +
                      processors(host.children_time) + " by its children";
   if (const double allowed = host.allowed(); allowed > 0) {
     text += ", of ";
     append_decimal(text, allowed, host.quota_thousandths == 0 ? 0 : 2);
     text += " allowed";
   }
-  if (host.waits_known) text += "; " + processors(host.wait) + " more wanted";
+  if (host.waits_known) text += "; run-queue wait: another " + processors(host.wait);
   page.line(text);
   if (host.worker_life == 0) return;
   page.line("    " + plural(host.workers, "loader worker") + ": computing " +
-            share_text(host.worker_time, host.worker_life) + " of the time, waiting for a processor " +
+            share_text(host.worker_time, host.worker_life) + " of the time, waiting for a core " +
             share_text(host.worker_wait, host.worker_life));
 }
 

@@ -64,8 +64,9 @@ void write_disturbance(TextPage& page, const Report& report) {
   if (!overhead || (overhead->seen() && longer_by(overhead->share) <= kMuchLonger)) return;
   const std::string longer = longer_text(*overhead);
   if (longer.empty()) return;
-  page.paragraph("  ", "steps in windows took " + longer +
-                           " longer than without the profiler: part of their idle time is the profiler's");
+  page.paragraph("  ",
+                 "steps in windows took " + longer +
+                     " longer than without the profiler: part of their idle time is profiling overhead");
 }
 
 void write_iterations(TextPage& page, const Report& report) {

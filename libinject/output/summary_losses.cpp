@@ -54,7 +54,7 @@ void write_losses(TextPage& page, const Report& report) {
   const std::string metrics_lost =
       str_format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
   const std::array<Loss, 25> losses{{
-      {run.stale_files.size(), "file", "of an earlier moment: it could not be written anew"},
+      {run.stale_files.size(), "stale file", "that could not be rewritten"},
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -62,15 +62,16 @@ void write_losses(TextPage& page, const Report& report) {
       {lost.missing_records, "launch", "whose GPU record never came"},
       {report.statistics->device_total().unattributed, "GPU record",
        "whose launch was not seen (still counted)"},
-      {run.windows_without_times, "window", "without times of their own: they followed one another too fast"},
+      {run.windows_without_times, "window", "without timestamps: they followed one another too fast"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
       {run.places_lost, "launch", "without operator, module or line: beyond the limit"},
-      {run.impossible_rates, "rate", "beyond the device's peak, and left out"},
+      {run.impossible_rates, "rate", "left out: above the device's peak"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.trace_events_left_out, "event", "left out of the timeline"},
-      {run.iteration_records_lost, "GPU record", "in no iteration: too many arrived before it was known"},
+      {run.iteration_records_lost, "GPU record",
+       "not assigned to an iteration: too many arrived before it was known"},
       {run.iteration_signs_lost, "call",
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
@@ -92,7 +93,7 @@ void write_losses(TextPage& page, const Report& report) {
 void write_recovered(TextPage& page, const RunInfo& run) {
   if (!run.recovered) return;
   const RecoveredInfo& recovered = *run.recovered;
-  page.line("  recovered: the process was killed; hardware metrics are not among what it left");
+  page.line("  recovered: the process was killed; hardware metrics could not be recovered");
   const auto lacks = [&page](std::uint64_t count, std::string_view noun, std::string_view why) {
     if (count != 0) page.line(str_format("  incomplete: {} {}", plural(count, noun), why));
   };

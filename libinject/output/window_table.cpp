@@ -131,7 +131,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
       {IdleCause::kOtherStream, "Other Stream",
        "The work waited for another stream, or for something that no timeline shows."},
       {IdleCause::kCollective, "Collective", "The work waited for a collective on another stream."},
-      {IdleCause::kQueue, "Queue", "Time the device takes to get from one piece of work to the next."},
+      {IdleCause::kQueue, "Queue",
+       "The next work had been launched already: what the device takes to get to it."},
       {IdleCause::kUnknown, "Unknown", "The launch of the next work was not seen."}};
   static_assert(std::size(kCauses) == kIdleCauses);
   for (const Cause& cause : kCauses) {
@@ -141,7 +142,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
   }
   diagnosed.add(
       "Own Work (ns)", kTime, time(&DeviceTimes::own_work),
-      "Part of Host Compute: the host's own work, as opposed to getting to the next launch (diagnosis.md).");
+      "Part of Host Compute: gaps in which the host made no call for 1 ms or more, as in data loading, "
+      "tokenizing or logging (diagnosis.md).");
   const auto fetch_idle = [&](const char* name, FetchKind kind, std::string_view meaning) {
     diagnosed.add(
         name, kTime,

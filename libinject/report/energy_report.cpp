@@ -136,11 +136,11 @@ std::string held_down_text(const DeviceEnergy& device) {
   add("heat ", clocks.held_by_heat);
   add("hardware slowdown ", clocks.held_by_hardware);
   std::string text =
-      "clocks held down " + percent_text(100 * *clocks.held) + " of the time (" + reasons + ")";
+      "clocks throttled " + percent_text(100 * *clocks.held) + " of the time (" + reasons + ")";
   if (clocks.held_sm_mhz && clocks.held_cost && device.max_sm_mhz != 0) {
-    text += ": the SMs at ";
+    text += ": SM clock then ";
     append_decimal(text, *clocks.held_sm_mhz, 0);
-    text += str_format(" MHz of {}, which costs at most {} of the time", device.max_sm_mhz,
+    text += str_format(" MHz on average, of at most {}; this costs at most {} of the time", device.max_sm_mhz,
                        percent_text(100 * *clocks.held_cost));
   }
   return text;

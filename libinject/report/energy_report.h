@@ -46,8 +46,9 @@ struct DeviceEnergy {
   std::uint32_t max_sm_mhz = 0;
 };
 
-/// `clocks held down 63.0% of the time (power 60.0%, heat 3.0%): the SMs at 1410 MHz of 1980, which costs at
-/// most 18.0% of the time`; empty where they were held down less than a hundredth of the time.
+/// `clocks throttled 63.0% of the time (power 60.0%, heat 3.0%): SM clock then 1410 MHz on average, of at
+/// most 1980; this costs at most 18.0% of the time`; empty where they were throttled less than a hundredth of
+/// the time.
 std::string held_down_text(const DeviceEnergy& device);
 
 struct EnergyReport {

@@ -176,10 +176,12 @@ void ClientArbiter::close_windows(const std::string& why) {
     parts_.windows.close();
   }
   if (window != 0) {
-    state.warn(str_format("window {} is closed early and CUPTI given up: {}", window, why));
+    state.warn(str_format("window {} closed early and CUPTI released: {}", window, why));
   } else {
-    state.info("CUPTI is given up: " + why +
-               (watch_profiler_calls_ ? "; cuProfilerStart opens no window until it has let go" : ""));
+    state.info("CUPTI is released: " + why +
+               (watch_profiler_calls_
+                    ? "; cuProfilerStart opens no window until the other client has released CUPTI"
+                    : ""));
   }
 }
 

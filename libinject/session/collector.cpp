@@ -117,7 +117,7 @@ void Collector::finish_files() {
   if (const std::uint32_t window = std::exchange(to_say_, 0); window != 0) {
     const char* folder = parts_.pipeline.shown_folder();
     if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
-    state.info(str_format("window {} is closed; {}", window,
+    state.info(str_format("window {} closed; {}", window,
                           folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
   }
   writing_ = put_ = false;
@@ -181,7 +181,7 @@ void Collector::log_open_window(std::uint32_t current) {
   if (current <= logged_open_ || time - last_logged_ < kSecond || parts_.log.opened() < current) return;
   last_logged_ = time;
   logged_open_ = current;
-  parts_.state.info(str_format("window {} is open ({})", current, parts_.log.reason(current)));
+  parts_.state.info(str_format("window {} opened ({})", current, parts_.log.reason(current)));
 }
 
 // Files of windows that are not settled: one is open, or the program may reopen.
@@ -348,9 +348,8 @@ Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
   const Nanoseconds detached = detach(sampler_out, has_context);
   if (Tracer::saw_graphs() && parts_.once.first(OnceLog::Topic::kGraphsKeepCupti)) {
     state.warn(
-        "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
-        "stay "
-        "some 0.4 us slower");
+        "CUPTI is not finalized because the program uses CUDA graphs, which would fail if it were: launches "
+        "remain about 0.4 us slower");
   }
   return detached;
 }
@@ -366,7 +365,7 @@ Nanoseconds Collector::detach(bool sampler_out, bool has_context) {
 }
 
 std::string Collector::files_are_in(const std::string& folder) const {
-  if (!parts_.pipeline.files_incomplete()) return "the files are in " + folder;
+  if (!parts_.pipeline.files_incomplete()) return "files are in " + folder;
   // There is none to name where it has been moved away.
   return "not all files could be written" +
          (::access(folder.c_str(), F_OK) == 0 ? "; what there is is in " + folder : "");

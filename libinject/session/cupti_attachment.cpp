@@ -125,8 +125,8 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
     foreign_client.displace();
   } else if (tracer_.thread_stayed() && once_.first(OnceLog::Topic::kThreadInCupti)) {
     state_.warn(
-        "CUPTI is not finalized because a thread of the program's stays inside it: launches stay some 0.4 us "
-        "slower until another window has ended");
+        "CUPTI is not finalized because one of the program's threads is still inside it: launches remain "
+        "about 0.4 us slower until another window has ended");
   } else if (!due && once_.first(OnceLog::Topic::kStaysInitialised)) {
     state_.warn(
         str_format("CUPTI has been attached and finalized {} times, and keeps some memory each time: it is "

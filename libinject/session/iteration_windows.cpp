@@ -332,8 +332,7 @@ void IterationWindows::renumber_window() {
   }
   if (!first) {
     if (state.open())
-      parts_.log.note_ended_by(state.window,
-                               "iterations turned out to be others than those that it had so far");
+      parts_.log.note_ended_by(state.window, "the window had been counting something other than iterations");
     parts_.windows.close();
     return;
   }
@@ -343,8 +342,8 @@ void IterationWindows::renumber_window() {
       --state.begun;
       parts_.log.note_ended_by(state.window, "the iterations turned out to be parts of longer ones");
       state.warn(
-          str_format("the iterations that the open window was opened for turn out to be parts of longer "
-                     "ones: it closes in iteration {}, and another one opens as planned",
+          str_format("what the open window counts as iterations are parts of longer ones: it closes in "
+                     "iteration {}, and another window opens as planned",
                      next - 1));
     }
     parts_.windows.close();
@@ -369,12 +368,12 @@ void IterationWindows::plan(std::uint64_t soonest) {
   if (plan.result != IterationPlan::Result::kPlanned) return;
   late_.clear();
   if (plan.asked_for && !parts_.once.said(OnceLog::Topic::kLateWindow)) {
-    const std::string over_when =
+    const std::string why =
         parts_.state.begun == 0
-            ? str_format("iterations were recognised ({} had run)", known_.lock->seen_before)
-            : "its window could open";
-    late_ = str_format("iteration {} was over when {}: the window opens at iteration {}", *plan.asked_for,
-                       over_when, plan.begin);
+            ? str_format("iterations were recognised after {} had run", known_.lock->seen_before)
+            : "its window could not open in time";
+    late_ = str_format("too late for iteration {}: {}; the window opens at iteration {}", *plan.asked_for,
+                       why, plan.begin);
   }
   const bool attach_now = plan.lead_at() < soonest;
   if (attach_now) {

@@ -198,8 +198,8 @@ void RunWriter::open_records() {
   const bool made = records_.open(folder_, sources_.core, sources_.buffers, journal_,
                                   {clock_.base, clock_.base_utc}, problem);
   if (!problem.empty()) {
-    Log::warn((made ? "records are lost if the process is killed, but for those that were processed: "
-                    : "records are kept in memory, and lost if the process is killed: ") +
+    Log::warn((made ? "if the process is killed, records not yet processed are lost: "
+                    : "records are kept in memory, and are lost if the process is killed: ") +
               problem);
   }
   if (!made) return;
@@ -243,9 +243,9 @@ void RunWriter::tend_records() {
   records_.warm();
   if (!records_.unshare_blocks()) {
     Log::warn(
-        "a copy of the file `records` shares its blocks, and no new ones can be had (no room, or Linux "
-        "before "
-        "5.14): while that copy exists, a full disk ends the program (SIGBUS)");
+        "a copy of the file `records` shares its blocks, and new ones cannot be allocated (no space, or "
+        "Linux "
+        "older than 5.14): while that copy exists, a full disk kills the program (SIGBUS)");
   }
 }
 

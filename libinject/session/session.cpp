@@ -354,7 +354,7 @@ bool Session::begin_exit() {
   state.wake.notify_one();
   state.changed.notify_all();
   state.warn("the program ended before a window opened (INJECT_WINDOW=" + parts_.trigger_text + ")" +
-             parts_.windows.why_none() + "; INJECT_WINDOW=always profiles all of it");
+             parts_.windows.why_none() + "; to profile the whole run, set INJECT_WINDOW=always");
   discard_folder();
   return false;
 }

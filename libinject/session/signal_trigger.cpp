@@ -122,10 +122,8 @@ void SignalTrigger::look() noexcept {
   // The default action is no handler in our place: an interpreter that shuts down restores it.
   if ((!is_handler(now) && now.sa_handler != SIG_IGN) || replaced.exchange(true)) return;
   try {
-    Log::warn(
-        "the program has put a handler of its own for " + signal_name(signal) +
-        " in the place of libinject's: unless that one passes the signal on, it opens and closes no more "
-        "windows");
+    Log::warn("the program has replaced libinject's handler of " + signal_name(signal) +
+              " with its own: unless that handler forwards the signal, it no longer opens or closes windows");
   } catch (...) {
     // No memory for a message.
   }

@@ -152,17 +152,17 @@ void WindowController::wait_pending(std::uint64_t request) {
     if (FileWork::keeps_waiting(kMaxOpening)) {
       if (parts_.once.first(OnceLog::Topic::kSlowFolder))
         state.warn("the output folder is slow: files are still being written after " + in_ms(kMaxOpening) +
-                   ": the program goes on, windows open once they are");
+                   ": the program continues, and windows open once they are");
       return;
     }
-    state.warn(state.settling ? "the windows before are still being added up after " + in_ms(kMaxOpening) +
-                                    ": the program goes on, the window opens as soon as they are"
+    state.warn(state.settling ? "earlier windows are still being processed after " + in_ms(kMaxOpening) +
+                                    ": the program continues, and the window opens once they are done"
                : parts_.cupti.tracer().level() == TracerLevel::kActivity
-                   ? "hardware metrics are not sampled after " + in_ms(kMaxOpening) +
-                         ": the program goes on, the window opens as soon as they are, or can't be"
-                   : "CUPTI is not attached after " + in_ms(kMaxOpening) +
-                         ": it waits for running kernels, or for threads that launch past every hook; the "
-                         "program goes on, the window opens as soon as it is");
+                   ? "hardware metrics are still not being sampled after " + in_ms(kMaxOpening) +
+                         ": the program continues, and the window opens once sampling starts or has failed"
+                   : "CUPTI is still not attached after " + in_ms(kMaxOpening) +
+                         ": it waits for running kernels, or for threads whose launches no hook sees; the "
+                         "program continues, and the window opens once it is");
   }
 }
 

@@ -108,7 +108,7 @@ void Ending::run() {
 
 void Ending::act(AfterAction action, bool timed_out) {
   wait_for_other_ranks();
-  const std::string why = timed_out ? "INJECT_TIMEOUT is over" : "the last window has closed";
+  const std::string why = timed_out ? "INJECT_TIMEOUT has expired" : "the last window has closed";
   if (action == AfterAction::kExit) {
     Log::info(why + ": the process ends with status 0 (INJECT_AFTER=exit)");
     before_end_();
@@ -119,11 +119,11 @@ void Ending::act(AfterAction action, bool timed_out) {
   if (what == OnInterrupt::kIgnored) {
     Log::warn(
         why +
-        ", but the program ignores SIGINT, as one does that a shell script started in the background: it "
-        "goes on; INJECT_AFTER=exit would end it");
+        ", but the program ignores SIGINT (as programs do that a shell script starts in the background) and "
+        "continues; INJECT_AFTER=exit would end it");
     return;
   }
-  Log::info(why + ": the program gets SIGINT");
+  Log::info(why + ": sending SIGINT to the program");
   // To this process alone. A program with a handler closes its workers as it unwinds; were they interrupted
   // as well, as a terminal does, Python's pools would deadlock now and then over a lock that a worker took as
   // it was interrupted. Without a handler nobody closes anything.

@@ -64,7 +64,7 @@ def compare_client(mode, alone, beside, folder, err):
     if folder.lost():
         wrong["losses"] = folder.lost()
     early = sum(window is not None and window[1] for window in CLIENT_WINDOWS[mode])
-    if line_count(err, "is closed early and CUPTI given up") != early:
+    if line_count(err, "closed early and CUPTI released") != early:
         wrong["lines on windows closed early"] = err[-600:]
     hooks_only = None in CLIENT_WINDOWS[mode]
     if line_count(err, "no device activity is recorded") != hooks_only:

@@ -325,7 +325,7 @@ class Refusals(unittest.TestCase):
     def test_known_reasons(self):
         line = "libinject[1] warning: no hardware metrics: ... NVreg_RestrictProfilingToAdminUsers=0 ...\n"
         self.assertEqual(test.refusal("x\n" + line), "no permission to read the counters")
-        self.assertIsNone(test.refusal("libinject[1] info: window 1 is open (api)\n"))
+        self.assertIsNone(test.refusal("libinject[1] info: window 1 opened (api)\n"))
         self.assertIsNone(test.refusal("libinject[1] warning: no hardware metrics: cuptiPmSamplingStart failed\n"))
 
 

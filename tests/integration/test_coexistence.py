@@ -144,7 +144,7 @@ class Subscribers(Turns):
             with self.subTest(subscribe):
                 done = self.check(f"start kernel:a:3 {subscribe} kernel:b:2 stop start kernel:c:5 stop unsubscribe "
                                   "start kernel:d:4 stop sync print:done return:3",
-                                  ["window 1 is closed early and CUPTI given up: script_client.so subscribes to CUPTI",
+                                  ["window 1 closed early and CUPTI released: script_client.so subscribes to CUPTI",
                                    "the tests" if "named" in subscribe else "script_client.so"], [3, None, 4])
                 self.assertEqual(self.ended_by(done), ["script_client.so subscribes to CUPTI", "", ""])
                 self.assertEqual(done.out.kernels(), {"a": 3, "d": 4})
@@ -214,7 +214,7 @@ class Subscribers(Turns):
         # The callbacks of both are on once the third is asked for.
         done = self.check("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe finalize until_calls:cuptiEnableCallback:6 "
                           "start kernel:c:3 stop sync print:done", [], [3], program="driver")
-        self.assertEqual(sum("CUPTI is given up" in text for _, text in done.messages()), 1)
+        self.assertEqual(sum("CUPTI is released" in text for _, text in done.messages()), 1)
 
     def test_windows_of_iterations_go_on(self):
         step = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:2 sleep:2"
@@ -232,7 +232,7 @@ class Subscribers(Turns):
         self.check_lines(done, ["the program ended before a window opened"])
         self.assertEqual(done.folders(), [])
         self.assertEqual([text for _, text in done.messages() if "given up" in text],
-                         ["CUPTI is given up: script_client.so subscribes to CUPTI"])
+                         ["CUPTI is released: script_client.so subscribes to CUPTI"])
 
     def test_held_before_the_first_window(self):
         done = self.check("gemm subscribe start kernel:a:3 stop unsubscribe start kernel:b:2 stop sync print:done",
@@ -246,7 +246,7 @@ class Buffers(Turns):
     def test_in_a_window(self):
         done = self.check("start kernel:a:3 take_buffers kernel:b:4 stop start kernel:c:2 stop sync client_records start kernel:d:5 stop sync "
                           "print:done",
-                          ["window 1 is closed early and CUPTI given up: script_client.so registers activity buffers with CUPTI",
+                          ["window 1 closed early and CUPTI released: script_client.so registers activity buffers with CUPTI",
                            "script_client.so has registered activity buffers with CUPTI, and is not done with them"], [3, None, 5])
         self.assertEqual(done.stdout, "client's kernels: 6\ndone\n")
 
@@ -289,7 +289,7 @@ class Finalized(Turns):
     def test_in_a_window(self):
         done = self.check("start kernel:a:3 finalize kernel:b:2 stop start kernel:c:4 stop sync until_calls:cuptiFinalize:2 "
                           "print:done",
-                          ["window 1 is closed early and CUPTI given up: script_client.so finalizes CUPTI"], [3, 4])
+                          ["window 1 closed early and CUPTI released: script_client.so finalizes CUPTI"], [3, 4])
         # By the program, and after the second window by us.
         calls = done.simulated_calls()
         # Ours subscribes once more for the time of cuptiFinalize.

@@ -225,7 +225,7 @@ class Faults(EnergyTest):
             for name in ("power", "heat", "hardware"):
                 share = float(row[f"Held by {name.capitalize()} (%)"])
                 self.assertEqual(share, 100 * (name in held), (bits, name))
-            self.assertEqual("clocks held down" in done.stderr, bool(held), bits)
+            self.assertEqual("clocks throttled" in done.stderr, bool(held), bits)
             self.assertEqual("clocks" in diagnosis, bool(held))
             if held:
                 # At half of the highest clock, at most half of the time.

@@ -236,7 +236,7 @@ class Windows(IterationTest):
     def test_too_early(self):
         done = self.train(Program(SYNCED), WINDOW="iter:1+3")
         (line,) = done.warnings()
-        said = re.fullmatch(r"iteration 1 was over when iterations were recognised \((\d+) had run\): "
+        said = re.fullmatch(r"too late for iteration 1: iterations were recognised after (\d+) had run; "
                             r"the window opens at iteration (\d+)", line)
         self.assertTrue(said, line)
         opened = int(said[2])
@@ -256,9 +256,9 @@ class Windows(IterationTest):
 
         done = self.train(Program(step, steps=330), pauses=(14, 18), WINDOW="iter:20+300")
         *early, said = done.warnings()
-        self.assertRegex(said, "turn out to be parts of longer ones: it closes in iteration [0-9]+, and another one opens as planned")
+        self.assertRegex(said, "what the open window counts as iterations are parts of longer ones: it closes in iteration [0-9]+, and another window opens as planned")
         for line in early:
-            self.assertIn("was over when iterations were recognised", line)
+            self.assertIn("too late for iteration", line)
         first, second = done.out.run["windows"]
         self.assertEqual(first["ended_by"], "the iterations turned out to be parts of longer ones")
         self.assertNotIn("ended_by", second)

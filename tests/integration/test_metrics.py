@@ -786,7 +786,7 @@ class Foreign(MetricsTest):
                            "sync print:done return:3")
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         (line,) = done.warnings()
-        self.assertIn("window 1 is closed early and CUPTI given up: script_client.so finalizes CUPTI", line)
+        self.assertIn("window 1 closed early and CUPTI released: script_client.so finalizes CUPTI", line)
         # Sampled until then, and again in the next window.
         self.check_some(done, 240)
         self.check_covered(done)

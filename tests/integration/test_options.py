@@ -135,7 +135,7 @@ class Messages(simulated.SimulatedTest):
         levels = {level for level, _ in done.messages()}
         self.assertEqual(levels, {"info"})
         texts = " ".join(text for _, text in done.messages())
-        self.assertIn("window 1 is open (api)", texts)
+        self.assertIn("window 1 opened (api)", texts)
         self.assertIn("window 1 is closed", texts)
         self.assertIn(str(done.work / "out"), texts)
 

@@ -228,14 +228,14 @@ class Signals(TriggerTest):
         self.assertEqual(done.stdout, "handled: 2\n")
         self.check_none(done, "no SIGUSR2 came to libinject's handler")
         self.assertEqual(len(done.warnings()), 2)
-        self.assertIn("the program has put a handler of its own for SIGUSR2", done.warnings()[0])
+        self.assertIn("the program has replaced libinject's handler of SIGUSR2", done.warnings()[0])
 
     def test_a_later_handler_is_seen_while_the_program_runs(self):
         done = self.script("kernel:a:1 raise:USR2 until_open kernel:b:1 raise:USR2 until_closed handle:USR2:plain "
                            "until_text:messages:handler handle:USR2:default sync", WINDOW="signal", LOG_FILE="messages")
         (line,) = [line.partition(" warning: ")[2] for line in (done.work / "messages").read_text(encoding="utf-8").splitlines()
                    if " warning: " in line]
-        self.assertIn("the program has put a handler of its own for SIGUSR2", line)
+        self.assertIn("the program has replaced libinject's handler of SIGUSR2", line)
         self.assertEqual(done.out.run["messages"], [line])
 
     def test_a_later_handler_that_passes_the_signal_on(self):

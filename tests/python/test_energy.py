@@ -23,7 +23,7 @@ ROW = {"Window": 1, "Iteration": "", "Of": "window", "Device": 0, "Start (ns)": 
        "Power Readings (W)": "440.0", "Held Down (%)": "25.0", "Held by Power (%)": "25.0", "Held by Heat (%)": "0.0", "Held by Hardware (%)": "0.0",
        "Held Cost Bound (%)": "6.0"}
 EMPTY = dict.fromkeys(("Energy (J)", "± Energy (J)", "Power (W)", "Energy per Sample (J)"), "")
-HELD = "clocks held down 25.0% of the time (power 25.0%)"
+HELD = "clocks throttled 25.0% of the time (power 25.0%)"
 
 
 def rank(folder, number, rows):
@@ -93,7 +93,7 @@ class Energy(folders.TemporaryFolder):
         self.assertEqual(len(section.tables[0].rows), 5)
         tiles = {tile["label"]: tile for tile in model.run_model(result)["tiles"]}
         self.assertEqual((tiles["Energy"]["value"], tiles["Energy"]["note"]), ("900.0 J", "± 30.0 J in windows, 450 W a GPU; 1.406 J a sample"))
-        self.assertEqual((tiles["SM clock"]["value"], tiles["SM clock"]["note"]), ("1,500 MHz", "mean in windows; held down 25.0% of the time"))
+        self.assertEqual((tiles["SM clock"]["value"], tiles["SM clock"]["note"]), ("1,500 MHz", "mean in windows; throttled 25.0% of the time"))
 
     def test_over_time(self):
         """Steps, memory, power and clock, one below the other, over one axis of time, and each series in its own."""

@@ -150,13 +150,13 @@ TEST_CASE("A gain that nothing bounds is left out, and not told as 0", "[diagnos
   CHECK(on_tensor_cores.run.at("verdict") == "GPU-bound (compute)");
   CHECK(on_tensor_cores.run.count("potential_gain_ns") == 0);
   CHECK(on_tensor_cores.table.find(",GPU-bound (compute),,") != std::string::npos);
-  CHECK(on_tensor_cores.summary.find("-> the GPU computes") != std::string::npos);
+  CHECK(on_tensor_cores.summary.find("-> limited by arithmetic") != std::string::npos);
   CHECK(on_tensor_cores.summary.find("at most") == std::string::npos);
   const Told off_them = told("ampere_sgemm_128x64_nn");
   CHECK(off_them.run.at("verdict") == "GPU-bound (compute)");
   CHECK(off_them.run.at("potential_gain_ns") == 100'000);
   CHECK(off_them.table.find(",GPU-bound (compute),100.0,") != std::string::npos);
-  CHECK(off_them.summary.find("(at most 100.0%") != std::string::npos);
+  CHECK(off_them.summary.find("(saves at most 100.0%") != std::string::npos);
 }
 
 TEST_CASE("What limits a kernel", "[diagnosis]") {

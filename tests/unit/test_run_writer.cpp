@@ -300,7 +300,7 @@ TEST_CASE_METHOD(Writing, "nothing is left for a kill where that is not asked fo
                  "[output][recovery]") {
   options.recover = GENERATE(true, false);
   CAPTURE(options.recover);
-  const std::string warning = "records are kept in memory, and lost if the process is killed: ";
+  const std::string warning = "records are kept in memory, and are lost if the process is killed: ";
   const std::size_t before = said(warning);
   {
     const Limit limit(RLIMIT_FSIZE, 1000);

@@ -314,7 +314,8 @@ TEST_CASE("a program without a window says why in one line", "[session]") {
   };
   const Case cases[] = {
       {"api", [] { session(); },
-       "(INJECT_WINDOW=api): it did not call cudaProfilerStart; INJECT_WINDOW=always profiles all of it"},
+       "(INJECT_WINDOW=api): it did not call cudaProfilerStart; to profile the whole run, set "
+       "INJECT_WINDOW=always"},
       {"time:1h+1s", [] { session(); }, "(INJECT_WINDOW=time:1h+1s): it ran for "},
       {"launch:5+5", [] { session(); }, "(INJECT_WINDOW=launch:5+5): it launched 0 kernels;"},
       {"nvtx:step", [] { session(); }, "(INJECT_WINDOW=nvtx:\"step\"): the program opened no NVTX range;"},
@@ -439,8 +440,8 @@ TEST_CASE("a short window is said to be open, and to be closed once its files ar
     EXPECT(session().user_flush());
   });
   check_end(left);
-  CHECK(left.times_said("window 1 is open (api)") == 1);
-  CHECK(left.times_said("window 1 is closed; the files are in ") == 1);
+  CHECK(left.times_said("window 1 opened (api)") == 1);
+  CHECK(left.times_said("window 1 closed; files are in ") == 1);
 }
 
 TEST_CASE("where the folder can't be made the program goes on, and is told", "[session]") {

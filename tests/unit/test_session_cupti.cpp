@@ -306,8 +306,7 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
   CHECK(always.by_window("Kernels") == std::vector<int>{3, 4});
   CHECK(always.window(1).at("ended_by") == "the program subscribes to CUPTI");
   CHECK_FALSE(always.window(2).contains("ended_by"));
-  CHECK(always.times_said("window 1 is closed early and CUPTI given up: the program subscribes to CUPTI") ==
-        1);
+  CHECK(always.times_said("window 1 closed early and CUPTI released: the program subscribes to CUPTI") == 1);
 
   // One that opens windows itself meanwhile goes on to do so.
   const Left taken_over = play_cupti("always", [] {
@@ -373,8 +372,8 @@ TEST_CASE("a client of the program's takes CUPTI while no window is open", "[ses
   });
   check_end(left);
   CHECK(left.by_window("Kernels") == std::vector<int>{1});
-  CHECK(left.times_said("CUPTI is given up: the program subscribes to CUPTI; cuProfilerStart opens no window "
-                        "until it has let go") == 1);
+  CHECK(left.times_said("CUPTI is released: the program subscribes to CUPTI; cuProfilerStart opens no window "
+                        "until the other client has released CUPTI") == 1);
 }
 
 TEST_CASE("a window is asked for before the session is armed", "[session]") {

@@ -125,10 +125,10 @@ TEST_CASE("a window opens and closes with iterations", "[session]") {
       }
       // A busy machine may be late, but then it says so; in a callback nothing waits, and the next boundary
       // is taken.
-      const bool late = left.said("was over when");
+      const bool late = left.said("too late for iteration");
       if (!cupti && !late) CHECK(iterations_of(reasons[0]).first == test.start);
       if (test.start == 0)
-        CHECK(left.times_said("iteration 0 was over when iterations were recognised") == 1);
+        CHECK(left.times_said("too late for iteration 0: iterations were recognised after") == 1);
       // A window that opens late, in the middle of an iteration, has as many whole ones after it.
       for (const int count : left.by_window("Iterations"))
         CHECK((cupti ? count >= test.count : count == test.count));
@@ -237,7 +237,7 @@ TEST_CASE("a program with too few iterations is told how many there were", "[ses
   });
   check_end(left);
   CHECK(left.files.empty());
-  CHECK(left.times_said("training iterations ran; INJECT_WINDOW=always profiles all of it") == 1);
+  CHECK(left.times_said("training iterations ran; to profile the whole run, set INJECT_WINDOW=always") == 1);
 }
 
 TEST_CASE("in a window of another trigger iterations are told apart", "[session]") {

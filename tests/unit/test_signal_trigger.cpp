@@ -95,7 +95,7 @@ TEST_CASE("a signal is heard on a thread of the trigger's own", "[window]") {
           HOLDS(5, errno == 17);
           HOLDS(6, SignalTrigger::why_none() == ": SIGUSR2 came too late");
           SignalTrigger::look();
-          HOLDS(7, !warned("in the place of libinject's"));
+          HOLDS(7, !warned("has replaced libinject's handler"));
           return 0;
         }) == 0);
 }
@@ -153,10 +153,10 @@ TEST_CASE("a handler of the program's in the trigger's place is warned of once",
           // An interpreter that shuts down does that.
           set_handler(SIG_DFL);
           SignalTrigger::look();
-          HOLDS(2, !warned("in the place of libinject's"));
+          HOLDS(2, !warned("has replaced libinject's handler"));
           set_handler(&plain);
           SignalTrigger::look();
-          HOLDS(3, warned("for SIGUSR2 in the place of libinject's"));
+          HOLDS(3, warned("has replaced libinject's handler of SIGUSR2"));
           HOLDS(4, SignalTrigger::why_none() == ": no SIGUSR2 came to libinject's handler");
           const std::size_t messages = Log::notable().size();
           SignalTrigger::look();

@@ -116,7 +116,7 @@ TEST_CASE("The summary says how many files could not be written, whether they ar
   info.files_not_written = 3;
   info.stale_files = {"gemm_sum.csv"};
   const std::string text = summary_text(build_report(run.statistics, info), "/out");
-  CHECK(text.find("  incomplete: 1 file of an earlier moment") != std::string::npos);
+  CHECK(text.find("  incomplete: 1 stale file that could not be rewritten") != std::string::npos);
   CHECK(text.find("\n  tables: /out (not all: 3 files could not be written)\n") != std::string::npos);
 }
 
@@ -196,10 +196,8 @@ TEST_CASE("A line for the processors, and one for loader workers that did anythi
   window.roles = {row(HostRole::kProcess, 1, 3 * kSecond, kSecond),
                   row(HostRole::kLoaderWorker, 2, kSecond, 0)};
   info.host_windows = {window};
-  CHECK(
-      summary().find(
-          "  processors: 1.50 used by the process, 0.50 by its children, of 8 allowed; 0.50 more wanted\n") !=
-      std::string::npos);
+  CHECK(summary().find("  CPU cores: 1.50 used by the process, 0.50 by its children, of 8 allowed; run-queue "
+                       "wait: another 0.50\n") != std::string::npos);
   CHECK(summary().find("loader worker") == std::string::npos);
   info.host_windows[0].quota_thousandths = 2'500;
   info.host_windows[0].worker_life = 4 * kSecond;
@@ -207,7 +205,7 @@ TEST_CASE("A line for the processors, and one for loader workers that did anythi
   info.host_windows[0].worker_wait = 2 * kSecond;
   const std::string text = summary();
   CHECK(text.find("of 2.50 allowed") != std::string::npos);
-  CHECK(text.find("    2 loader workers: computing 25.0% of the time, waiting for a processor 50.0%\n") !=
+  CHECK(text.find("    2 loader workers: computing 25.0% of the time, waiting for a core 50.0%\n") !=
         std::string::npos);
 }
 
@@ -279,12 +277,12 @@ TEST_CASE("The step time is that of steps without the profiler, and what it adds
         (in_window == 62'500));
   CHECK((text.find("\n    4.0% (4.0 to 4.0) longer than") != std::string::npos) == (in_window == 52'000));
   CHECK((text.find("\n    not measurably longer than") != std::string::npos) == (in_window == 50'000));
-  CHECK((text.find(
-             "\n    without the profiler: a kernel runs 50.0% (50.0 to 50.0) of the time; launch-bound ") !=
-         std::string::npos) == (in_window != 50'000));
+  CHECK(
+      (text.find("\n    without the profiler: kernels run 50.0% (50.0 to 50.0) of the time; launch-bound ") !=
+       std::string::npos) == (in_window != 50'000));
   run.statistics.add(call_event("cudaGraphLaunch", 10));
   const std::string graphs = summary_text(build_report(run.statistics, some_run()), "/out");
-  CHECK((graphs.find("a kernel runs at most 50.0% (50.0 to 50.0) of the time; launch-bound at least ") !=
+  CHECK((graphs.find("kernels run at most 50.0% (50.0 to 50.0) of the time; launch-bound at least ") !=
          std::string::npos) == (in_window != 50'000));
 }
 
@@ -332,13 +330,14 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   info.graph_nodes_lost = 2;
   info.windows_without_times = 44;
   const std::string text = summary_text(build_report(run.statistics, info), "/out");
-  CHECK(text.find("incomplete: 3 GPU records in no iteration: too many arrived before it was known\n") !=
-        std::string::npos);
+  CHECK(
+      text.find(
+          "incomplete: 3 GPU records not assigned to an iteration: too many arrived before it was known\n") !=
+      std::string::npos);
   CHECK(text.find("incomplete: 5 calls unseen in the search for iterations, whose numbers may be off: raise "
                   "INJECT_RING\n") != std::string::npos);
-  CHECK(
-      text.find("incomplete: 44 windows without times of their own: they followed one another too fast\n") !=
-      std::string::npos);
+  CHECK(text.find("incomplete: 44 windows without timestamps: they followed one another too fast\n") !=
+        std::string::npos);
   CHECK(text.find("incomplete: 1 GPU record too late for the busy times\n") != std::string::npos);
   CHECK(text.find(
             "incomplete: 2 nodes of CUDA graphs beyond the limit: their kernels have no library call\n") !=

@@ -66,7 +66,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     if short:
         found.append(("", f"more wanted than allowed on {_count(len(short), 'rank')}, rank {short[0]} first"))
     found += _from_to(job, "power", "of a rank's GPUs, on average", "power_w", lambda watts: f"{watts:.1f}W")
-    found += _from_to(job, "clocks", "held down", "clocks_held_down", lambda share: f"{percent(share)}% of the time")
+    found += _from_to(job, "clocks", "throttled", "clocks_held_down", lambda share: f"{percent(share)}% of the time")
     losing = [row for row in job["by_rank"] if row["lost"]]
     if losing:
         kinds = ", ".join(f"{count} {printable(kind, 40).replace('_', ' ')}" for kind, count in job["lost"].items())

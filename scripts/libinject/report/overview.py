@@ -56,7 +56,7 @@ def _parts(entry: dict, evidence: list[dict[str, Any]], device_time: int) -> lis
     collectives = whole(entry.get("exposed_collective_ns")) or 0
     # What the evidence leaves out is computing, where that is not the verdict.
     if rest and rest == kernels - collectives:
-        parts.insert(0, {"label": "Kernels but collectives" if collectives else "Kernels", "colour": "compute", "ns": rest})
+        parts.insert(0, {"label": "Kernels other than collectives" if collectives else "Kernels", "colour": "compute", "ns": rest})
     elif rest:
         parts = [{"label": "Kernels", "colour": "compute", "ns": kernels}, {"label": "Copies alone", "colour": "copy", "ns": copies},
                  {"label": "Idle", "colour": "rest", "ns": max(0, device_time - kernels - copies)}]
@@ -161,7 +161,7 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
                            + (f"; {share:,.4g} J a {of.lower()}" if share is not None else "")))
     if (clock := figures.clock(result)) is not None:
         held = figures.clock(result, "Held Down (%)")
-        shown.append(_tile("SM clock", f"{clock:,.0f} MHz", "mean in windows" + (f"; held down {held:.1f}% of the time" if held is not None else "")))
+        shown.append(_tile("SM clock", f"{clock:,.0f} MHz", "mean in windows" + (f"; throttled {held:.1f}% of the time" if held is not None else "")))
     return shown
 
 
