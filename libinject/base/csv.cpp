@@ -86,8 +86,10 @@ CsvRow& CsvRow::text(std::string_view value) {
     while (length > 0 && (static_cast<unsigned char>(value[length]) & 0xc0) == 0x80) --length;
     value = value.substr(0, length);
   }
-  const bool formula =
-      !value.empty() && std::string_view("=+-@\t\r\n").find(value[0]) != std::string_view::npos;
+  // Apostrophes before a formula are the text's own: with one more than it has, it can be read back.
+  const std::size_t first = value.find_first_not_of('\'');
+  const bool formula = first != std::string_view::npos &&
+                       std::string_view("=+-@\t\r\n").find(value[first]) != std::string_view::npos;
   const bool quoted = formula || value.find_first_of(",\"\r\n") != std::string_view::npos;
   if (quoted) out_ += '"';
   if (formula) out_ += '\'';

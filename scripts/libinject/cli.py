@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
@@ -24,8 +25,13 @@ class _Group(typer.core.TyperGroup):
     def main(self, *arguments: Any, standalone_mode: bool = True, **more: Any) -> Any:
         if not standalone_mode:
             return super().main(*arguments, standalone_mode=False, **more)
+        for stream in (sys.stdout, sys.stderr):  # another encoding than UTF-8 lacks some of our characters
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*arguments, standalone_mode=False, **more)
+        except SystemExit:  # nobody reads the output any more: 1 would say what the command has found
+            status = console.BAD_USE
         except typer.Abort:
             console.warn("interrupted")
             status = 130

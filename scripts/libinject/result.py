@@ -32,7 +32,7 @@ Units/s of GPU Busy|Units/s of GPU Busy in Window|Unprofiled Iterations|User Cod
 METRIC_LOSSES = frozenset({"metric_samples", "metric_records", "metric_rows"})  # of run.json's losses
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C|J)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
-ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
+ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_NUMBER = 48  # characters: 128 bits have 39 digits
 _LONGEST_ROW = 16 << 20  # characters
@@ -120,11 +120,13 @@ def read_cells(path: pathlib.Path, largest: int | None = None, most: float = mat
     width = 0
     line = 1
     room = _LONGEST_ROW
+    last = ""
 
     def lines(file: TextIO) -> Iterator[str]:
         """A line of a file that is not of text, or a cell whose quote is missing, may be as long as the file."""
-        nonlocal room
+        nonlocal room, last
         while text := file.readline(room + 1):
+            last = text
             room -= len(text)
             if room < 0:
                 raise BadFile(path, f"a row of more than {_LONGEST_ROW} characters", line)
@@ -147,6 +149,8 @@ def read_cells(path: pathlib.Path, largest: int | None = None, most: float = mat
                 elif len(cells) != width:
                     raise BadFile(path, f"{len(cells)} cells, the header has {width}", line)
                 yield line, cells
+        if width and not last.endswith(("\n", "\r")):
+            raise BadFile(path, "cut off: its last line does not end", line)
     except OSError as error:
         raise BadFile(path, (error.strerror or "can't be read").lower()) from None
     except UnicodeDecodeError as error:

@@ -15,7 +15,7 @@ import unittest
 import folders
 from libinject.compare import changes, conditions, describe, noise, page
 from libinject.compare.as_json import comparison_as_dict
-from libinject.compare.measures import METRIC_OF, Basis, Run, of_series
+from libinject.compare.measures import METRIC_OF, Basis, Measure, Run, of_series
 from libinject.result import Result, Table
 
 
@@ -56,6 +56,10 @@ class Simulated(Result):
             self._tables[name] = Table(self.path / f"{name}.csv", tuple(content[0]), tuple(content))
 
 
+def of_run(value):
+    return Measure(value, 0.01, 20.0)
+
+
 def model(kernels, seed=1):
     luck = random.Random(seed)
     return [(f"kernel{i}", luck.randint(1, 6), 10 ** luck.uniform(3.5, 5.5)) for i in range(kernels)]
@@ -63,10 +67,7 @@ def model(kernels, seed=1):
 
 def compared(before, after, least=0.0):
     runs = [[Run(result) for result in side] for side in (before, after)]
-    basis = changes.common_basis([run for side in runs for run in side])
-    for side in runs:
-        for run in side:
-            run.measure(basis, False)
+    basis = changes.measure([run for side in runs for run in side])
     return changes.compare(*runs, basis, least)
 
 
@@ -224,6 +225,80 @@ def steps(luck, count, kind, alike, factor=1.0):
 
 def step_change(before, after):
     return changes._metric("step_time", [of_series(before)], [of_series(after)], 0.0)
+
+
+class Irregular(Simulated):
+    """A run of kernels that come at random: `launches` has the (name, shape, ns) of each iteration. Without `iterations` it has windows
+    alone, of a second each. `cut` is what lies outside of complete iterations."""
+
+    def __init__(self, seed, launches, cut=(), windows=0):
+        super().__init__(seed, [("unused", 1, 1e5)])
+        every = [*launches, cut]
+
+        def rows(key):
+            times = {}
+            for launch in (launch for part in every for launch in part):
+                times.setdefault(key(launch), []).append(launch[2])
+            return [{"Name": which[0], "Total Time (ns)": sum(values), "Instances": len(values), "StdDev (ns)": noise.deviation(values)}
+                    for which, values in times.items()]
+
+        def row(label, complete, part, nanoseconds):
+            return {"Device": "all", "Label": label, "Complete": complete, "Duration (ns)": nanoseconds, "Kernels": len(part),
+                    "Kernel Time (ns)": sum(launch[2] for launch in part), "GPU Busy (ns)": sum(launch[2] for launch in part)}
+
+        iterations = [row("iteration", 1, part, 2e6) for part in launches] + ([row("outside", 0, cut, 1e6)] if cut else [])
+        whole = [row("", 1, part, 1e9) for part in launches] if windows else [row("", 1, [launch for part in every for launch in part], 1e9)]
+        for name, content in (("cuda_gpu_kern_sum", rows(lambda launch: launch[:1])), ("cuda_gpu_kern_gb_sum", rows(lambda launch: launch[:2])),
+                              ("iteration_sum", [] if windows else iterations), ("window_sum", whole)):
+            self._tables[name] = Table(self.path / f"{name}.csv", tuple(content[0]) if content else (), tuple(content))
+
+
+class FalseAlarms(unittest.TestCase):
+    """Equal runs whose work comes at random."""
+
+    def false(self, make, pairs=60):
+        """Of so many pairs, those with a kernel that is called changed."""
+        return sum(any(change.real for change in compared([make(2 * pair)], [make(2 * pair + 1)]).tables["kernels"]) for pair in range(pairs))
+
+    def test_repeated_runs(self):
+        """The spread between runs is pooled over both sides: it has as many degrees of freedom as they have together."""
+        for count in (2, 3, 4):
+            luck = random.Random(count)
+            sides = ([of_run(luck.gauss(100, 3)) for _ in range(2 * count)] for _ in range(3000))
+            false = sum(changes._metric("step_time", runs[:count], runs[count:], 0.0).certain for runs in sides)
+            self.assertLessEqual(false, 50, f"of 3,000 pairs of {count} runs: 1 % is 30")
+
+    def test_what_comes_now_and_then(self):
+        def make(seed, cut):
+            luck = random.Random(seed)
+            launches = [[("often", 1, luck.gauss(5e4, 500)), *(("rare", 1, luck.gauss(5e4, 500)) for _ in range(luck.random() < 0.15))] for _ in range(40)]
+            return Irregular(seed, launches, [("often", 1, 5e4)] if cut else ())
+        for cut in (False, True):
+            self.assertLessEqual(self.false(lambda seed, cut=cut: make(seed, cut)), 6, f"cut: {cut}")
+
+    def test_a_cut_iteration_hides_no_change(self):
+        def make(seed, slower):
+            luck = random.Random(seed)
+            return Irregular(seed, [[("a", 1, luck.gauss(5e4, 500)), ("b", 1, luck.gauss(5e4, 500) * slower)] for _ in range(40)], [("a", 1, 5e4)])
+        found = compared([make(1, 1.0)], [make(2, 1.2)]).tables["kernels"]
+        self.assertEqual([change.name for change in found if change.real], ["b"])
+
+    def test_lengths_that_vary(self):
+        def make(seed):
+            luck = random.Random(seed)
+            lengths = [luck.randint(1, 20) for _ in range(40)]
+            return Irregular(seed, [[(name, length, 1e4 * length * luck.gauss(1, 0.01)) for name in "abcd"] for length in lengths])
+        self.assertLessEqual(self.false(make), 6)
+
+    def test_windows_without_iterations(self):
+        def make(seed, windows, factor=1.0, least=50):
+            luck = random.Random(seed)
+            return Irregular(seed, [[("k", 1, luck.gauss(5e4, 500) * factor) for _ in range(luck.randint(least, 150))] for _ in range(windows)], windows=windows)
+        for windows in (1, 6):
+            self.assertLessEqual(self.false(lambda seed, windows=windows: make(seed, windows)), 6, f"{windows} windows")
+        # Runs that did exactly as much can be compared, also by one window.
+        change, = compared([make(1, 1, least=150)], [make(2, 1, 1.1, least=150)]).tables["kernels"]
+        self.assertTrue(change.real, change)
 
 
 class Calibration(unittest.TestCase):
@@ -630,6 +705,9 @@ class Command(folders.TemporaryFolder):
         done = folders.invoke("compare", a, self.folder / "none", b)
         self.assertEqual(done.returncode, 0)
         self.assertIn("none: no such folder", done.stderr)
+        # A repetition that is missing as well.
+        done = folders.invoke("compare", a, self.folder / "none", "vs", b, "--fail-if", "step_time > +5000%")
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("sum_rows", done.stdout)
         self.assertEqual(folders.invoke("compare", a, self.folder / "none", b, "--fail-if", "step_time > +1000%").returncode, 2)
         for arguments in ((a,), (a, "vs"), ("vs", a), (a, self.folder / "none"), (self.folder / "none", a)):

@@ -53,6 +53,11 @@ TEST_CASE("No field is a formula to a spreadsheet", "[output]") {
   CHECK(field("\t=1") == "\"'\t=1\"");
   CHECK(field("\r=1") == "\"'\r=1\"");
   CHECK(field("\n=1") == "\"'\n=1\"");
+  // With apostrophes of its own it has one more.
+  CHECK(field("'=1+1") == "\"''=1+1\"");
+  CHECK(field("''=1+1") == "\"'''=1+1\"");
+  CHECK(field("'quoted'") == "'quoted'");
+  CHECK(field("''") == "''");
   CHECK(field("=HYPERLINK(\"http://x\",\"y\")") == "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
   // Inside a name they are what they are, and numbers stay numbers.
   CHECK(field("a=b") == "a=b");

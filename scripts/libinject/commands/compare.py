@@ -55,8 +55,9 @@ def compare(
         wanted = groups(folders)
     except (conditions.BadCondition, ValueError) as problem:
         console.fail(str(problem))
-    sides = [_read(paths) for paths in wanted]
-    skipped = not all(sides)
+    read = [_read(paths) for paths in wanted]
+    sides = [found for found, _ in read]
+    skipped = not all(all_read for _, all_read in read)
     if not sides[0] or not any(sides[1:]):
         console.fail("nothing to compare")
     sides = [side for side in sides if side]
@@ -87,15 +88,17 @@ def compare(
     if conditions.FAILED in results:
         raise typer.Exit(_FAILED)
     if parsed and skipped:
-        console.fail("a folder could not be read: conditions on it are not checked")
+        console.fail("a folder could not be read: the gate is not judged without it")
     if conditions.UNDECIDED in results:
         raise typer.Exit(_UNDECIDED)
 
 
-def _read(paths: list[str]) -> list[Run]:
+def _read(paths: list[str]) -> tuple[list[Run], bool]:
+    """One side's runs, and whether all of them could be read."""
     from libinject.compare.measures import Run
 
     found: list[Run] = []
+    all_read = True
     seen: set[str] = set()
     for path in paths:
         folder = os.path.realpath(path)
@@ -107,7 +110,8 @@ def _read(paths: list[str]) -> list[Run]:
             found.append(Run(Result(path)))
         except BadFile as problem:
             console.warn(printable(str(problem), 500))
-    return found
+            all_read = False
+    return found, all_read
 
 
 def _check(parsed: list[Condition], comparison, strict: bool, least: float) -> list[Outcome]:

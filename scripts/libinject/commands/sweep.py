@@ -202,15 +202,18 @@ def _show(whole: Sweep, as_json: bool) -> None:
     found = measured.measure_all(whole)
     for problem in dict.fromkeys(problem for item in found for problem in item.problems):
         console.warn(problem)
+    unwritten = ""
     try:
         files.write_whole(whole.folder / "sweep.csv", measured.as_csv(whole, found))
         files.write_whole(whole.folder / "sweep.html", page.page(whole, found))
     except OSError as error:
-        console.warn(f"can't write to '{whole.folder}': {(error.strerror or str(error)).lower()}")
+        unwritten = f"can't write to '{printable(str(whole.folder), 500)}': {(error.strerror or str(error)).lower()}"
     if as_json:
         console.print_json({"folder": str(whole.folder), "variables": whole.variables, "points": [item.as_dict() for item in found]})
     else:
         _print(whole, found)
+    if unwritten:
+        console.fail(unwritten)
     console.err.print(f"inject: {printable(str(whole.folder / 'sweep.html'), 500)}, sweep.csv")
 
 

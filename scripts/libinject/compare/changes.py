@@ -116,8 +116,9 @@ def measure(runs: Sequence[Run]) -> Basis:
     """All of them on the same basis, and with step times of the same kind."""
     basis = common_basis(runs)
     unprofiled = all(run.steps for run in runs)
+    same_work = len({run.work() for run in runs}) == 1
     for run in runs:
-        run.measure(basis, unprofiled)
+        run.measure(basis, unprofiled, same_work)
         if run.steps and not unprofiled and basis is Basis.ITERATION:
             run.notes.append("step times are those in windows, and include the profiler's overhead: not all runs have seven step times without it")
     return basis
@@ -280,6 +281,7 @@ def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Tes
         return None
     between = _between(a, b)
     variances, freedoms = [], []
+    pooled, of_pool = 0.0, 0  # of both sides: one estimate
     for side in (a, b):
         mean = statistics.fmean(m.value for m in side)
         variance = statistics.fmean((m.error or 0.0) ** 2 for m in side) / len(side)
@@ -289,9 +291,12 @@ def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Tes
             if usual_spread is not None:
                 relative, degrees = (relative * degrees + usual_spread * _PRIOR) / (degrees + _PRIOR), degrees + _PRIOR
             if relative * mean * mean / len(side) >= variance:
-                variance, freedom = relative * mean * mean / len(side), degrees
+                pooled, of_pool = pooled + relative * mean * mean / len(side), degrees
+                continue
         variances.append(variance)
         freedoms.append(freedom)
+    variances.append(pooled)
+    freedoms.append(of_pool)
     if any(variance > 0 and freedom <= 0 for variance, freedom in zip(variances, freedoms)):
         return None
     total = sum(variances)

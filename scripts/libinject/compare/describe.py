@@ -162,7 +162,10 @@ def counts(change: Change) -> str:
 
 def run_line(run: Run) -> str:
     gpus: dict[str, int] = {}
-    for device in run.result.run["devices"]:
+    devices = run.result.run["devices"]
+    # A process may see all GPUs of its host, and work on one.
+    used = {str(row["Device"]) for row in run.result.rows("window_sum", "Device")}
+    for device in [device for device in devices if isinstance(device, dict) and str(device.get("id")) in used] or devices:
         name = device.get("name") if isinstance(device, dict) else None
         gpus[printable(str(name), 40)] = gpus.get(printable(str(name), 40), 0) + 1
     names = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()) or "no GPU listed"

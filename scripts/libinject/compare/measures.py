@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from libinject import figures
 from libinject.compare import noise
@@ -155,6 +155,11 @@ def _total(rows: list[Row], column: str) -> float:
     return math.fsum(_series(rows, column))
 
 
+def _error_of_mean(series: Sequence[float]) -> float:
+    """Standard error of the mean of values in order of time."""
+    return noise.deviation(series) * math.sqrt(noise.inflation(noise.blocks(series)) / len(series))
+
+
 def of_series(series: tuple[float, ...]) -> Measure:
     found = noise.median_with_error(series)
     if found is None:
@@ -212,11 +217,20 @@ class Run:
             usable.insert(0, Basis.ITERATION)
         return usable
 
-    def measure(self, basis: Basis, unprofiled: bool) -> None:
-        """`unprofiled`: step times are those of the iterations that ran without CUPTI."""
+    def work(self) -> tuple[float, float]:
+        """How much was done in all windows: kernels, and all submissions."""
+        return _total(self.windows, "Kernels"), _total(self.windows, "Submissions")
+
+    def measure(self, basis: Basis, unprofiled: bool, same_work: bool = False) -> None:
+        """`unprofiled`: step times are those of the iterations that ran without CUPTI. `same_work`: the runs that it is compared with did
+        exactly as much in their windows."""
         self.basis = basis
         self.unprofiled = unprofiled
+        self._cuts = 0
         self._cut_deviation = 0.0
+        # Whether what runs once in an iteration does so in each.
+        self._regular = len(set(_series(self.complete, "Kernels"))) <= 1
+        self._same_work = same_work
         if basis is Basis.ITERATION:
             self.divisor = self._iterations_worth()
             self.observations = len(self.complete)
@@ -257,7 +271,8 @@ class Run:
         parts = [number(row, "Kernels") / each for row in cut]
         parts = [part for part in parts if part > 0]
         # A kernel that comes once is in such a part whole, or not at all.
-        self._cut_deviation = 0.5 * math.sqrt(len(parts))
+        self._cuts = len(parts)
+        self._cut_deviation = 0.5 * math.sqrt(self._cuts)
         phases = [row for row in self._iterations if row["Label"] in ("validation", "checkpoint")]
         share = _total(phases, "Kernel Time (ns)") / max(1.0, _total(self._iterations, "Kernel Time (ns)"))
         if share >= 0.01:
@@ -359,6 +374,9 @@ class Run:
         # What is within the stated error is as likely anywhere in it.
         error, freedom = energy.error / math.sqrt(3), max(1.0, self.observations - 1)
         self.metrics["power"] = Measure(energy.joules / energy.seconds, error / energy.seconds, freedom)
+        # A longer iteration takes more.
+        if self.basis is Basis.ITERATION and (spread := self._spread_of_steps()) is not None:
+            error = math.hypot(error, energy.joules * spread)
         # A part of the windows is no total.
         if energy.whole:
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
@@ -368,18 +386,47 @@ class Run:
 
     # Tables
 
-    def _row(self, total: float, count: float, error: float | None) -> Measure:
-        """`error` is the total's; the uncertainty of how often a row occurs in an iteration is added."""
+    def _row(self, total: float, count: float, error: float | None, on_gpu: bool = True) -> Measure:
+        """`error` is the total's; the uncertainty of how often a row occurs is added."""
+        freedom = max(0, self.observations - 1)
         if error is not None:
-            if self.observations < 3:
+            deviation = math.sqrt(count)  # as if at random
+            if self.basis is not Basis.ITERATION:
+                if 0 < count < 3:
+                    error = None
+                elif not self._same_work:
+                    spread, freedom = self._spread_of_windows()
+                    error = None if spread is None else math.hypot(error, total * spread, total / count * deviation if count > 0 else 0.0)
+            elif self.observations < 3:
                 error = None
             elif count > 0:
-                deviation = 0.0
-                if count % self.observations and not self._cut_deviation and self.basis is Basis.ITERATION:
-                    deviation = math.sqrt(count)  # as if at random
-                error = math.hypot(error, total / count * deviation, total / self.divisor * self._cut_deviation)
-        return Measure(total / self.divisor, None if error is None else error / self.divisor, max(0, self.observations - 1),
-                       count / self.divisor)
+                error = math.hypot(error, 0.0 if self._comes_regularly(count, on_gpu) else total / count * deviation,
+                                   total / self.divisor * self._cut_deviation)
+        return Measure(total / self.divisor, None if error is None else error / self.divisor, freedom, count / self.divisor)
+
+    def _comes_regularly(self, count: float, on_gpu: bool = True) -> bool:
+        """Whether it may come equally often in each iteration. Parts of iterations may have it as often as whole ones, or not at all; that
+        iterations are alike is known of kernels only."""
+        if count % self.observations == 0:
+            return True
+        each = count // self.observations
+        return on_gpu and self._regular and each > 0 and count <= each * (self.observations + self._cuts)
+
+    def _spread_of_windows(self) -> tuple[float | None, float]:
+        """Relative error of how much a window does in its time, and its degrees of freedom."""
+        busy = [number(row, "Kernel Time (ns)") / number(row, "Duration (ns)") for row in self.windows if number(row, "Duration (ns)") > 0]
+        mean = math.fsum(busy) / max(1, len(busy))
+        if len(busy) < 3 or mean <= 0:
+            return None, 0
+        return _error_of_mean(busy) / mean, len(busy) - 1
+
+    def _spread_of_steps(self) -> float | None:
+        """Relative error of the windows' steps' sum."""
+        step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
+        if step is None or len(step.series) < 3:
+            return None
+        mean = math.fsum(step.series) / len(step.series)
+        return _error_of_mean(step.series) / mean if mean > 0 else None
 
     def _error_of_total(self, count: float, deviation: float) -> float:
         """Error of the sum of `count` values: those of one iteration count as one observation."""
@@ -390,7 +437,7 @@ class Run:
         series = _series(self.complete, "Kernel Time (ns)") if self.basis is Basis.ITERATION else ()
         if len(series) < 3:
             return math.inf
-        return noise.deviation(series) * math.sqrt(noise.inflation(noise.blocks(series)) / len(series)) * self.divisor
+        return _error_of_mean(series) * self.divisor
 
     def _error_on_gpu(self, parts: Iterable[tuple[float, float]]) -> float:
         """Error of the sum of GPU times, whose parts each have a count and a deviation."""
@@ -399,7 +446,7 @@ class Run:
         return max(min(error, self._most_error), math.fsum(self._error_of_total(count, _STEP) for count, _ in found))
 
     def _kernels(self) -> dict[str, Measure]:
-        """Deviations are taken per launch shape: differences between shapes are not noise."""
+        """Deviations are taken per launch shape, as differences between shapes are not noise, if each iteration has the same ones."""
         needed = ("Name", "Total Time (ns)", "Instances", "StdDev (ns)")
         table: Table | None = self.result.table("cuda_gpu_kern_gb_sum")
         names = {row["Name"]: row for row in self.result.rows("cuda_gpu_kern_sum", *needed)}
@@ -416,7 +463,8 @@ class Run:
                 continue
             # Shapes for which there was no room are in a row with another name.
             whole = times.get(name, 0.0) >= 0.999 * total
-            found[str(name)] = self._row(total, count, self._error_on_gpu(parts[name] if whole else [(count, number(row, "StdDev (ns)"))]))
+            apart = whole and (self.basis is not Basis.ITERATION or all(self._comes_regularly(each) for each, _ in parts[name]))
+            found[str(name)] = self._row(total, count, self._error_on_gpu(parts[name] if apart else [(count, number(row, "StdDev (ns)"))]))
         return found
 
     def _shapes(self, table: str) -> dict[str, Measure]:
@@ -487,7 +535,7 @@ class Run:
             total, count = number(row, "Host Time (ns)"), number(row, "Calls")
             if row["Depth"] == 0 and total > 0 and count > 0:
                 deviation = noise.largest_deviation(number(row, "Host Avg (ns)"), number(row, "Host Min (ns)"), number(row, "Host Max (ns)"))
-                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation))
+                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation), on_gpu=False)
         return found
 
     def _spread(self, table: str, key: str, count: str) -> dict[str, Measure]:
@@ -499,7 +547,7 @@ class Run:
             total, instances = _total(rows, "Total Time (ns)"), _total(rows, count)
             if total > 0 and instances > 0:
                 error = math.fsum(self._error_of_total(number(row, count), number(row, "StdDev (ns)")) for row in rows)
-                found[name] = self._row(total, instances, error)
+                found[name] = self._row(total, instances, error, on_gpu=False)
         return found
 
     def _copies(self) -> dict[str, Measure]:
@@ -522,8 +570,7 @@ class Run:
         step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
         if step is None or len(step.series) < 3:
             return Measure(value)
-        error = noise.deviation(step.series) * math.sqrt(noise.inflation(noise.blocks(step.series)) / len(step.series))
-        return Measure(value, error, step.freedom)
+        return Measure(value, _error_of_mean(step.series), step.freedom)
 
     def _idle(self) -> dict[str, Measure]:
         found: dict[str, Measure] = {}

@@ -70,7 +70,7 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
         table.add_row(*(Text(row[index]) for index in shown), style=_style(change, metric.better))
     _show(table)
 
-    quiet = []
+    quiet, few_samples = [], []
     for kind in KINDS:
         changes = comparison.tables[kind.name]
         real = [change for change in changes if change.real]
@@ -78,7 +78,10 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
             continue
         if not real:
             few = sum(change.verdict == "too few" for change in changes)
-            quiet.append(f"{kind.title} ({len(changes)}{f', {few} with too few samples to say' if few else ''})")
+            if few == len(changes):
+                few_samples.append(f"{kind.title} ({few})")
+            else:
+                quiet.append(f"{kind.title} ({len(changes)}{f', {few} with too few samples to say' if few else ''})")
             continue
         table = _new_table(f"{kind.title}: {len(real)} of {len(changes)} changed, {comparison.basis.per}" if kind.unit == "ns"
                            else f"{kind.title}: {len(real)} of {len(changes)} changed")
@@ -100,8 +103,9 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
         _show(table)
         if len(real) > top:
             print_(f"   … and {len(real) - top} more: --top, --json or -o compare.html")
-    if quiet:
-        print_("No difference seen:")
-        console.print_wrapped("; ".join(quiet), "   ", "   ")
+    for heading, titles in (("No difference seen:", quiet), ("Too few samples to say:", few_samples)):
+        if titles:
+            print_(heading)
+            console.print_wrapped("; ".join(titles), "   ", "   ")
     print_()
     console.print_wrapped(describe.conclusion(comparison, outcomes))

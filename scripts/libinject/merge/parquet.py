@@ -20,6 +20,10 @@ def write(store: Store, folder: pathlib.Path) -> None:
     import duckdb
 
     try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise BadFile(folder, "not UTF-8: Parquet files can't be written there") from None
+    try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise BadFile(folder, "not empty: Parquet copies need a new folder")

@@ -145,7 +145,7 @@ def _plain(text: str) -> str:
     try:
         float(text)
     except ValueError:
-        return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else text
+        return "'" + text if text.lstrip("'")[:1] in {"=", "+", "-", "@", "\t", "\r", "\n"} else text
     return text
 
 
@@ -158,8 +158,9 @@ def as_csv(sweep: Sweep, measured: list[Measured]) -> str:
     ordered = sorted(families, key=lambda name: (-families[name], name))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*(_plain(printable(name, 80)) for name in sweep.variables), "status", "why", "exit_status", "seconds", "folder", *FIGURES, "verdict",
-                     *(f"{name} (%)" for name in ordered)])
+    columns = ["status", "why", "exit_status", "seconds", "folder", *FIGURES, "verdict", *(f"{name} (%)" for name in ordered)]
+    # A variable may have the name of a column.
+    writer.writerow([*(_plain(printable(name, 80)) + (" (--var)" if name in columns else "") for name in sweep.variables), *columns])
     for item in measured:
         point = item.point
         writer.writerow([*(_plain(printable(point.values[name], 200)) for name in sweep.variables), point.status.value, _plain(printable(point.why, 300)),

@@ -95,12 +95,12 @@ def _sort_key(value: str) -> float | str:
 def _lines(sweep: Sweep, measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     """The first variable is the x axis; each combination of the others is a line, or a plot."""
     first, *others = sweep.variables
-    order = {value: place for place, value in enumerate(sweep.variables[first])}
+    _, order = _axis(sweep)
     found: dict[str, list[Measured]] = {}
     for item in measured:
         found.setdefault(" ".join(f"{printable(name, 40)}={printable(item.point.values[name], 40)}" for name in others), []).append(item)
     for items in found.values():
-        items.sort(key=lambda item: order.get(item.point.values[first], len(order)))
+        items.sort(key=lambda item: order.get(item.point.values[first], math.inf))
     return found
 
 
