@@ -64,6 +64,8 @@ class IterationTracker {
   void hold(Nanoseconds came, Nanoseconds opened) { boundaries_.hold(came, opened); }
   /// SpanBoundaries::unprofiled().
   std::uint64_t unprofiled() const noexcept { return boundaries_.unprofiled(); }
+  /// SpanBoundaries::let_windows_cut(), before the first window.
+  void let_windows_cut() noexcept { boundaries_.let_windows_cut(); }
   /// SpanBoundaries::set_paced_step(), with the pipeline's lock.
   void set_paced_step(double paced) noexcept { boundaries_.set_paced_step(paced); }
   /// A window of iterations was asked for at that time, the beginning of one.

@@ -74,6 +74,10 @@ void SpanBoundaries::add_beginning(const IterationSpan& span) {
   // What ends here after a gap has not been seen from its beginning on, whatever its window.
   boundary.window_before =
       after_cut_ ? boundary.window : windows_.at(last_event_ == 0 ? span.begin - 1 : last_event_);
+  if (windows_cut_ && !after_cut_) {
+    const Nanoseconds end = windows_.span(boundary.window_before).end;
+    if (end != 0 && end < span.begin) boundary.window_before = 0;
+  }
   boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
                    : span.phase    ? IterationLabel::kValidation
                                    : IterationLabel::kIteration;
@@ -113,7 +117,7 @@ void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::u
                             bool clock_ended) {
   // A window that ends with an iteration, as the profiler's own calls often have it.
   const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
-  if (last != 0 && last != clock_window && !clock_ended) {
+  if (last != 0 && last != clock_window && !clock_ended && !windows_cut_) {
     add(*trailing);
     end_ = begun_.end = windows_.span(last).end;
   }

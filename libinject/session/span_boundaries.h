@@ -34,6 +34,8 @@ class SpanBoundaries {
   /// How many iterations have run without CUPTI so far, but for those in which the host ran ahead of the
   /// device. Any thread.
   std::uint64_t unprofiled() const noexcept { return unprofiled_.load(std::memory_order_relaxed); }
+  /// Windows end by the clock, or by a count of launches: anywhere in an iteration, also after its last call.
+  void let_windows_cut() noexcept { windows_cut_ = true; }
   /// DeviceLoad::paced_step: where shorter ones begin, the host runs ahead until one takes as long.
   void set_paced_step(double paced) noexcept { paced_step_ = paced; }
 
@@ -64,6 +66,7 @@ class SpanBoundaries {
   const WindowLog& windows_;
   const ProfiledTimes& profiled_;
   Targets targets_;
+  bool windows_cut_ = false;
   Mutex held_mutex_;
   std::deque<std::pair<Nanoseconds, Nanoseconds>> held_ INJECT_GUARDED_BY(held_mutex_);  // came, opened
   Nanoseconds told_until_ = 0;  // the latest boundary …

@@ -312,6 +312,25 @@ TEST_CASE_METHOD(Telling, "a window may end with an iteration, if its end was th
   }
 }
 
+TEST_CASE("a window that ends anywhere cuts an iteration after its last call as well", "[iterations]") {
+  for (const bool cut : {false, true}) {
+    INFO(cut);
+    Telling run;
+    if (cut) run.boundaries.let_windows_cut();
+    run.window(200, 395);
+    run.window(400, 600);
+    run.iterations(0, 6);
+    const Rows told = run.told();
+    const auto has = [&told](const std::string& one) {
+      return std::find(told.begin(), told.end(), one) != told.end();
+    };
+    // The one before began in the same window, and the next one is where the window ends.
+    CHECK(has("iteration 2 at 300: 1 -> 1"));
+    CHECK(has(cut ? "iteration 3 at 400: 0 -> 2" : "iteration 3 at 400: 1 -> 2"));
+    CHECK(has("iteration 5 at 600: 2 -> 0"));
+  }
+}
+
 TEST_CASE_METHOD(Telling, "an iteration has run without the profiler if the one before it has as well",
                  "[iterations]") {
   using Numbers = std::vector<std::uint64_t>;
