@@ -140,7 +140,10 @@ std::vector<Listed<ShapeRow>> shape_rows(const Report& report) {
 
 Columns<Listed<RangeRow>> range_columns(const Report&) {
   Columns<Listed<RangeRow>> columns;
-  add_times(columns, "Instances", "Number of times the range was open in a window.");
+  add_times(columns, "Instances",
+            "Number of times the range was open in a window; one that was open all the window long counts if "
+            "its thread "
+            "did something in it.");
   columns
       .add(
           "Style", kText,

@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,8 +20,10 @@ namespace inject {
 
 /// Puts the edges of NVTX ranges together to ranges, window by window, on the drain thread. What began before
 /// its window opened or was open when it closed is cut at the window's edge and marked as clipped. A range
-/// that was open all the window long is known only if the thread did something in it (a launch or another
-/// range). Of kMaxOpen ranges that are open at once in windows that are not closed; one beyond has no times.
+/// that was open all the window long is known only if its thread did something in it (a launch or another
+/// range). Threads are drained one after the other, so the end of a range that another thread started may
+/// come before its start. Of kMaxOpen ranges that are open at once in windows that are not closed; one beyond
+/// has no times.
 class RangeTracker {
  public:
   static constexpr std::size_t kMaxOpen = 1u << 20;
@@ -50,14 +51,24 @@ class RangeTracker {
     Nanoseconds begin;
     bool clipped;
   };
+  /// A range's name and domain: start/end ranges are told apart by no more.
+  using Name = std::pair<std::uint32_t, std::uint32_t>;
   struct Thread {
     std::uint32_t window = 0;
     std::uint32_t last_context = 0;
     std::vector<Open> stack;   // push/pop, outermost first
     std::uint64_t beyond = 0;  // pushed inside of those, where there was no room
-    // Start/end, by node and in the order of their starts.
-    std::map<std::pair<std::uint32_t, std::uint64_t>, Open> started;
+    // Start/end, by name and in the order of their starts.
+    std::map<std::pair<Name, std::uint64_t>, Open> started;
+    // Names of those that were started in the window, or have been found to be open since before it.
+    std::set<Name> known;
   };
+  /// An end whose start has not been seen: another thread's queue may have it, or it lies before the window.
+  struct Ended {
+    std::uint32_t node;
+    std::uint32_t thread;
+  };
+  using NameInWindow = std::pair<std::uint32_t, Name>;
 
   Thread& enter_window(std::uint32_t thread, std::uint32_t window);
   void clip_all(std::uint32_t thread, Thread& state);
@@ -68,13 +79,18 @@ class RangeTracker {
   void start(std::uint32_t thread, Thread& state, const RangeRecord& record);
   bool finish_started(std::uint32_t thread, Thread& state, const RangeRecord& record);
   bool finish_of_another(const RangeRecord& record);
+  void keep_end(std::uint32_t thread, const RangeRecord& record);
+  bool ended_already(std::uint32_t thread, std::uint32_t window, const Open& open);
+  void restore_started(std::uint32_t thread, Thread& state, std::uint32_t node);
+  Name name_of(std::uint32_t node) const;
 
   const RangeTree& tree_;
   WindowSpan windows_;
   Emit emit_;
   std::unordered_map<std::uint32_t, Thread> threads_;
-  // Window, node and thread of what is in some thread's `started`.
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> starters_;
+  // Threads with such a range in `started`.
+  std::set<std::pair<NameInWindow, std::uint32_t>> starters_;
+  std::map<NameInWindow, std::multimap<Nanoseconds, Ended>> ends_;
   std::uint64_t starts_ = 0;
   std::size_t open_ = 0;
 };

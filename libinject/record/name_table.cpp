@@ -45,7 +45,7 @@ NameTable::~NameTable() {
   unmap_memory(base_, mapped_);
 }
 
-std::uint32_t NameTable::intern(std::string_view name) noexcept {
+std::uint32_t NameTable::intern(std::string_view name, Room room) noexcept {
   if (name.empty()) return kEmpty;
   if (name.size() > kMaxNameLength) name = name.substr(0, kMaxNameLength);
   if (name == kOtherText) return kOther;
@@ -61,6 +61,8 @@ std::uint32_t NameTable::intern(std::string_view name) noexcept {
     std::uint32_t value = slots_[slot].load(std::memory_order_acquire);
     if (value == 0) {
       if (fresh == 0) {
+        // Before a number is taken: other threads take the ones after it.
+        if (room == Room::kMost && !has_most_room(name.size())) break;
         const std::uint32_t id = count_.fetch_add(1, std::memory_order_relaxed);
         const std::size_t offset = text_used_.fetch_add(name.size(), std::memory_order_relaxed);
         if (id >= max_names_ || offset + name.size() > max_bytes_) {
@@ -88,6 +90,11 @@ std::uint32_t NameTable::intern(std::string_view name) noexcept {
   }
   overflows_.fetch_add(1, std::memory_order_relaxed);
   return kOther;
+}
+
+bool NameTable::has_most_room(std::size_t bytes) const noexcept {
+  return count_.load(std::memory_order_relaxed) < max_names_ / 4 * 3 &&
+         text_used_.load(std::memory_order_relaxed) + bytes <= max_bytes_ / 4 * 3;
 }
 
 std::string_view NameTable::name(std::uint32_t id) const noexcept {

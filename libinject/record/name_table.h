@@ -23,9 +23,12 @@ class NameTable {
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
+  enum class Room : std::uint8_t { kAll, kMost };
+
   /// The id of `name`, entering it if it is new; kOther when the table is full (counted in overflows()).
-  /// Names longer than 16 KiB are cut there.
-  std::uint32_t intern(std::string_view name) noexcept;
+  /// Names longer than 16 KiB are cut there. Those of which a program may make any number, such as an NVTX
+  /// range's for each step, get most of the room (kMost): the last quarter is kept for others.
+  std::uint32_t intern(std::string_view name, Room room = Room::kAll) noexcept;
 
   /// The text of an id that intern() returned; empty for an unknown id.
   std::string_view name(std::uint32_t id) const noexcept;
@@ -35,6 +38,9 @@ class NameTable {
 
  private:
   struct Entry;
+
+  bool has_most_room(std::size_t bytes) const noexcept;
+
   std::uint32_t max_names_;
   std::uint32_t slot_mask_ = 0;
   std::size_t max_bytes_;

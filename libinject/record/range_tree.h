@@ -43,7 +43,7 @@ class RangeTree {
 
  private:
   // Ranges of other domains or styles that were opened later than the one that is looked for.
-  static constexpr unsigned kMaxDepth = 64;
+  static constexpr unsigned kMaxDepth = 1024;
 
   InternTable<Node> nodes_;
 };

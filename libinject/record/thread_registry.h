@@ -14,6 +14,7 @@
 #include "libinject/record/collective_group.h"
 #include "libinject/record/open_calls.h"
 #include "libinject/record/open_operators.h"
+#include "libinject/record/unplaced_pushes.h"
 #include "libinject/record/watched_ranges.h"
 
 namespace inject {
@@ -67,6 +68,7 @@ struct alignas(64) ThreadState {
   std::uint64_t kept_end_ticks = 0;  ///< … in ticks as well
   OpenCalls open_calls;
   WatchedRanges watched;
+  UnplacedPushes unplaced;
   CollectiveGroup collectives;
   OpenOperators operators;  ///< of the program's framework, while launches are named
 
@@ -88,6 +90,7 @@ struct alignas(64) ThreadState {
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
     watched = {};
+    unplaced.clear();
     collectives = {};
     queue.reset();
   }

@@ -166,8 +166,12 @@ TEST_CASE("a start/end range may end on another thread, or have begun before the
   CHECK(t.events[0].thread == 1);
   CHECK(t.events[0].begin == 1100);
   CHECK_FALSE(t.events[0].clipped);
+  // That its start is in no queue is known as the window has been drained.
   t.edge(RangeEdge::kEnd, node, 1300, 1, 2);
+  const std::uint32_t window = 1;
+  t.tracker.close_windows({&window, 1});
   REQUIRE(t.events.size() == 2);
   CHECK(t.events[1].begin == 1000);
+  CHECK(t.events[1].end == 1300);
   CHECK(t.events[1].clipped);
 }

@@ -37,6 +37,7 @@ struct OpenRange {
   // reads the rest of that range, too, and not that of the one that takes the place.
   std::atomic<bool> ended{false};
   std::atomic<bool> watched{false};  // opened, and not ended, to the trigger's knowledge
+  bool on_path = false;              // of its thread: there was room for it
   std::uint32_t name = 0;
   std::uint32_t domain = 0;
   std::atomic<std::uint32_t> thread{0};
@@ -149,7 +150,7 @@ class Narrow {
 
 Name message(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
-  return {core->names.intern(text), core->nvtx_trigger.watches_name(text),
+  return {core->names.intern(text, NameTable::Room::kMost), core->nvtx_trigger.watches_name(text),
           core->unit_ranges.armed() && core->unit_ranges.watches_name(text)};
 }
 Name message(Core* core, const char* text) noexcept {
@@ -176,7 +177,7 @@ Name message(Core* core, const nvtxEventAttributes_t* attributes) noexcept {
 
 Name new_domain(Core* core, std::string_view text) noexcept {
   if (core == nullptr) return {};
-  return {core->names.intern(text), core->nvtx_trigger.watches_domain(text),
+  return {core->names.intern(text, NameTable::Room::kMost), core->nvtx_trigger.watches_domain(text),
           core->unit_ranges.armed() && core->unit_ranges.watches_domain(text)};
 }
 
@@ -225,6 +226,13 @@ void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
   ThreadRegistry::push(thread, record);
 }
 
+/// A start/end range's edge is that of the range by itself: it may end on another thread's path.
+void publish_alone(Core& core, ThreadState& thread, RangeEdge edge, std::uint32_t name,
+                   std::uint32_t domain) noexcept {
+  const std::uint32_t node = core.ranges.child(0, name, domain, RangeStyle::kStartEnd);
+  if (node != 0) publish(thread, edge, node);
+}
+
 // What the tables call a range: "domain:message", as Nsight Systems writes it; ":message" in the default
 // domain.
 std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
@@ -234,13 +242,18 @@ std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain
   char* end = std::copy(first.begin(), first.end(), text);
   *end++ = ':';
   end = std::copy(second.begin(), second.end(), end);
-  return core.names.intern({text, static_cast<std::size_t>(end - text)});
+  return core.names.intern({text, static_cast<std::size_t>(end - text)}, NameTable::Room::kMost);
 }
 
 bool is_watched(Core& core, Name message, Name domain) noexcept {
   if (message.watched && domain.watched) return true;
   core.nvtx_trigger.passed_over(message.id, domain.id);
   return false;
+}
+
+/// As NVTX counts them: from 0; below 0: none is open.
+int level_of(const Core& core, const ThreadState& thread, std::uint32_t node, std::uint32_t domain) noexcept {
+  return static_cast<int>(core.ranges.level(node, domain) + thread.unplaced.count(domain)) - 1;
 }
 
 // The window opens before the range's edge is recorded and closes after it: the range lies in its window.
@@ -252,15 +265,22 @@ int push(Core* core, Name message, Name domain) noexcept {
   if (iteration_watch.recording.load(std::memory_order_relaxed)) emit_mark(message.id);
   const std::uint32_t name = range_name(*core, message.id, domain.id);
   const std::uint32_t outer = nvtx_current(*thread);
-  thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kPushPop);
-  publish(*thread, RangeEdge::kPush, thread->range);
-  return static_cast<int>(core->ranges.level(thread->range, domain.id)) - 1;
+  const bool inside_unplaced = thread->unplaced.count(domain.id) != 0;
+  const std::uint32_t pushed =
+      inside_unplaced ? outer : core->ranges.child(outer, name, domain.id, RangeStyle::kPushPop);
+  if (pushed == outer) {
+    thread->unplaced.add(domain.id);
+  } else {
+    thread->range = pushed;
+    publish(*thread, RangeEdge::kPush, pushed);
+  }
+  return level_of(*core, *thread, pushed, domain.id);
 }
 
 int pop_range(Core* core, ThreadState* thread, std::uint32_t domain) noexcept {
   const std::uint32_t node = nvtx_current(*thread);
-  const int level = static_cast<int>(core->ranges.level(node, domain)) - 1;
-  if (level < 0) return level;
+  const int level = level_of(*core, *thread, node, domain);
+  if (level < 0 || thread->unplaced.take(domain)) return level;
   std::uint32_t name = 0;
   const std::uint32_t rest = core->ranges.without(node, name, domain, RangeStyle::kPushPop, true);
   // The record names the range that ends: usually the innermost one, else its name under the rest of the
@@ -299,17 +319,23 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   open.watched.store(watched, std::memory_order_relaxed);
   open.name = name;
   open.domain = domain.id;
+  const std::uint32_t started = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
+  open.on_path = started != outer;
   open.thread.store(thread->index, std::memory_order_relaxed);
   open.state = thread;
   open.serial.store(serial, std::memory_order_release);
   if (watched) core->nvtx_trigger.opened();
-  thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
-  publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain.id, RangeStyle::kStartEnd));
+  thread->range = started;
+  publish_alone(*core, *thread, RangeEdge::kStart, name, domain.id);
   return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
 }
 
 void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
-  publish(*thread, RangeEdge::kEnd, core->ranges.child(0, open.name, open.domain, RangeStyle::kStartEnd));
+  publish_alone(*core, *thread, RangeEdge::kEnd, open.name, open.domain);
+  if (!open.on_path) {
+    free_place(open);
+    return;
+  }
   const std::uint32_t owner_index = open.thread.load(std::memory_order_relaxed);
   if (owner_index == thread->index) {
     std::uint32_t name = open.name;

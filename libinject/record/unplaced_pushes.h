@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace inject {
+
+/// A thread's NVTX pushes that found no room in the RangeTree, by domain: their pops end none of those that
+/// did. Of more than eight domains the last ones count together.
+class UnplacedPushes {
+ public:
+  std::uint32_t count(std::uint32_t domain) const noexcept {
+    const std::uint32_t at = find(domain);
+    return at == used_ ? 0 : counts_[at].pushes;
+  }
+  void add(std::uint32_t domain) noexcept {
+    std::uint32_t at = find(domain);
+    if (at == used_) {
+      if (used_ == kMost) {
+        at = kMost - 1;
+      } else {
+        counts_[used_++] = {domain, 0};
+      }
+    }
+    ++counts_[at].pushes;
+  }
+  /// A pop: whether it is that of such a push.
+  bool take(std::uint32_t domain) noexcept {
+    const std::uint32_t at = find(domain);
+    if (at == used_) return false;
+    if (--counts_[at].pushes == 0) counts_[at] = counts_[--used_];
+    return true;
+  }
+  void clear() noexcept { used_ = 0; }
+
+ private:
+  static constexpr std::uint32_t kMost = 8;
+
+  struct Count {
+    std::uint32_t domain;
+    std::uint32_t pushes;
+  };
+
+  std::uint32_t find(std::uint32_t domain) const noexcept {
+    std::uint32_t at = 0;
+    while (at < used_ && counts_[at].domain != domain) ++at;
+    return at;
+  }
+
+  std::array<Count, kMost> counts_{};
+  std::uint32_t used_ = 0;
+};
+
+}  // namespace inject
