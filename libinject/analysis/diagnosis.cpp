@@ -96,8 +96,7 @@ std::string_view bottleneck_advice(Bottleneck bottleneck) {
              "tensors";
     case Bottleneck::kInput:
       return "the GPU waits for data or other work of the host: use more loader workers, prefetch, decode on "
-             "the "
-             "GPU";
+             "the GPU";
     case Bottleneck::kCopy:
       return "the GPU waits for copies: use pinned memory and non_blocking=True, use a separate copy stream, "
              "copy fewer bytes";

@@ -121,6 +121,7 @@ struct alignas(64) ShortCallsRecord {
 enum class RangeEdge : std::uint8_t { kPush = 1, kPop = 2, kStart = 3, kEnd = 4 };
 
 /// An NVTX range opened or closed while a window was open. `node` is the range's own node in the range tree.
+/// A start/end range has a number, and may end on another thread than its owner, which started it.
 struct alignas(64) RangeRecord {
   RecordKind kind = RecordKind::kRange;
   RangeEdge edge = RangeEdge::kPush;
@@ -128,7 +129,9 @@ struct alignas(64) RangeRecord {
   std::uint32_t node = 0;
   Nanoseconds time = 0;
   std::uint32_t window = 0;
-  std::uint32_t reserved2[11] = {};
+  std::uint32_t serial = 0;
+  std::uint32_t owner = 0;
+  std::uint32_t reserved2[9] = {};
 };
 
 /// Between two calls, or in one, a thread may have computed or waited: from this long on it is asked for.

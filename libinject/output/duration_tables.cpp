@@ -142,8 +142,7 @@ Columns<Listed<RangeRow>> range_columns(const Report&) {
   Columns<Listed<RangeRow>> columns;
   add_times(columns, "Instances",
             "Number of times the range was open in a window; one that was open all the window long counts if "
-            "its thread "
-            "did something in it.");
+            "its thread did something in it.");
   columns
       .add(
           "Style", kText,

@@ -43,7 +43,8 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
               const MetricEstimate& estimate = kernel.row.measured.metrics[m];
               return estimate.reliable ? &estimate : nullptr;
             },
-            "fewer than 10 samples, or the error is too large; more occupancy than possible (metrics.md)")
+            "fewer than 10 samples, the error is too large, or there is more occupancy than possible "
+            "(metrics.md)")
         .add(metrics[m].title, kMetric, &MetricEstimate::value, "What the device did while the kernel ran.")
         .add("± " + metrics[m].title, kMetric, &MetricEstimate::error,
              "Half the width of the interval that contains the true value in 95 of 100 cases.");

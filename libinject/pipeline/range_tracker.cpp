@@ -11,7 +11,11 @@ namespace inject {
 namespace {
 // A pop ends one of the innermost ranges of its thread: RangeTree::without() looks no further than that. Here
 // there may also be some whose pop found the ring full.
-constexpr std::ptrdiff_t kMaxSearched = 1024;
+constexpr std::ptrdiff_t kMaxSearched = 2048;
+// Ranges of a path that may have been open before the window, and names of a thread's: a program may have any
+// number that it never ends.
+constexpr std::uint32_t kMaxRestored = 64;
+constexpr std::size_t kMaxKnown = 4096;
 }  // namespace
 
 RangeTracker::RangeTracker(const RangeTree& tree, WindowSpan windows, Emit emit)
@@ -43,15 +47,12 @@ void RangeTracker::clip_all(std::uint32_t thread, Thread& state) {
   if (state.window == 0) return;
   const Nanoseconds end = windows_(state.window).end;
   for (const Open& open : state.stack) emit(thread, state.window, open, end, true);
-  std::map<std::uint64_t, Open> in_order;
-  for (const auto& [key, open] : state.started) {
-    in_order.emplace(key.second, open);
-    starters_.erase({{state.window, key.first}, thread});
-  }
-  for (const auto& [number, open] : in_order) emit(thread, state.window, open, end, true);
-  open_ -= state.stack.size() + state.started.size();
+  for (const auto& [name, open] : state.started_earlier) emit(thread, state.window, open, end, true);
+  for (const auto& [serial, open] : state.started) emit(thread, state.window, open, end, true);
+  open_ -= state.stack.size() + state.started.size() + state.started_earlier.size();
   state.stack.clear();
   state.started.clear();
+  state.started_earlier.clear();
   state.known.clear();
   state.beyond = 0;
 }
@@ -100,74 +101,69 @@ RangeTracker::Name RangeTracker::name_of(std::uint32_t node) const {
 }
 
 void RangeTracker::start(std::uint32_t thread, Thread& state, const RangeRecord& record) {
-  const Name name = name_of(record.node);
-  state.known.insert(name);
+  if (state.known.size() < kMaxKnown) state.known.insert(name_of(record.node));
   const Open open{record.node, record.time, false};
-  if (ended_already(thread, record.window, open) || !has_room(thread, record)) return;
-  state.started.emplace(std::make_pair(name, ++starts_), open);
-  starters_.insert({{record.window, name}, thread});
-}
-
-bool RangeTracker::finish_started(std::uint32_t thread, Thread& state, const RangeRecord& record) {
-  const Name name = name_of(record.node);
-  const auto found = state.started.lower_bound({name, 0});
-  if (found == state.started.end() || found->first.first != name || found->second.begin > record.time)
-    return false;
-  emit(thread, record.window, found->second, record.time, false);
-  const auto next = state.started.erase(found);
-  if (next == state.started.end() || next->first.first != name)
-    starters_.erase({{record.window, name}, thread});
-  --open_;
-  return true;
-}
-
-bool RangeTracker::finish_of_another(const RangeRecord& record) {
-  const NameInWindow key{record.window, name_of(record.node)};
-  const auto found = starters_.lower_bound({key, 0});
-  return found != starters_.end() && found->first == key &&
-         finish_started(found->second, threads_[found->second], record);
-}
-
-void RangeTracker::keep_end(std::uint32_t thread, const RangeRecord& record) {
-  if (open_ >= kMaxOpen) {
-    emit(thread, record.window, {record.node, windows_(record.window).begin, true}, record.time, true);
-    return;
+  if (const auto end = ends_.find({record.window, record.serial}); end != ends_.end()) {
+    emit(thread, record.window, open, end->second.time, false);
+    ends_.erase(end);
+    --open_;
+  } else if (has_room(thread, record)) {
+    state.started.insert_or_assign(record.serial, open);
   }
-  ++open_;
-  ends_[{record.window, name_of(record.node)}].emplace(record.time, Ended{record.node, thread});
 }
 
-bool RangeTracker::ended_already(std::uint32_t thread, std::uint32_t window, const Open& open) {
-  const auto of_name = ends_.find({window, name_of(open.node)});
-  if (of_name == ends_.end()) return false;
-  const auto end = of_name->second.lower_bound(open.begin);
-  if (end == of_name->second.end()) return false;
-  emit(thread, window, open, end->first, false);
-  of_name->second.erase(end);
-  if (of_name->second.empty()) ends_.erase(of_name);
-  --open_;
-  return true;
-}
-
-// Start/end ranges on the path of which the window has seen no start: they were open before it.
-void RangeTracker::restore_started(std::uint32_t thread, Thread& state, std::uint32_t node) {
-  std::ptrdiff_t left = kMaxSearched;
-  std::vector<std::uint32_t> older;
-  std::set<Name> names;
-  for (std::uint32_t at = node; at != 0 && left > 0; at = tree_.node(at).parent, --left) {
-    if (tree_.node(at).style != RangeStyle::kStartEnd || state.known.count(name_of(at)) != 0) continue;
-    older.push_back(at);
-    names.insert(name_of(at));
+void RangeTracker::end(std::uint32_t thread, const RangeRecord& record) {
+  const Ended ended{record.node, record.owner, record.time};
+  if (const auto owner = threads_.find(record.owner);
+      owner != threads_.end() && owner->second.window == record.window) {
+    auto& started = owner->second.started;
+    if (const auto open = started.find(record.serial); open != started.end()) {
+      emit(record.owner, record.window, open->second, record.time, false);
+      started.erase(open);
+      --open_;
+      return;
+    }
   }
-  if (older.empty()) return;
-  state.known.merge(names);
-  const Nanoseconds begin = windows_(state.window).begin;
-  for (auto at = older.rbegin(); at != older.rend(); ++at) {
-    const Open open{*at, begin, true};
-    if (open_ >= kMaxOpen || ended_already(thread, state.window, open)) continue;
+  // Its own thread's queue had no start of it.
+  if (record.owner == thread || open_ >= kMaxOpen) {
+    end_earlier(record.window, ended);
+  } else if (ends_.insert_or_assign({record.window, record.serial}, ended).second) {
     ++open_;
-    state.started.emplace(std::make_pair(name_of(*at), ++starts_), open);
-    starters_.insert({{state.window, name_of(*at)}, thread});
+  }
+}
+
+// Of a range that was started before the window.
+void RangeTracker::end_earlier(std::uint32_t window, const Ended& ended) {
+  if (const auto owner = threads_.find(ended.owner);
+      owner != threads_.end() && owner->second.window == window) {
+    auto& earlier = owner->second.started_earlier;
+    if (const auto open = earlier.find(name_of(ended.node)); open != earlier.end()) {
+      earlier.erase(open);
+      --open_;
+    }
+    if (owner->second.known.size() < kMaxKnown) owner->second.known.insert(name_of(ended.node));
+  }
+  emit(ended.owner, window, {ended.node, windows_(window).begin, true}, ended.time, true);
+}
+
+// Start/end ranges on the path of which the window has seen no start were open before it. Where it has seen
+// one of that name, it can't be told.
+void RangeTracker::restore_started(Thread& state, std::uint32_t node) {
+  if (state.known.size() >= kMaxKnown) return;
+  std::uint32_t left = kMaxRestored;
+  std::vector<std::uint32_t> earlier;
+  for (std::uint32_t at = node; at != 0 && left > 0; --left) {
+    const RangeTree::Node here = tree_.node(at);
+    if (here.style == RangeStyle::kStartEnd && state.known.count({here.name, here.domain}) == 0)
+      earlier.push_back(at);
+    at = here.parent;
+  }
+  const Nanoseconds begin = windows_(state.window).begin;
+  for (const std::uint32_t at : earlier) {
+    state.known.insert(name_of(at));
+    if (open_ >= kMaxOpen) continue;
+    ++open_;
+    state.started_earlier.emplace(name_of(at), Open{at, begin, true});
   }
 }
 
@@ -185,7 +181,7 @@ void RangeTracker::edge(std::uint32_t thread, const RangeRecord& record) {
       start(thread, state, record);
       break;
     case RangeEdge::kEnd:
-      if (!finish_started(thread, state, record) && !finish_of_another(record)) keep_end(thread, record);
+      end(thread, record);
       break;
   }
   state.last_context = 0;
@@ -196,7 +192,7 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
   Thread& state = enter_window(thread, window);
   if (state.last_context == node) return;
   state.last_context = node;
-  restore_started(thread, state, node);
+  restore_started(state, node);
   // The path's push/pop ranges beyond what this window saw pushed were open before it.
   std::size_t depth = tree_.node(node).depth;
   const std::size_t seen = state.stack.size() + state.beyond;
@@ -212,6 +208,17 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
 }
 
 void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
+  // No queue has their starts.
+  for (auto at = ends_.begin(); at != ends_.end();) {
+    const std::uint32_t window = at->first.first;
+    if (!std::binary_search(windows.begin(), windows.end(), window)) {
+      ++at;
+      continue;
+    }
+    end_earlier(window, at->second);
+    --open_;
+    at = ends_.erase(at);
+  }
   // What is kept of a thread goes with its window: a program may have thousands of them, one after another.
   for (auto at = threads_.begin(); at != threads_.end();) {
     if (!std::binary_search(windows.begin(), windows.end(), at->second.window)) {
@@ -220,19 +227,6 @@ void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
     }
     clip_all(at->first, at->second);
     at = threads_.erase(at);
-  }
-  // Started before the window.
-  for (auto at = ends_.begin(); at != ends_.end();) {
-    const std::uint32_t window = at->first.first;
-    if (!std::binary_search(windows.begin(), windows.end(), window)) {
-      ++at;
-      continue;
-    }
-    const Nanoseconds begin = windows_(window).begin;
-    for (const auto& [time, ended] : at->second)
-      emit(ended.thread, window, {ended.node, begin, true}, time, true);
-    open_ -= at->second.size();
-    at = ends_.erase(at);
   }
 }
 

@@ -51,24 +51,23 @@ class RangeTracker {
     Nanoseconds begin;
     bool clipped;
   };
-  /// A range's name and domain: start/end ranges are told apart by no more.
-  using Name = std::pair<std::uint32_t, std::uint32_t>;
+  using Name = std::pair<std::uint32_t, std::uint32_t>;  // with its domain
   struct Thread {
     std::uint32_t window = 0;
     std::uint32_t last_context = 0;
-    std::vector<Open> stack;   // push/pop, outermost first
-    std::uint64_t beyond = 0;  // pushed inside of those, where there was no room
-    // Start/end, by name and in the order of their starts.
-    std::map<std::pair<Name, std::uint64_t>, Open> started;
+    std::vector<Open> stack;                    // push/pop, outermost first
+    std::uint64_t beyond = 0;                   // pushed inside of those, where there was no room
+    std::map<std::uint32_t, Open> started;      // start/end, by serial
+    std::multimap<Name, Open> started_earlier;  // before the window
     // Names of those that were started in the window, or have been found to be open since before it.
     std::set<Name> known;
   };
-  /// An end whose start has not been seen: another thread's queue may have it, or it lies before the window.
+  /// An end whose start has not been seen: its owner's queue may have it, or it lies before the window.
   struct Ended {
     std::uint32_t node;
-    std::uint32_t thread;
+    std::uint32_t owner;
+    Nanoseconds time;
   };
-  using NameInWindow = std::pair<std::uint32_t, Name>;
 
   Thread& enter_window(std::uint32_t thread, std::uint32_t window);
   void clip_all(std::uint32_t thread, Thread& state);
@@ -77,21 +76,16 @@ class RangeTracker {
   void push(std::uint32_t thread, Thread& state, const RangeRecord& record);
   void pop(std::uint32_t thread, Thread& state, const RangeRecord& record);
   void start(std::uint32_t thread, Thread& state, const RangeRecord& record);
-  bool finish_started(std::uint32_t thread, Thread& state, const RangeRecord& record);
-  bool finish_of_another(const RangeRecord& record);
-  void keep_end(std::uint32_t thread, const RangeRecord& record);
-  bool ended_already(std::uint32_t thread, std::uint32_t window, const Open& open);
-  void restore_started(std::uint32_t thread, Thread& state, std::uint32_t node);
+  void end(std::uint32_t thread, const RangeRecord& record);
+  void end_earlier(std::uint32_t window, const Ended& ended);
+  void restore_started(Thread& state, std::uint32_t node);
   Name name_of(std::uint32_t node) const;
 
   const RangeTree& tree_;
   WindowSpan windows_;
   Emit emit_;
   std::unordered_map<std::uint32_t, Thread> threads_;
-  // Threads with such a range in `started`.
-  std::set<std::pair<NameInWindow, std::uint32_t>> starters_;
-  std::map<NameInWindow, std::multimap<Nanoseconds, Ended>> ends_;
-  std::uint64_t starts_ = 0;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Ended> ends_;  // by window and serial
   std::size_t open_ = 0;
 };
 

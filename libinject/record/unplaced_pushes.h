@@ -8,32 +8,35 @@
 namespace inject {
 
 /// A thread's NVTX pushes that found no room in the RangeTree, by domain: their pops end none of those that
-/// did. Of more than eight domains the last ones count together.
+/// did. Where eight domains have some, those of all others count together.
 class UnplacedPushes {
  public:
   std::uint32_t count(std::uint32_t domain) const noexcept {
     const std::uint32_t at = find(domain);
-    return at == used_ ? 0 : counts_[at].pushes;
+    return at == used_ ? others_ : counts_[at].pushes;
   }
   void add(std::uint32_t domain) noexcept {
-    std::uint32_t at = find(domain);
-    if (at == used_) {
-      if (used_ == kMost) {
-        at = kMost - 1;
-      } else {
-        counts_[used_++] = {domain, 0};
-      }
+    const std::uint32_t at = find(domain);
+    if (at != used_) {
+      ++counts_[at].pushes;
+    } else if (used_ == kMost || others_ != 0) {
+      ++others_;
+    } else {
+      counts_[used_++] = {domain, 1};
     }
-    ++counts_[at].pushes;
   }
   /// A pop: whether it is that of such a push.
   bool take(std::uint32_t domain) noexcept {
     const std::uint32_t at = find(domain);
-    if (at == used_) return false;
-    if (--counts_[at].pushes == 0) counts_[at] = counts_[--used_];
+    if (at == used_) {
+      if (others_ == 0) return false;
+      --others_;
+    } else if (--counts_[at].pushes == 0) {
+      counts_[at] = counts_[--used_];
+    }
     return true;
   }
-  void clear() noexcept { used_ = 0; }
+  void clear() noexcept { used_ = others_ = 0; }
 
  private:
   static constexpr std::uint32_t kMost = 8;
@@ -51,6 +54,7 @@ class UnplacedPushes {
 
   std::array<Count, kMost> counts_{};
   std::uint32_t used_ = 0;
+  std::uint32_t others_ = 0;
 };
 
 }  // namespace inject

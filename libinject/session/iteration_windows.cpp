@@ -368,9 +368,10 @@ void IterationWindows::plan(std::uint64_t soonest) {
   if (plan.result != IterationPlan::Result::kPlanned) return;
   late_.clear();
   if (plan.asked_for && !parts_.once.said(OnceLog::Topic::kLateWindow)) {
-    const std::string why = parts_.state.begun == 0
-                                ? str_format("iterations were recognised after {} had run", soonest)
-                                : "its window could not open in time";
+    const std::string why =
+        parts_.state.begun == 0 && *plan.asked_for < known_.lock->seen_before
+            ? str_format("iterations were recognised after {} had run", known_.lock->seen_before)
+            : "its window could not open in time";
     late_ = str_format("too late for iteration {}: {}; the window opens at iteration {}", *plan.asked_for,
                        why, plan.begin);
   }

@@ -43,8 +43,7 @@ Pipeline::Pipeline(const Options& options, const Sources& sources, RunWriter::Cl
               clock),
       router_(windows_, statistics_, writer_.timeline(), writer_.chrome()) {
   const WindowKind kind = options.window.kind;
-  if (kind == WindowKind::kTime || kind == WindowKind::kLaunch || kind == WindowKind::kSignal)
-    tracker_.let_windows_cut();
+  if (kind == WindowKind::kTime || kind == WindowKind::kLaunch) tracker_.let_windows_cut();
   const bool may_name =
       options.window.kind == WindowKind::kIteration || options.window.kind == WindowKind::kAuto;
   if (may_name && (options.hooks & (kHookTorch | kHookPython)) != 0) {

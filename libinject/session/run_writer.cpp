@@ -244,8 +244,7 @@ void RunWriter::tend_records() {
   if (!records_.unshare_blocks()) {
     Log::warn(
         "a copy of the file `records` shares its blocks, and new ones cannot be allocated (no space, or "
-        "Linux "
-        "older than 5.14): while that copy exists, a full disk kills the program (SIGBUS)");
+        "Linux older than 5.14): while that copy exists, a full disk kills the program (SIGBUS)");
   }
 }
 

@@ -30,8 +30,8 @@ class _Group(typer.core.TyperGroup):
                 stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*arguments, standalone_mode=False, **more)
-        except SystemExit:  # nobody reads the output any more: 1 would say what the command has found
-            status = console.BAD_USE
+        except SystemExit as left:  # nobody reads the output any more: 1 would say what the command has found
+            status = console.BAD_USE if left.code == 1 else left.code
         except typer.Abort:
             console.warn("interrupted")
             status = 130

@@ -283,10 +283,10 @@ def by_signal(options, cases, name):
         cases.append(case)
         case.wait_for("stdout", "^step 20$")
         case.process.send_signal(signal.SIGUSR2)
-        case.wait_for("stderr", "window 1 is open")
+        case.wait_for("stderr", "window 1 opened")
         time.sleep(0.3)
         case.process.send_signal(signal.SIGUSR2)
-        case.wait_for("stderr", "window 1 is closed")
+        case.wait_for("stderr", "window 1 closed")
         case.comes_to_its_end()
 
 
@@ -307,7 +307,7 @@ def by_injectctl(options, cases, name):
         said = [tell("status", pid), tell("start", pid)]
         time.sleep(0.3)
         said += [tell("status", pid), tell("stop", pid)]
-        case.wait_for("stderr", "window 1 is closed")
+        case.wait_for("stderr", "window 1 closed")
         case.check("injectctl status, start, stop", all(done.returncode == 0 for done in said) and said[0].stdout != said[2].stdout,
                    "; ".join(done.stderr.strip() for done in said if done.returncode))
         case.comes_to_its_end()

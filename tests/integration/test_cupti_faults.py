@@ -135,7 +135,7 @@ class Taken(FaultTest):
         done = self.script(text, faults="no_attach_wait")
         self.assertEqual((done.code, done.stdout), (3, "client's kernels: 4\ndone\n"))
         (line,) = done.warnings()
-        self.assertIn("window 2 is closed early", line)
+        self.assertIn("window 2 closed early", line)
         self.assertEqual(done.out.kernels(), {"a": 3, "long": 1, "b": 2})
 
     def test_the_program_finalizes_cupti(self):

@@ -230,7 +230,7 @@ class Faults(EnergyTest):
             if held:
                 # At half of the highest clock, at most half of the time.
                 self.assertEqual((row["Held Down (%)"], row["Held Cost Bound (%)"]), ("100.0", "50.0"))
-                self.assertIn(": the SMs at 990 MHz of 1980, which costs at most 50.0% of the time", diagnosis["clocks"])
+                self.assertIn(": SM clock then 990 MHz on average, of at most 1980; this costs at most 50.0% of the time", diagnosis["clocks"])
 
     def test_held_down_for_a_part_of_the_time(self):
         done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} {readings(10)} fault:clock_reasons:4 {readings(20)} fault:clock_reasons:0 {readings(30)} stop")

@@ -136,7 +136,7 @@ class Messages(simulated.SimulatedTest):
         self.assertEqual(levels, {"info"})
         texts = " ".join(text for _, text in done.messages())
         self.assertIn("window 1 opened (api)", texts)
-        self.assertIn("window 1 is closed", texts)
+        self.assertIn("window 1 closed", texts)
         self.assertIn(str(done.work / "out"), texts)
 
     def test_where_the_files_are_is_said_without_a_summary(self):

@@ -72,12 +72,13 @@ struct Tracked {
                        [this](const RangeEvent& event) { events.push_back(event); }};
 
   void edge(RangeEdge edge, std::uint32_t node, Nanoseconds time, std::uint32_t window = 1,
-            std::uint32_t thread = 1) {
+            std::uint32_t thread = 1, std::uint32_t owner = 1) {
     RangeRecord record;
     record.edge = edge;
     record.node = node;
     record.time = time;
     record.window = window;
+    record.owner = owner;
     tracker.edge(thread, record);
   }
   std::uint32_t push_pop(std::uint32_t parent, std::uint32_t name, std::uint32_t domain = 0) {
@@ -166,10 +167,7 @@ TEST_CASE("a start/end range may end on another thread, or have begun before the
   CHECK(t.events[0].thread == 1);
   CHECK(t.events[0].begin == 1100);
   CHECK_FALSE(t.events[0].clipped);
-  // That its start is in no queue is known as the window has been drained.
-  t.edge(RangeEdge::kEnd, node, 1300, 1, 2);
-  const std::uint32_t window = 1;
-  t.tracker.close_windows({&window, 1});
+  t.edge(RangeEdge::kEnd, node, 1300, 1, 2, 2);
   REQUIRE(t.events.size() == 2);
   CHECK(t.events[1].begin == 1000);
   CHECK(t.events[1].end == 1300);

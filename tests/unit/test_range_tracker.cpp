@@ -31,12 +31,16 @@ struct Tracking {
                        }};
 
   std::uint32_t alone(std::uint32_t name) { return tree.child(0, name, 0, RangeStyle::kStartEnd); }
-  void edge(std::uint32_t thread, RangeEdge edge, std::uint32_t name, Nanoseconds time) {
+  /// Of thread 1's range of that number, all of name 7.
+  void edge(std::uint32_t thread, RangeEdge edge, std::uint32_t serial, Nanoseconds time,
+            std::uint32_t owner = 1) {
     RangeRecord record;
     record.edge = edge;
-    record.node = alone(name);
+    record.node = alone(7);
     record.time = time;
     record.window = kWindow;
+    record.serial = serial;
+    record.owner = owner;
     tracker.edge(thread, record);
   }
   void close() {
@@ -50,26 +54,38 @@ using Told = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE_METHOD(Tracking, "a range that another thread ends may be seen to end first", "[nvtx]") {
-  edge(2, RangeEdge::kEnd, 7, 300);
-  edge(2, RangeEdge::kEnd, 7, 500);
+  edge(2, RangeEdge::kEnd, 31, 300);
+  edge(2, RangeEdge::kEnd, 32, 500);
   CHECK(told.empty());
-  edge(1, RangeEdge::kStart, 7, 200);
-  edge(1, RangeEdge::kStart, 7, 400);
+  edge(1, RangeEdge::kStart, 31, 200);
+  edge(1, RangeEdge::kStart, 32, 400);
   CHECK(told == Told{"7 200 … 300", "7 400 … 500"});
   // The next one has both ends where they belong.
-  edge(1, RangeEdge::kStart, 7, 600);
-  edge(2, RangeEdge::kEnd, 7, 700);
+  edge(1, RangeEdge::kStart, 33, 600);
+  edge(2, RangeEdge::kEnd, 33, 700);
   close();
   CHECK(told == Told{"7 200 … 300", "7 400 … 500", "7 600 … 700"});
 }
 
+TEST_CASE_METHOD(Tracking, "ranges of one name keep their own ends", "[nvtx]") {
+  // Thread 1 was in one as the window opened.
+  edge(1, RangeEdge::kEnd, 30, 510);
+  CHECK(told == Told{"7 100 … 510 clipped"});
+  edge(2, RangeEdge::kStart, 31, 300, 2);
+  edge(3, RangeEdge::kStart, 32, 200, 3);
+  edge(2, RangeEdge::kEnd, 31, 400, 2);
+  edge(4, RangeEdge::kEnd, 32, 350, 3);
+  CHECK(told == Told{"7 100 … 510 clipped", "7 300 … 400", "7 200 … 350"});
+  close();
+  CHECK(told.size() == 3);
+}
+
 TEST_CASE_METHOD(Tracking, "an end without a start is that of a range from before the window", "[nvtx]") {
-  edge(2, RangeEdge::kEnd, 7, 300);
-  // Started later: another one.
-  edge(1, RangeEdge::kStart, 7, 400);
+  edge(2, RangeEdge::kEnd, 31, 300);
+  edge(1, RangeEdge::kStart, 32, 400);
   CHECK(told.empty());
   close();
-  CHECK(told == Told{"7 400 … 1000 clipped", "7 100 … 300 clipped"});
+  CHECK(told == Told{"7 100 … 300 clipped", "7 400 … 1000 clipped"});
 }
 
 TEST_CASE_METHOD(Tracking, "a start/end range that is open all the window long", "[nvtx]") {
@@ -82,19 +98,19 @@ TEST_CASE_METHOD(Tracking, "a start/end range that is open all the window long",
   }
   SECTION("it ends in the window") {
     tracker.context(1, kWindow, path);
-    edge(1, RangeEdge::kEnd, 7, 300);
+    edge(1, RangeEdge::kEnd, 31, 300);
     close();
     CHECK(told == Told{"7 100 … 300 clipped", "8 100 … 1000 clipped"});
   }
   SECTION("another thread has ended it") {
-    edge(2, RangeEdge::kEnd, 7, 300);
+    edge(2, RangeEdge::kEnd, 31, 300);
     tracker.context(1, kWindow, path);
     close();
     CHECK(told == Told{"7 100 … 300 clipped", "8 100 … 1000 clipped"});
   }
   SECTION("it was started in the window") {
-    edge(1, RangeEdge::kStart, 7, 200);
-    edge(2, RangeEdge::kEnd, 7, 300);
+    edge(1, RangeEdge::kStart, 31, 200);
+    edge(2, RangeEdge::kEnd, 31, 300);
     // Launched before it ended.
     tracker.context(1, kWindow, path);
     close();
@@ -116,8 +132,14 @@ TEST_CASE("a pop is that of a push that found no room, if its domain has any", "
   CHECK_FALSE(pushes.take(1));
   for (std::uint32_t domain = 0; domain < 20; ++domain) pushes.add(domain);
   CHECK(pushes.count(0) == 1);
+  CHECK(pushes.count(19) == 12);  // of those beyond eight together
+  CHECK(pushes.take(0));
+  CHECK(pushes.count(0) == 12);
+  for (std::uint32_t domain = 1; domain < 20; ++domain) CHECK(pushes.take(domain));
+  for (std::uint32_t domain = 0; domain < 20; ++domain) CHECK_FALSE(pushes.take(domain));
+  pushes.add(3);
   pushes.clear();
-  CHECK(pushes.count(0) == 0);
+  CHECK(pushes.count(3) == 0);
 }
 
 TEST_CASE("Names of which there may be any number leave room for others", "[nvtx]") {

@@ -215,7 +215,8 @@ void say_payload(const nvtxEventAttributes_t* attributes, Name message, Name dom
   }
 }
 
-void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
+void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node, std::uint32_t serial = 0,
+             std::uint32_t owner = 0) noexcept {
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window == 0) return;
   RangeRecord record;
@@ -223,14 +224,16 @@ void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
   record.node = node;
   record.time = now();
   record.window = window;
+  record.serial = serial;
+  record.owner = owner;
   ThreadRegistry::push(thread, record);
 }
 
 /// A start/end range's edge is that of the range by itself: it may end on another thread's path.
-void publish_alone(Core& core, ThreadState& thread, RangeEdge edge, std::uint32_t name,
-                   std::uint32_t domain) noexcept {
+void publish_alone(Core& core, ThreadState& thread, RangeEdge edge, std::uint32_t name, std::uint32_t domain,
+                   std::uint32_t serial, std::uint32_t owner) noexcept {
   const std::uint32_t node = core.ranges.child(0, name, domain, RangeStyle::kStartEnd);
-  if (node != 0) publish(thread, edge, node);
+  if (node != 0) publish(thread, edge, node, serial, owner);
 }
 
 // What the tables call a range: "domain:message", as Nsight Systems writes it; ":message" in the default
@@ -326,17 +329,17 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   open.serial.store(serial, std::memory_order_release);
   if (watched) core->nvtx_trigger.opened();
   thread->range = started;
-  publish_alone(*core, *thread, RangeEdge::kStart, name, domain.id);
+  publish_alone(*core, *thread, RangeEdge::kStart, name, domain.id, serial, thread->index);
   return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
 }
 
-void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
-  publish_alone(*core, *thread, RangeEdge::kEnd, open.name, open.domain);
+void end_range(Core* core, ThreadState* thread, OpenRange& open, std::uint32_t serial) noexcept {
+  const std::uint32_t owner_index = open.thread.load(std::memory_order_relaxed);
+  publish_alone(*core, *thread, RangeEdge::kEnd, open.name, open.domain, serial, owner_index);
   if (!open.on_path) {
     free_place(open);
     return;
   }
-  const std::uint32_t owner_index = open.thread.load(std::memory_order_relaxed);
   if (owner_index == thread->index) {
     std::uint32_t name = open.name;
     thread->range =
@@ -368,7 +371,7 @@ void end(nvtxRangeId_t id) noexcept {
     return;
   // Taken before the slot is free for another range.
   const bool watched = open.watched.exchange(false, std::memory_order_acq_rel);
-  end_range(core, thread, open);
+  end_range(core, thread, open, serial);
   if (watched) core->nvtx_trigger.closed();
 }
 

@@ -242,8 +242,10 @@ class Run:
         self._most_error = self._error_of_all_kernels()
         kernels = self._kernels()
         # Where a table says nothing of spread: as much as the kernels have on average, as if all rose and fell together.
-        time = math.fsum(m.value for m in kernels.values())
-        self._typical = math.fsum(m.error or 0.0 for m in kernels.values()) / time if time > 0 and self.observations >= 3 else None
+        known = [m for m in kernels.values() if m.error is not None]
+        time = math.fsum(m.value for m in known)
+        most = time > 0 and time >= 0.5 * math.fsum(m.value for m in kernels.values())
+        self._typical = math.fsum(m.error or 0.0 for m in known) / time if most and self.observations >= 3 else None
         self.tables = {"kernels": kernels, **{name: self._shapes(f"{name}_sum") for name in ("gemm", "conv", "attention", "rnn", "nccl")},
                        "families": self._sums("family_sum", "Family", "Total Time (ns)", "Instances"),
                        "phases": self._sums("phase_sum", "Phase", "Kernel Time (ns)", "Kernels"),
@@ -386,7 +388,7 @@ class Run:
 
     # Tables
 
-    def _row(self, total: float, count: float, error: float | None, on_gpu: bool = True) -> Measure:
+    def _row(self, total: float, count: float, error: float | None, of_kernels: bool = True) -> Measure:
         """`error` is the total's; the uncertainty of how often a row occurs is added."""
         freedom = max(0, self.observations - 1)
         if error is not None:
@@ -400,17 +402,17 @@ class Run:
             elif self.observations < 3:
                 error = None
             elif count > 0:
-                error = math.hypot(error, 0.0 if self._comes_regularly(count, on_gpu) else total / count * deviation,
+                error = math.hypot(error, 0.0 if self._comes_regularly(count, of_kernels) else total / count * deviation,
                                    total / self.divisor * self._cut_deviation)
         return Measure(total / self.divisor, None if error is None else error / self.divisor, freedom, count / self.divisor)
 
-    def _comes_regularly(self, count: float, on_gpu: bool = True) -> bool:
+    def _comes_regularly(self, count: float, of_kernels: bool = True) -> bool:
         """Whether it may come equally often in each iteration. Parts of iterations may have it as often as whole ones, or not at all; that
         iterations are alike is known of kernels only."""
         if count % self.observations == 0:
             return True
         each = count // self.observations
-        return on_gpu and self._regular and each > 0 and count <= each * (self.observations + self._cuts)
+        return of_kernels and self._regular and each > 0 and count <= each * (self.observations + self._cuts)
 
     def _spread_of_windows(self) -> tuple[float | None, float]:
         """Relative error of how much a window does in its time, and its degrees of freedom."""
@@ -488,7 +490,7 @@ class Run:
                 continue
             error = self._error_on_gpu((count, noise.largest_deviation(*(number(row, f"GPU {which} (ns)") for which in ("Avg", "Min", "Max"))))
                                        for count, row in ran)
-            found[name] = self._row(total, round(math.fsum(count for count, _ in ran)), error)
+            found[name] = self._row(total, round(math.fsum(count for count, _ in ran)), error, of_kernels=False)
         return found
 
     def _typical_error(self, total: float) -> float | None:
@@ -525,7 +527,7 @@ class Run:
         for row in self.result.rows("library_sum", "Call", "Depth", "GPU Time incl. Nested (ns)", "Calls"):
             total = number(row, "GPU Time incl. Nested (ns)")
             if row["Depth"] == 0 and total > 0:
-                found[str(row["Call"])] = self._row(total, number(row, "Calls"), self._typical_error(total))
+                found[str(row["Call"])] = self._row(total, number(row, "Calls"), self._typical_error(total), of_kernels=False)
         return found
 
     def _library_host(self) -> dict[str, Measure]:
@@ -535,7 +537,7 @@ class Run:
             total, count = number(row, "Host Time (ns)"), number(row, "Calls")
             if row["Depth"] == 0 and total > 0 and count > 0:
                 deviation = noise.largest_deviation(number(row, "Host Avg (ns)"), number(row, "Host Min (ns)"), number(row, "Host Max (ns)"))
-                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation), on_gpu=False)
+                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation), of_kernels=False)
         return found
 
     def _spread(self, table: str, key: str, count: str) -> dict[str, Measure]:
@@ -547,7 +549,7 @@ class Run:
             total, instances = _total(rows, "Total Time (ns)"), _total(rows, count)
             if total > 0 and instances > 0:
                 error = math.fsum(self._error_of_total(number(row, count), number(row, "StdDev (ns)")) for row in rows)
-                found[name] = self._row(total, instances, error, on_gpu=False)
+                found[name] = self._row(total, instances, error, of_kernels=False)
         return found
 
     def _copies(self) -> dict[str, Measure]:
@@ -562,7 +564,7 @@ class Run:
             error = self._error_of_total(count, number(row, "StdDev (ns)"))
             if relative is not None and "memset" not in str(row["Operation"]):
                 error = min(error, max(relative * total, self._error_of_total(count, _STEP)))
-            found[str(row["Operation"])] = self._row(total, count, error)
+            found[str(row["Operation"])] = self._row(total, count, error, of_kernels=False)
         return found
 
     def _host_error(self, value: float) -> Measure:
