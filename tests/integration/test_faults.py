@@ -38,7 +38,8 @@ class Faults(simulated.SimulatedTest):
 
     def check(self, done, what):
         self.assertEqual((done.code, done.stdout), (3, "done\n"), (what, done.stderr))
-        self.assertEqual(done.misuse(), 0, what)
+        # A profiler that refuses to be shut down is there as CUPTI is left: that counts as misuse, twice, if no later window shuts it down.
+        self.assertIn(done.misuse(), (0, 2) if "cuptiProfilerDeInitialize" in what else (0,), what)
         told = done.warnings()
         log = done.work / "log.txt"
         if log.exists():
