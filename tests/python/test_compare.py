@@ -296,6 +296,12 @@ class FalseAlarms(unittest.TestCase):
             return Irregular(seed, [[("k", 1, luck.gauss(5e4, 500) * factor) for _ in range(luck.randint(least, 150))] for _ in range(windows)], windows=windows)
         for windows in (1, 6):
             self.assertLessEqual(self.false(lambda seed, windows=windows: make(seed, windows)), 6, f"{windows} windows")
+        # Repeated runs show it; but what has no interval by design has none then either.
+        faster, slower = ([Irregular(seed, [[("k", 1, 5e4 * factor)] * luck.randint(95, 105)], windows=1) for seed in range(3)]
+                          for luck, factor in ((random.Random(1), 1), (random.Random(2), 2)))
+        change, = compared(faster, slower).tables["kernels"]
+        self.assertTrue(change.real, change)
+        self.assertIsNone(changes._test([Measure(500.0)] * 2, [Measure(600.0)] * 2, None))
         # Runs that did exactly as much can be compared, also by one window.
         change, = compared([make(1, 1, least=150)], [make(2, 1, 1.1, least=150)]).tables["kernels"]
         self.assertTrue(change.real, change)

@@ -278,7 +278,7 @@ def _between(a: list[Measure], b: list[Measure]) -> tuple[float, int] | None:
 def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Test | None:
     """Welch's standard error, from the errors within runs, or the spread between runs if that is larger. None if neither is known."""
     between = _between(a, b)
-    if between is None and any(m.error is None for m in (*a, *b)):
+    if any(m.error is None and not (m.if_repeated and between) for m in (*a, *b)):
         return None
     variances, freedoms = [], []
     pooled, of_pool = 0.0, 0  # of both sides: one estimate

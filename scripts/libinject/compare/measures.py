@@ -34,7 +34,8 @@ class Basis(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A figure. `error` is its standard error by the spread within the run, of `freedom` degrees; None where that is not known.
+    """A figure. `error` is its standard error by the spread within the run, of `freedom` degrees; None where that is not known. Then the
+    spread between runs may do instead, `if_repeated`.
     `series` has the values of single iterations (or windows), where `value` is their median."""
 
     value: float
@@ -42,6 +43,7 @@ class Measure:
     freedom: float = 0.0
     count: float | None = None  # instances, per the same unit as `value`
     series: tuple[float, ...] = ()
+    if_repeated: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -404,7 +406,7 @@ class Run:
             elif count > 0:
                 error = math.hypot(error, 0.0 if self._comes_regularly(count, of_kernels) else total / count * deviation,
                                    total / self.divisor * self._cut_deviation)
-        return Measure(total / self.divisor, None if error is None else error / self.divisor, freedom, count / self.divisor)
+        return Measure(total / self.divisor, None if error is None else error / self.divisor, freedom, count / self.divisor, if_repeated=True)
 
     def _comes_regularly(self, count: float, of_kernels: bool = True) -> bool:
         """Whether it may come equally often in each iteration. Parts of iterations may have it as often as whole ones, or not at all; that
