@@ -37,7 +37,7 @@ void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device
     double blocks = 1;
     for (const std::int32_t size : kernel.detail.grid) blocks *= size;
     append_decimal(text, blocks, 0);
-    text += blocks == 1 ? " block, which do not fill the GPU: " : " blocks, which do not fill the GPU: ";
+    text += blocks == 1 ? " block with a partial last wave: " : " blocks with a partial last wave: ";
     page.named_line(text, kernel.detail.name);
   }
 }
