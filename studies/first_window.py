@@ -468,11 +468,29 @@ def by_position(runs, none):
     return [round(statistics.median(column), 3) for column in zip(*rows)]
 
 
-def against_floor(runs, floor, none):
+def of_floor(runs, floor, of):
+    """What `of` says of an arm's window, of what it says of the floor's, for each round that has both."""
+    return [of(run, run["steps"]) / of(floor[number], floor[number]["steps"]) for number, run in runs.items() if number in floor and run.get("steps")]
+
+
+def against_floor(runs, floor):
     """(median, low, high) of an arm's window, of the floor's in the same round, by own_scale()."""
-    pairs = [own_scale(run, run["steps"]) / own_scale(floor[number], floor[number]["steps"]) for number, run in runs.items()
-             if number in floor and number in none and run.get("steps")]
+    pairs = of_floor(runs, floor, own_scale)
     return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs)))) if pairs else None
+
+
+def over_programs(data, arm, of):
+    """(median, low, high): the median over programs of each one's median over rounds, of the floor. Rounds are drawn within their
+    program, since it is about these programs. None where the arms have no round in common."""
+    pairs = [found for runs in data.values() if (found := of_floor(runs.get(arm, {}), runs.get("floor", {}), of))]
+    return interval(lambda: statistics.median(statistics.median(random.choices(one, k=len(one))) for one in pairs)) if pairs else None
+
+
+def print_over_programs(data, arms):
+    for arm in arms:
+        if arm != "floor" and (found := over_programs(data, arm, step_ms)):
+            print("median over programs, {} of the floor: {:.3f} ({:.3f} ... {:.3f}), by own steps before {:.3f} ({:.3f} ... {:.3f})".format(
+                arm, *found, *over_programs(data, arm, own_scale)))
 
 
 def unprofiled_ratio(runs, none):
@@ -525,7 +543,7 @@ def summarise(data, programs, arms):
                 row[arm + "_median"] = [round(value, 3) for value in ratio(runs[arm], none, median_ms)]
                 row[arm + "_scaled"] = [round(value, 3) for value in ratio(runs[arm], none, own_scale)]
                 row[arm + "_positions"] = by_position(runs[arm], none)
-                if found := against_floor(runs[arm], runs.get("floor", {}), none):
+                if found := against_floor(runs[arm], runs.get("floor", {})):
                     row[arm + "_of_floor"] = [round(value, 3) for value in found]
             of_arm = [run for run in runs.get(arm, {}).values() if run.get("steps")]
             if of_arm:
@@ -575,7 +593,7 @@ def collect(options, environment_of):
         if "ready" not in answer:
             failures.append(f"{arm}: {answer.get('failed')}")
     print(f"servers ready after {options.seconds - deadline + time.monotonic():.0f} s", flush=True)
-    number, longest = 0, 0
+    number, longest = read_earlier(options.earlier, data), 0
     with open(os.path.join(options.out, "first_window_runs.jsonl"), "w") as file:
         while len(failures) < 20:
             for program in programs:
@@ -601,6 +619,19 @@ def collect(options, environment_of):
                 print(f"round {number}, {program}: {time.monotonic() - began:.0f} s", flush=True)
             number += 1
     return finish(servers, sampler, data, failures)
+
+
+def read_earlier(paths, data):
+    """Adds the runs of earlier calls, each call's rounds after the one's before. Returns the first round that is free."""
+    free = 0
+    for path in paths:
+        first = free
+        with open(path) as file:
+            for run in map(json.loads, file):
+                free = max(free, first + run["round"] + 1)
+                if run.get("steps") and run["arm"] in data.get(run["program"], {}):
+                    data[run["program"]][run["arm"]][first + run["round"]] = run
+    return free
 
 
 def note_run(options, program, arm, number, run, data, failures):
@@ -653,6 +684,7 @@ def test(options, report):
     arms = options.arms.split(",")
     rows = summarise(data, options.programs.split(","), arms)
     print_rows(rows, arms)
+    print_over_programs(data, arms)
     for failure in failures[:10]:
         print("  ", failure)
     report.data["rows"] = rows
@@ -664,6 +696,7 @@ def arguments(parser):
     parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours",
                         help="of " + ",".join(ARMS) + ", and those of --other; the others are compared with the first one")
     parser.add_argument("--seconds", type=float, default=500, help="no round begins that might end later")
+    parser.add_argument("--earlier", default=[], nargs="*", metavar="RUNS", help="first_window_runs.jsonl of earlier calls: their rounds count as well")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--count", type=int, default=COUNT, help="steps of the window")
     parser.add_argument("--turn", type=int, default=1_000_000, help="steps that an arm takes before it is another's turn")
