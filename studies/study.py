@@ -178,6 +178,10 @@ class Study:
         lines = [columns, ["---"] * len(columns), *(list(row.values()) for row in rows)]
         self.figures[name] = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) if rows else "(not run)"
 
+    def findings(self, sentences: Iterable[str]) -> None:
+        """{findings} of the text: sentences that end with the table that they are read from. An empty one had too few points."""
+        self.figures["findings"] = "\n".join(f"- {sentence}" for sentence in sentences if sentence) or "Too few points for any."
+
     def conditions(self, swept: Iterable[Point]) -> str:
         """GPUs, driver and libraries, from run.json."""
         for point in swept:

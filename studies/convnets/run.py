@@ -11,6 +11,7 @@ The same command goes on where it was ended.
 
 import pathlib
 import sys
+from collections.abc import Callable
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -34,15 +35,19 @@ def convolutions(run: Run) -> float | None:
     return run.share("family_sum", "Total Time (ns)", lambda row: row["Family"].startswith("convolution"))
 
 
-def algorithms(point: Point) -> str:
-    """Shares of the convolutions' own kernels, the largest first."""
+def algorithm_share(point: Point, name: str) -> Spread:
+    """Of the convolutions' own kernels, in percent."""
     def time(run: Run, algorithm: str | None) -> float | None:
         start = "convolution " + (algorithm or "")
         passes = ("", " forward", " data gradient", " filter gradient")
         return run.total("family_sum", "Total Time (ns)", lambda row: row["Family"] in {start + name for name in passes} if algorithm else row["Family"].startswith(start))
 
-    whole = point.spread(lambda run: time(run, None))
-    shares = [(ratio(point.spread(lambda run, name=name: time(run, name)), whole, 100), name) for name in ALGORITHMS]
+    return ratio(point.spread(lambda run: time(run, name)), point.spread(lambda run: time(run, None)), 100)
+
+
+def algorithms(point: Point) -> str:
+    """Those of half a percent or more, the largest first."""
+    shares = [(algorithm_share(point, name), name) for name in ALGORITHMS]
     found = sorted(((share.median, name) for share, name in shares if share.values and share.median >= 0.5), reverse=True)
     return ", ".join(f"{name} {share:.0f} %" for share, name in found)
 
@@ -96,18 +101,76 @@ def one_gpu(study: Study, points: list[Point]) -> None:
         "Copy to the GPU (MB)": point.spread(copy_size).text(2), "Copy rate (GB/s)": point.spread(copy_rate).text()})
 
 
-def scaling(study: Study, one: list[Point], several: list[Point], gpus: int) -> None:
-    alone = {(point.values.get("MODEL"), point.values["BATCH"]): point.figure("samples_per_s") for point in one}
+def efficiency(one: list[Point], point: Point, gpus: int) -> Spread:
+    """Throughput by that of one GPU with the same batch times the number of GPUs, in percent."""
+    for alone in one:
+        if all(alone.values.get(name) == point.values.get(name) for name in ("MODEL", "BATCH")):
+            return ratio(point.figure("samples_per_s", gpus), alone.figure("samples_per_s"), 100 / gpus)
+    return Spread(())
 
+
+def scaling(study: Study, one: list[Point], several: list[Point], gpus: int) -> None:
     def cells(point: Point) -> dict[str, str]:
-        together = point.figure("samples_per_s", gpus)
-        single = alone.get((point.values.get("MODEL"), point.values["BATCH"]), Spread(()))
-        return {"Runs": point.status, "Images/s": together.text(0), "Efficiency (%)": ratio(together, single, 100 / gpus).text(),
+        return {"Runs": point.status, "Images/s": point.figure("samples_per_s", gpus).text(0), "Efficiency (%)": efficiency(one, point, gpus).text(),
                 "Collectives (% of kernels)": point.spread(family_share(*COLLECTIVES)).text(), "Broadcast (%)": point.spread(family_share("broadcast")).text(),
                 "All-reduce and reduce (%)": point.spread(family_share("all-reduce", "reduce")).text(), "Nothing but collectives (% of time)": point.spread(exposed).text(),
                 "GPU utilization (%)": point.figure("gpu_utilization_pct").text()}
 
     study.table("scaling", several, cells)
+
+
+# --- what the tables say ---------------------------------------------------------------------------------------------
+
+def at(point: Point) -> str:
+    return f"{point.values['MODEL']} at batch {point.values['BATCH']}"
+
+
+def extremes(points: list[Point], of: Callable[[Point], Spread]) -> tuple[tuple[float, str], tuple[float, str]] | None:
+    """The lowest and the highest median, each with its point's name. None of fewer than two."""
+    found = sorted((spread.median, at(point)) for point in points if {"MODEL", "BATCH"} <= point.values.keys() and (spread := of(point)).values)
+    return (found[0], found[-1]) if len(found) > 1 else None
+
+
+def of_algorithms(points: list[Point]) -> str:
+    told = []
+    for name in ("Winograd", "FFT"):
+        if found := extremes(points, lambda point, name=name: algorithm_share(point, name)):
+            _, (most, where) = found
+            told.append(f"{most:.0f} % {name} ({where})")
+    return f"Of the convolutions' time at most: {', '.join(told)} (*Kernels*)." if told else ""
+
+
+def of_pooling(points: list[Point]) -> str:
+    pooling, optimizer = (extremes(points, lambda point, name=name: point.spread(family_share(name))) for name in ("pooling backward", "optimizer"))
+    if not pooling or not optimizer:
+        return ""
+    return (f"Pooling's backward pass takes {pooling[0][0]:.1f} % ({pooling[0][1]}) to {pooling[1][0]:.1f} % ({pooling[1][1]}) of kernel time, "
+            f"the optimizer {optimizer[0][0]:.1f} % ({optimizer[0][1]}) to {optimizer[1][0]:.1f} % ({optimizer[1][1]}; *Kernels*).")
+
+
+def of_batches(points: list[Point]) -> str:
+    """What a larger batch wins, network by network."""
+    rates: dict[str, dict[int, float]] = {}
+    for point in points:
+        if {"MODEL", "BATCH"} <= point.values.keys() and (spread := point.figure("samples_per_s")).values:
+            rates.setdefault(point.values["MODEL"], {})[int(point.values["BATCH"])] = spread.median
+    told = [f"{model} {of[max(of)] / of[min(of)]:.1f} times (batch {min(of)} to {max(of)})" for model, of in rates.items() if len(of) > 1]
+    return f"Throughput grows with the batch: {', '.join(told)} (*Speed*)." if told else ""
+
+
+def of_launches(points: list[Point]) -> str:
+    found = extremes(points, lambda point: point.spread(api_share(*LAUNCHES)))
+    return f"Launches are {found[0][0]:.0f} % ({found[0][1]}) to {found[1][0]:.0f} % ({found[1][1]}) of the time in API calls (*The host*)." if found else ""
+
+
+def of_scaling(one: list[Point], several: list[Point], gpus: int) -> str:
+    """Efficiency of each way to use several GPUs."""
+    told = []
+    for way in dict.fromkeys(point.values.get("PARALLEL") for point in several):
+        found = extremes([point for point in several if point.values.get("PARALLEL") == way], lambda point: efficiency(one, point, gpus))
+        if found:
+            told.append(f"{way} {found[0][0]:.0f} % ({found[0][1]}) to {found[1][0]:.0f} % ({found[1][1]})")
+    return f"Efficiency with {gpus} GPUs: {', '.join(told)} (*Several GPUs*)." if told else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -118,6 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     several = study.sweep("gpus", {"BATCH": "16,64,256", "MODEL": NETWORKS, "PARALLEL": "dp,ddp"}, [*program, "{PARALLEL}", ITERATIONS], OPTIONS) if gpus > 1 else []
     one_gpu(study, one)
     scaling(study, one, several, gpus)
+    study.findings([of_batches(one), of_algorithms(one), of_pooling(one), of_launches(one), of_scaling(one, several, gpus)])
     study.figures.update(conditions=study.conditions([*several, *one]), gpus=str(gpus))
     return study.finish()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from study import Point, Run, Study  # noqa: E402
+from study import Point, Run, Spread, Study, ratio  # noqa: E402
 
 PRECISIONS = "fp32,tf32,bf16,fp16"
 ITERATIONS = "120"
@@ -77,6 +77,61 @@ def longest(points: list[Point]) -> list[dict[str, str]]:
     return found
 
 
+# --- what the tables say ---------------------------------------------------------------------------------------------
+
+def medians(points: list[Point], of: Callable[[Point], Spread]) -> dict[tuple[int, str], float]:
+    """By batch and precision."""
+    return {(int(point.values["BATCH"]), point.values["PREC"]): spread.median for point in points
+            if {"BATCH", "PREC"} <= point.values.keys() and (spread := of(point)).values}
+
+
+def of_precisions(points: list[Point]) -> str:
+    """What a narrower type wins in time and memory, at the smallest batch and at the largest."""
+    step, memory = medians(points, lambda point: point.figure("step_time_ns")), medians(points, lambda point: point.figure("peak_memory_mb"))
+    told = []
+    for precision in ("tf32", "bf16", "fp16"):
+        batches = sorted(batch for batch, of in step if of == precision and (batch, "fp32") in step)
+        ratios = [f"{step[batch, 'fp32'] / step[batch, precision]:.2f} times (batch {batch})" for batch in dict.fromkeys(batches[:1] + batches[-1:])]
+        if ratios:
+            text = f"{precision} is {' and '.join(ratios)} as fast as fp32"
+            if (batches[-1], precision) in memory and (batches[-1], "fp32") in memory:
+                text += f", with {100 * memory[batches[-1], precision] / memory[batches[-1], 'fp32']:.0f} % of its memory"
+            told.append(text)
+    return f"{'; '.join(told)} (*Speed*)." if told else ""
+
+
+def of_batches(points: list[Point]) -> str:
+    """What a larger batch wins."""
+    rate = medians(points, lambda point: point.figure("units_per_s"))
+    told = []
+    for precision in dict.fromkeys(of for _, of in rate):
+        batches = sorted(batch for batch, of in rate if of == precision)
+        if len(batches) > 1:
+            told.append(f"{precision} {rate[batches[-1], precision] / rate[batches[0], precision]:.1f} times (batch {batches[0]} to {batches[-1]})")
+    return f"Throughput grows with the batch: {', '.join(told)} (*Speed*)." if told else ""
+
+
+def of_limits(points: list[Point]) -> str:
+    """How far the fastest point is from the GPU's limits."""
+    rate = medians(points, lambda point: point.figure("units_per_s"))
+    busy, tensor = medians(points, lambda point: point.figure("gpu_utilization_pct")), medians(points, lambda point: point.spread(sampled("Tensor Pipe (%)")))
+    both = set(rate) & set(busy) & set(tensor)
+    if not both:
+        return ""
+    batch, precision = fastest = max(both, key=lambda key: rate[key])
+    return (f"The fastest point, {precision} at batch {batch}, keeps the GPU busy for {busy[fastest]:.0f} % of the time and the tensor pipe for {tensor[fastest]:.1f} %; "
+            f"no point has a tensor pipe at more than {max(tensor.values()):.1f} % (*Speed*).")
+
+
+def of_phases(points: list[Point]) -> str:
+    """Forward to backward, and what the products are of both."""
+    ratios = tuple(spread.median for point in points if (spread := ratio(point.spread(phase("backward")), point.spread(phase("forward")))).values)
+    products = tuple(medians(points, lambda point: point.spread(family("GEMM"))).values())
+    if not ratios or not products:
+        return ""
+    return f"The backward pass takes {Spread(ratios).text(1)} times as long as the forward pass; products are {Spread(products).text(0)} % of kernel time (*Kernels and the host*)."
+
+
 def main(arguments: list[str] | None = None) -> int:
     study = Study(HERE, __doc__, arguments)
     points = study.sweep("batch", {"BATCH": "1,4,16,64,256", "PREC": PRECISIONS}, [sys.executable, str(HERE / "train.py"), "{BATCH}", "{PREC}", ITERATIONS], OPTIONS)
@@ -90,6 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
         "Optimizer (%)": point.spread(phase("optimizer")).text(), "Products (%)": point.spread(family("GEMM")).text(), "Cells (%)": point.spread(family("RNN cell")).text(),
         "Recurrent layers (TFLOP/s)": point.spread(rnn_rate).text(2), "Host time in library calls": actions(point)})
     study.rows("longest", longest(points))
+    study.findings([of_precisions(points), of_batches(points), of_limits(points), of_phases(points)])
     study.figures.update(conditions=study.conditions(points))
     return study.finish()
 

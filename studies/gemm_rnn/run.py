@@ -204,14 +204,12 @@ def of_persistent(points: list[Point]) -> str:
     return f"The persistent algorithm's rate, relative to the standard one's with two layers, at {len(sizes_seen)} sizes: {told} (*Recurrent layers*)."
 
 
-def told_by(points: list[Point], layer_points: list[Point]) -> str:
-    """Sentences, each with the table that it is read from."""
+def told_by(points: list[Point], layer_points: list[Point]) -> tuple[str, ...]:
     rates_of = {(point.values["KIND"].split("-")[0], point.values["KIND"].split("-")[1]):
                 {size: rate(point, size).median for size in sizes([point]) if rate(point, size).values} for point in points}
     misaligned = {(point.values["KIND"].split("-")[0], point.values["KIND"].split("-")[1]):
                   sum(n == 33 and text_of(point, (m, n, k), "Eligible").startswith("misaligned") for m, n, k in sizes([point])) for point in points}
-    sentences = (of_gates(rates_of), of_alignment(rates_of, misaligned), of_types(rates_of), of_batches(points), of_persistent(layer_points))
-    return "\n".join(f"- {sentence}" for sentence in sentences if sentence) or "Too few sizes for any."
+    return of_gates(rates_of), of_alignment(rates_of, misaligned), of_types(rates_of), of_batches(points), of_persistent(layer_points)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -223,7 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
     rule(study, points)
     of_layers = [point for point in swept if point not in points]
     layers(study, of_layers)
-    study.figures.update(conditions=study.conditions(swept), rounds_differ=rounds_differ(points), findings=told_by(points, of_layers))
+    study.figures.update(conditions=study.conditions(swept), rounds_differ=rounds_differ(points))
+    study.findings(told_by(points, of_layers))
     return study.finish()
 
 

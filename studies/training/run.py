@@ -133,12 +133,6 @@ def of_memory(points: list[Point]) -> str:
     return f"Activations are {shares[least]:.0f} % ({least}) to {shares[most]:.0f} % ({most}) of the peak (*Memory*)."
 
 
-def told_by(points: list[Point], rows: list[dict[str, str]]) -> str:
-    """Sentences, each with the table that it is read from."""
-    sentences = (of_verdicts(points), of_sizes(points), of_tensor_cores(points), of_idle_kernels(rows), of_memory(points))
-    return "\n".join(f"- {sentence}" for sentence in sentences if sentence) or "Too few points for any."
-
-
 def main(arguments: list[str] | None = None) -> int:
     study = Study(HERE, __doc__, arguments)
     points = study.sweep("workloads", {"WORKLOAD": ",".join(UNITS), "SIZE": "small,large"},
@@ -152,7 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
         "Peak (GB)": point.figure("peak_memory_mb", 1e-3).text(2), **{f"{name} (MB)": point.figure(figure).text(1) or NONE for name, figure in PURPOSES}})
     rows = unused(points)
     study.rows("unused", rows)
-    study.figures.update(conditions=study.conditions(points), findings=told_by(points, rows))
+    study.findings([of_verdicts(points), of_sizes(points), of_tensor_cores(points), of_idle_kernels(rows), of_memory(points)])
+    study.figures.update(conditions=study.conditions(points))
     return study.finish()
 
 

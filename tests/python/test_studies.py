@@ -49,6 +49,9 @@ class Studies(unittest.TestCase):
         kernels = self.table(out, "kernels")[0]
         self.assertEqual(kernels["Convolutions by algorithm"], "implicit GEMM 67 %, Winograd 33 %")
         self.assertEqual(self.table(out, "host")[0]["Copy to the GPU (MB)"], "0.40")
+        text = (out / "README.md").read_text()
+        self.assertIn("Of the convolutions' time at most: 33 % Winograd (relu at batch 4", text)
+        self.assertRegex(text, r"Throughput grows with the batch: relu \d+\.\d times \(batch 4 to 8\) \(\*Speed\*\)\.\n")
         runs = sorted(out.glob("*/round*/*/*/run.json"))
         self.assertEqual(len(runs), 8)
         self.assertNotRegex((out / "README.md").read_text(), r"\{\w+\}")
@@ -67,6 +70,7 @@ class Studies(unittest.TestCase):
         self.assertEqual(rows[0]["Kernels a step"], "23")
         self.assertIn("cudnnRNNForward", rows[0]["Host time in library calls"])
         self.assertEqual({row["Batch"] for row in self.table(out, "longest")}, {"8"})
+        self.assertRegex((out / "README.md").read_text(), r"Throughput grows with the batch: bf16 \d+\.\d times \(batch 4 to 8\) \(\*Speed\*\)\.\n")
 
     def test_gemm_rnn(self):
         step = "start kernel:{KIND}:1 rnn:forward loop:20 [ sgemm ] sync stop"
