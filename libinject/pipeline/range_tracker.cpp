@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 namespace inject {
@@ -24,7 +25,7 @@ RangeTracker::RangeTracker(const RangeTree& tree, WindowSpan windows, Emit emit)
 RangeTracker::Thread& RangeTracker::enter_window(std::uint32_t thread, std::uint32_t window) {
   Thread& state = threads_[thread];
   if (state.window != window) {
-    clip_all(thread, state);
+    clip_stack(thread, state);
     state.window = window;
     state.last_context = 0;
   }
@@ -43,17 +44,12 @@ void RangeTracker::emit(std::uint32_t thread, std::uint32_t window, const Open& 
   emit_(event);
 }
 
-void RangeTracker::clip_all(std::uint32_t thread, Thread& state) {
+void RangeTracker::clip_stack(std::uint32_t thread, Thread& state) {
   if (state.window == 0) return;
   const Nanoseconds end = windows_(state.window).end;
   for (const Open& open : state.stack) emit(thread, state.window, open, end, true);
-  for (const auto& [name, open] : state.started_earlier) emit(thread, state.window, open, end, true);
-  for (const auto& [serial, open] : state.started) emit(thread, state.window, open, end, true);
-  open_ -= state.stack.size() + state.started.size() + state.started_earlier.size();
+  open_ -= state.stack.size();
   state.stack.clear();
-  state.started.clear();
-  state.started_earlier.clear();
-  state.known.clear();
   state.beyond = 0;
 }
 
@@ -100,70 +96,68 @@ RangeTracker::Name RangeTracker::name_of(std::uint32_t node) const {
   return {found.name, found.domain};
 }
 
-void RangeTracker::start(std::uint32_t thread, Thread& state, const RangeRecord& record) {
-  if (state.known.size() < kMaxKnown) state.known.insert(name_of(record.node));
+void RangeTracker::know(Earlier& earlier, const Name& name) {
+  if (earlier.known.size() < kMaxKnown) earlier.known.insert(name);
+}
+
+void RangeTracker::start(std::uint32_t thread, const RangeRecord& record) {
+  know(earlier_[{record.window, thread}], name_of(record.node));
   const Open open{record.node, record.time, false};
   if (const auto end = ends_.find({record.window, record.serial}); end != ends_.end()) {
     emit(thread, record.window, open, end->second.time, false);
     ends_.erase(end);
     --open_;
   } else if (has_room(thread, record)) {
-    state.started.insert_or_assign(record.serial, open);
+    started_.insert_or_assign({record.window, record.serial}, Started{thread, open});
   }
 }
 
 void RangeTracker::end(std::uint32_t thread, const RangeRecord& record) {
+  const InWindow key{record.window, record.serial};
   const Ended ended{record.node, record.owner, record.time};
-  if (const auto owner = threads_.find(record.owner);
-      owner != threads_.end() && owner->second.window == record.window) {
-    auto& started = owner->second.started;
-    if (const auto open = started.find(record.serial); open != started.end()) {
-      emit(record.owner, record.window, open->second, record.time, false);
-      started.erase(open);
-      --open_;
-      return;
-    }
-  }
-  // Its own thread's queue had no start of it.
-  if (record.owner == thread || open_ >= kMaxOpen) {
+  if (const auto started = started_.find(key); started != started_.end()) {
+    emit(started->second.owner, record.window, started->second.open, record.time, false);
+    started_.erase(started);
+    --open_;
+  } else if (record.owner == thread || open_ >= kMaxOpen) {
+    // Its own thread's queue had no start of it.
     end_earlier(record.window, ended);
-  } else if (ends_.insert_or_assign({record.window, record.serial}, ended).second) {
+  } else if (ends_.insert_or_assign(key, ended).second) {
     ++open_;
   }
 }
 
 // Of a range that was started before the window.
 void RangeTracker::end_earlier(std::uint32_t window, const Ended& ended) {
-  if (const auto owner = threads_.find(ended.owner);
-      owner != threads_.end() && owner->second.window == window) {
-    auto& earlier = owner->second.started_earlier;
-    if (const auto open = earlier.find(name_of(ended.node)); open != earlier.end()) {
-      earlier.erase(open);
+  if (const auto found = earlier_.find({window, ended.owner}); found != earlier_.end()) {
+    Earlier& earlier = found->second;
+    if (const auto open = earlier.open.find(name_of(ended.node)); open != earlier.open.end()) {
+      earlier.open.erase(open);
       --open_;
     }
-    if (owner->second.known.size() < kMaxKnown) owner->second.known.insert(name_of(ended.node));
+    know(earlier, name_of(ended.node));
   }
   emit(ended.owner, window, {ended.node, windows_(window).begin, true}, ended.time, true);
 }
 
 // Start/end ranges on the path of which the window has seen no start were open before it. Where it has seen
 // one of that name, it can't be told.
-void RangeTracker::restore_started(Thread& state, std::uint32_t node) {
-  if (state.known.size() >= kMaxKnown) return;
-  std::uint32_t left = kMaxRestored;
-  std::vector<std::uint32_t> earlier;
-  for (std::uint32_t at = node; at != 0 && left > 0; --left) {
-    const RangeTree::Node here = tree_.node(at);
-    if (here.style == RangeStyle::kStartEnd && state.known.count({here.name, here.domain}) == 0)
-      earlier.push_back(at);
-    at = here.parent;
-  }
-  const Nanoseconds begin = windows_(state.window).begin;
-  for (const std::uint32_t at : earlier) {
-    state.known.insert(name_of(at));
+void RangeTracker::restore_started(std::uint32_t thread, std::uint32_t window, std::uint32_t node) {
+  std::vector<std::uint32_t> path;
+  for (std::uint32_t at = node; at != 0 && path.size() < kMaxRestored; at = tree_.node(at).parent)
+    path.push_back(at);
+  std::erase_if(path, [&](std::uint32_t at) { return tree_.node(at).style != RangeStyle::kStartEnd; });
+  if (path.empty()) return;
+  Earlier& earlier = earlier_[{window, thread}];
+  if (earlier.known.size() >= kMaxKnown) return;
+  // Two of one name may be on the path: they become known together.
+  std::erase_if(path, [&](std::uint32_t at) { return earlier.known.count(name_of(at)) != 0; });
+  const Nanoseconds begin = windows_(window).begin;
+  for (const std::uint32_t at : path) {
+    earlier.known.insert(name_of(at));
     if (open_ >= kMaxOpen) continue;
     ++open_;
-    state.started_earlier.emplace(name_of(at), Open{at, begin, true});
+    earlier.open.emplace(name_of(at), Open{at, begin, true});
   }
 }
 
@@ -178,7 +172,7 @@ void RangeTracker::edge(std::uint32_t thread, const RangeRecord& record) {
       pop(thread, state, record);
       break;
     case RangeEdge::kStart:
-      start(thread, state, record);
+      start(thread, record);
       break;
     case RangeEdge::kEnd:
       end(thread, record);
@@ -192,7 +186,7 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
   Thread& state = enter_window(thread, window);
   if (state.last_context == node) return;
   state.last_context = node;
-  restore_started(state, node);
+  restore_started(thread, window, node);
   // The path's push/pop ranges beyond what this window saw pushed were open before it.
   std::size_t depth = tree_.node(node).depth;
   const std::size_t seen = state.stack.size() + state.beyond;
@@ -207,27 +201,39 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
   state.stack.insert(state.stack.begin(), older.begin(), older.end());
 }
 
-void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
+void RangeTracker::close_started(std::uint32_t window) {
+  const auto of_window = [window](auto& map) {
+    return std::ranges::subrange(map.lower_bound({window, 0}), map.lower_bound({window + 1, 0}));
+  };
   // No queue has their starts.
-  for (auto at = ends_.begin(); at != ends_.end();) {
-    const std::uint32_t window = at->first.first;
-    if (!std::binary_search(windows.begin(), windows.end(), window)) {
-      ++at;
-      continue;
-    }
-    end_earlier(window, at->second);
-    --open_;
-    at = ends_.erase(at);
+  for (const auto& [key, ended] : of_window(ends_)) end_earlier(window, ended);
+  const Nanoseconds end = windows_(window).end;
+  for (const auto& [key, started] : of_window(started_)) emit(started.owner, window, started.open, end, true);
+  for (const auto& [key, earlier] : of_window(earlier_)) {
+    for (const auto& [name, open] : earlier.open) emit(key.second, window, open, end, true);
+    open_ -= earlier.open.size();
   }
+  const auto erase_from = [&](auto& map) {
+    const auto range = of_window(map);
+    const std::size_t before = map.size();
+    map.erase(range.begin(), range.end());
+    return before - map.size();
+  };
+  open_ -= erase_from(ends_) + erase_from(started_);
+  erase_from(earlier_);
+}
+
+void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
   // What is kept of a thread goes with its window: a program may have thousands of them, one after another.
   for (auto at = threads_.begin(); at != threads_.end();) {
     if (!std::binary_search(windows.begin(), windows.end(), at->second.window)) {
       ++at;
       continue;
     }
-    clip_all(at->first, at->second);
+    clip_stack(at->first, at->second);
     at = threads_.erase(at);
   }
+  for (const std::uint32_t window : windows) close_started(window);
 }
 
 }  // namespace inject

@@ -51,16 +51,17 @@ class RangeTracker {
     Nanoseconds begin;
     bool clipped;
   };
-  using Name = std::pair<std::uint32_t, std::uint32_t>;  // with its domain
+  /// Push/pop ranges of a thread in the window that its records have come to.
   struct Thread {
     std::uint32_t window = 0;
     std::uint32_t last_context = 0;
-    std::vector<Open> stack;                    // push/pop, outermost first
-    std::uint64_t beyond = 0;                   // pushed inside of those, where there was no room
-    std::map<std::uint32_t, Open> started;      // start/end, by serial
-    std::multimap<Name, Open> started_earlier;  // before the window
-    // Names of those that were started in the window, or have been found to be open since before it.
-    std::set<Name> known;
+    std::vector<Open> stack;   // outermost first
+    std::uint64_t beyond = 0;  // pushed inside of those, where there was no room
+  };
+  /// A start/end range that has not ended.
+  struct Started {
+    std::uint32_t owner;
+    Open open;
   };
   /// An end whose start has not been seen: its owner's queue may have it, or it lies before the window.
   struct Ended {
@@ -68,24 +69,36 @@ class RangeTracker {
     std::uint32_t owner;
     Nanoseconds time;
   };
+  using Name = std::pair<std::uint32_t, std::uint32_t>;  // with its domain
+  /// Start/end ranges of a thread in a window that were started before it.
+  struct Earlier {
+    std::multimap<Name, Open> open;
+    // Also the names of those that were started in the window: the path can't tell them from these.
+    std::set<Name> known;
+  };
+  using InWindow = std::pair<std::uint32_t, std::uint32_t>;  // a window, and a number in it
 
   Thread& enter_window(std::uint32_t thread, std::uint32_t window);
-  void clip_all(std::uint32_t thread, Thread& state);
+  void clip_stack(std::uint32_t thread, Thread& state);
   void emit(std::uint32_t thread, std::uint32_t window, const Open& open, Nanoseconds end, bool cut);
   bool has_room(std::uint32_t thread, const RangeRecord& record);
   void push(std::uint32_t thread, Thread& state, const RangeRecord& record);
   void pop(std::uint32_t thread, Thread& state, const RangeRecord& record);
-  void start(std::uint32_t thread, Thread& state, const RangeRecord& record);
+  void start(std::uint32_t thread, const RangeRecord& record);
   void end(std::uint32_t thread, const RangeRecord& record);
   void end_earlier(std::uint32_t window, const Ended& ended);
-  void restore_started(Thread& state, std::uint32_t node);
+  void restore_started(std::uint32_t thread, std::uint32_t window, std::uint32_t node);
+  void know(Earlier& earlier, const Name& name);
+  void close_started(std::uint32_t window);
   Name name_of(std::uint32_t node) const;
 
   const RangeTree& tree_;
   WindowSpan windows_;
   Emit emit_;
   std::unordered_map<std::uint32_t, Thread> threads_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Ended> ends_;  // by window and serial
+  std::map<InWindow, Started> started_;  // by serial
+  std::map<InWindow, Ended> ends_;       // by serial
+  std::map<InWindow, Earlier> earlier_;  // by thread
   std::size_t open_ = 0;
 };
 

@@ -639,10 +639,10 @@ class Command(folders.TemporaryFolder):
         a, b = self.of_steps("a", times), self.of_steps("b", [1.55 * time for time in times])
         done = folders.invoke("compare", a, b, "--fail-if", "step_time > +5%")
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertRegex(done.stderr, r"inject: step_time > \+5%: cannot be judged, too few samples to say: .* \+55\.0%")
+        self.assertRegex(done.stderr, r"inject: step_time > \+5%: inconclusive, too few samples to say: .* \+55\.0%")
         end = " ".join(done.stdout[done.stdout.rindex("\n\n"):].split())
         self.assertRegex(end, r"^Too few samples to say whether B is slower or faster than A: a step takes .* \+55\..*"
-                              r"The gate cannot be judged: too few samples to judge step_time > \+5%\.$")
+                              r"The gate is inconclusive: too few samples to judge step_time > \+5%\.$")
         done = folders.invoke("compare", a, b, "--fail-if", "step_time > +5%", "--strict")
         self.assertEqual(done.returncode, 1)
         self.assertIn("step_time > +5%: failed: ", done.stderr)

@@ -99,7 +99,7 @@ def _told(change: Change, unit: str) -> str:
 
 def gate(outcome: conditions.Outcome) -> str:
     change = outcome.change
-    says = {conditions.PASSED: "passed", conditions.FAILED: "failed", conditions.UNDECIDED: "cannot be judged, too few samples to say"}
+    says = {conditions.PASSED: "passed", conditions.FAILED: "failed", conditions.UNDECIDED: "inconclusive, too few samples to say"}
     return f"{printable(outcome.condition.text)}: {says[outcome.result]}: {_told(change, outcome.condition.unit)}"
 
 
@@ -144,7 +144,7 @@ def _gates(outcomes: Sequence[conditions.Outcome]) -> str:
     if found[conditions.FAILED]:
         return f"The gate failed: {'; '.join(found[conditions.FAILED])}{f' ({undecided})' if undecided else ''}."
     if undecided:
-        return f"The gate cannot be judged: {undecided}."
+        return f"The gate is inconclusive: {undecided}."
     return "The gate passed."
 
 
