@@ -393,7 +393,7 @@ void capture_began(CUstream stream) noexcept {
   });
 }
 
-void capture_ended(CUstream stream, CUgraph graph) noexcept {
+void capture_ended(CUstream stream, bool successfully, CUgraph graph) noexcept {
   with_graphs([&](Core& core) {
     std::optional<Capture> capture;
     {
@@ -401,7 +401,8 @@ void capture_ended(CUstream stream, CUgraph graph) noexcept {
       const MutexLock lock(captures_mutex, std::adopt_lock);
       capture = take_capture(stream);
     }
-    if (!capture || graph == nullptr) return;
+    if (!capture || !successfully) return;
+    if (graph == nullptr) graph = capture->graph;
     core.captured_graphs.set(graph, GraphReader(core).read(graph, capture->calls));
   });
 }

@@ -20,8 +20,8 @@ void find_graph_functions() noexcept;
 
 // What the program has done, successfully.
 void capture_began(CUstream stream) noexcept;
-/// `graph` is null where it failed.
-void capture_ended(CUstream stream, CUgraph graph) noexcept;
+/// This one also where it was not. `graph`: null for the one that was captured into.
+void capture_ended(CUstream stream, bool successfully, CUgraph graph) noexcept;
 void graph_copied(CUgraph graph, CUgraph original) noexcept;
 /// Also where one is updated.
 void graph_instantiated(CUgraphExec executable, CUgraph graph) noexcept;

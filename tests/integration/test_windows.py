@@ -403,6 +403,14 @@ class Graphs(simulated.SimulatedTest):
                 if kernels is not None:
                     self.assertEqual(done.out.kernels(), kernels)
 
+    def test_a_capture_whose_graph_nobody_asks_for(self):
+        """As after cudaStreamBeginCaptureToGraph: the program has the graph already."""
+        text = "capture:1 kernel:g:2:1 end_capture:1 start kernel:k:1 stop sync print:done"
+        for window in ("api", "off"):
+            done = self.script(text, WINDOW=window)
+            self.assertIn("done", done.stdout)
+            self.check_unharmed(done, text)
+
     def test_a_graph_between_the_edges_of_captures(self):
         text = "capture:1 kernel:g:2:1 start kernel:g:1:1 end_capture:1:x graph:x:1 capture:2 kernel:h:1:2 stop end_capture:2:y sync"
         done = self.script(text, WINDOW="api")

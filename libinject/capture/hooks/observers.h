@@ -82,10 +82,15 @@ struct Observer<kFn_cudaStreamBeginCaptureToGraph_ptsz> : CaptureBegins<true> {}
 
 template <bool per_thread>
 struct CaptureEnds {
+  /// `graph` may be null: a program that captures into a graph of its own need not ask for it.
   static void after(void* /*real*/, int status, CUstream stream, const CUgraph* graph) noexcept {
+    // Any other error leaves the stream as it was.
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
+        status != CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+      return;
     note_capture(false);
-    capture_ended(per_thread && stream == nullptr ? CU_STREAM_PER_THREAD : stream,
-                  status == 0 ? *graph : nullptr);
+    capture_ended(per_thread && stream == nullptr ? CU_STREAM_PER_THREAD : stream, status == CUDA_SUCCESS,
+                  status == CUDA_SUCCESS && graph != nullptr ? *graph : nullptr);
   }
 };
 template <>

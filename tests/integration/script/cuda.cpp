@@ -244,6 +244,10 @@ cudaEvent_t event_of(const std::string& name) {
 }
 
 void end_capture(const Arguments& a) {
+  if (!a.has(2)) {
+    report("cudaStreamEndCapture", cudaStreamEndCapture(stream_of(a.text(1)), nullptr));
+    return;
+  }
   cudaGraph_t graph = nullptr;
   report("cudaStreamEndCapture", cudaStreamEndCapture(stream_of(a.text(1)), &graph));
   cudaGraphExec_t executable = nullptr;

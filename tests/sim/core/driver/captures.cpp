@@ -70,7 +70,7 @@ CUresult cuStreamEndCapture(bool per_thread, CUstream hStream, CUgraph* phGraph)
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Graph* captured = nullptr;
   CUresult result = end_capture(stream, &captured);
-  *phGraph = captured != nullptr ? captured->handle() : nullptr;
+  if (phGraph != nullptr) *phGraph = captured != nullptr ? captured->handle() : nullptr;
   return result;
 }
 
