@@ -74,9 +74,9 @@ void finish(Gathered& gathered) {
 }  // namespace
 
 std::string_view collective_name(Collective operation) {
-  constexpr std::array<std::string_view, 11> kNames{"",          "AllReduce",     "Broadcast", "Reduce",
-                                                    "AllGather", "ReduceScatter", "Send",      "Recv",
-                                                    "SendRecv",  "AllToAll",      ""};
+  constexpr std::array<std::string_view, 13> kNames{
+      "",     "AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "Send",
+      "Recv", "SendRecv",  "AllToAll",  "",       "Gather",    "Scatter"};
   const auto index = static_cast<std::size_t>(operation);
   return index < kNames.size() ? kNames[index] : std::string_view();
 }
@@ -103,6 +103,8 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
     case Collective::kAllGather:
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
       return ranks == 0 ? std::nullopt : std::optional((n - 1) / n);
     case Collective::kBroadcast:
     case Collective::kReduce:

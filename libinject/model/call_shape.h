@@ -172,8 +172,10 @@ enum class Collective : std::uint8_t {
   kSend,
   kRecv,
   kSendRecv,  ///< a group of sends and receives
-  kAllToAll,  ///< a group of as many of each as there are ranks, all of one size
+  kAllToAll,  ///< also a group of as many of each as there are ranks, all of one size
   kMixed,     ///< a group of different operations
+  kGather,
+  kScatter,
 };
 
 /// What a call's work has to do with a group, the calls between ncclGroupStart and ncclGroupEnd.

@@ -14,14 +14,20 @@ constexpr unsigned collective_type_bytes(unsigned type) {
   return type < sizeof kBytes ? kBytes[type] : 0;
 }
 
-/// Bytes of a call as nccl-tests count them: of the larger of what a rank gives and what it gets. Of
-/// AllGather and ReduceScatter, whose count is one rank's part, that takes the number of ranks; where it is
-/// not known, it is the part. Saturates.
+/// Whether a call's count is one rank's part.
+constexpr bool counts_parts(Collective operation) {
+  return operation == Collective::kAllGather || operation == Collective::kReduceScatter ||
+         operation == Collective::kAllToAll || operation == Collective::kGather ||
+         operation == Collective::kScatter;
+}
+
+/// Bytes of a call as nccl-tests count them: of the larger of what a rank gives and what it gets, on the root
+/// where there is one. Where counts_parts(), that takes the number of ranks; if it is not known, it is the
+/// part. Saturates.
 constexpr std::uint64_t collective_bytes(Collective operation, unsigned type, std::uint64_t count,
                                          std::uint32_t ranks) {
-  const bool by_parts = operation == Collective::kAllGather || operation == Collective::kReduceScatter;
   const std::uint64_t factor =
-      std::uint64_t{collective_type_bytes(type)} * (by_parts && ranks > 1 ? ranks : 1);
+      std::uint64_t{collective_type_bytes(type)} * (counts_parts(operation) && ranks > 1 ? ranks : 1);
   std::uint64_t bytes = 0;
   return __builtin_mul_overflow(count, factor, &bytes) ? ~std::uint64_t{0} : bytes;
 }

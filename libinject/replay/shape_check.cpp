@@ -56,7 +56,7 @@ bool is_shape(const CallShape& shape) {
     }
     case ShapeKind::kCollective: {
       const auto s = shape.as<CollectiveShape>();
-      return s.operation <= Collective::kMixed && s.role <= GroupRole::kDifferent;
+      return s.operation <= Collective::kScatter && s.role <= GroupRole::kDifferent;
     }
     case ShapeKind::kOtherGraph:
       return true;

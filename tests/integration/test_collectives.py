@@ -210,6 +210,17 @@ class Groups(Collectives):
         self.assertEqual((row["Bytes"], row["Kernels"], row["Algorithm BW (GB/s)"], row["Bus BW (GB/s)"]),
                          ("8000", "4", "0.200", "0.100"))
 
+    def test_calls_that_nccl_2_28_brought(self):
+        done = self.script("duration:AlltoAll:10000 comm:A:4 start nccl:AlltoAll:A:1000 nccl:Gather:A:1000:7:2 nccl:Scatter:A:1000:7:3 stop sync")
+        self.assertEqual(self.rows(done), {
+            (name, "fp32", "", "16000", "no"): Row("16000", "4", root, "no", 1, 0, 1) for name, root in (("AllToAll", ""), ("Gather", "2"), ("Scatter", "3"))})
+        row = self.row(done, "AllToAll")
+        self.assertEqual((row["Algorithm BW (GB/s)"], row["Bus BW (GB/s)"]), ("1.600", "1.200"))
+
+    def test_one_of_these_in_a_group_with_others(self):
+        done = self.script("comm:A:4 start group_start nccl:AlltoAll:A:1000 nccl:AllReduce:A:1000 group_end stop sync")
+        self.assertEqual(self.rows(done)["Group of 2", "fp32", "several", "20000", "group"].kernels, 2)
+
     def test_nested_and_empty(self):
         done = self.script("comm:A:4 start group_start group_start nccl:AllReduce:A:1000 group_end nccl:AllReduce:A:1000 group_end "
                            "group_start group_end nccl:AllReduce:A:1000 stop sync")

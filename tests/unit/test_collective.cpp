@@ -63,6 +63,9 @@ TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
   // Their count is one rank's part.
   CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kReduceScatter, kFp32, 1000, 8) == 32000);
+  CHECK(collective_bytes(Collective::kAllToAll, kFp32, 1000, 8) == 32000);
+  CHECK(collective_bytes(Collective::kGather, kFp32, 1000, 8) == 32000);
+  CHECK(collective_bytes(Collective::kScatter, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 0) == 4000);
   CHECK(collective_bytes(Collective::kAllReduce, 12, 1000, 8) == 0);
   CHECK(collective_bytes(Collective::kAllReduce, kFp32, 0, 8) == 0);
@@ -92,6 +95,8 @@ TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collect
   CHECK(bus_factor(Collective::kAllGather, 8) == 0.875);
   CHECK(bus_factor(Collective::kReduceScatter, 4) == 0.75);
   CHECK(bus_factor(Collective::kAllToAll, 4) == 0.75);
+  CHECK(bus_factor(Collective::kGather, 4) == 0.75);
+  CHECK(bus_factor(Collective::kScatter, 4) == 0.75);
   CHECK(bus_factor(Collective::kBroadcast, 8) == 1.0);
   CHECK(bus_factor(Collective::kReduce, 8) == 1.0);
   CHECK(bus_factor(Collective::kSend, 0) == 1.0);

@@ -14,6 +14,17 @@
 #include "libinject/record/library_buffers.h"
 #include "libinject/record/thread_registry.h"
 
+#if NCCL_VERSION_CODE < 22800
+extern "C" {
+ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                          ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                        ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                         int root, ncclComm_t comm, cudaStream_t stream);
+}
+#endif
+
 namespace inject {
 
 template <>
@@ -145,10 +156,11 @@ struct CollectiveArguments : Collected {
     const CollectiveShape shape =
         set_collective_shape(frame, real, operation, count, type, reduction, peer, comm);
     const std::uint64_t part = collective_bytes(operation, shape.type, count, 1);
-    library_buffers.note(given, operation == Collective::kReduceScatter ? shape.bytes : part,
-                         BufferUse::kCommunication);
-    library_buffers.note(got, operation == Collective::kAllGather ? shape.bytes : part,
-                         BufferUse::kCommunication);
+    // Which rank the root of a gather or scatter is on is not asked.
+    const bool gives_all = operation == Collective::kReduceScatter || operation == Collective::kAllToAll;
+    const bool gets_all = operation == Collective::kAllGather || operation == Collective::kAllToAll;
+    library_buffers.note(given, gives_all ? shape.bytes : part, BufferUse::kCommunication);
+    library_buffers.note(got, gets_all ? shape.bytes : part, BufferUse::kCommunication);
   }
 };
 
@@ -166,6 +178,12 @@ template <>
 struct CallArguments<kFn_ncclAllGather> : CollectiveArguments<Collective::kAllGather> {};
 template <>
 struct CallArguments<kFn_ncclReduceScatter> : CollectiveArguments<Collective::kReduceScatter> {};
+template <>
+struct CallArguments<kFn_ncclAlltoAll> : CollectiveArguments<Collective::kAllToAll> {};
+template <>
+struct CallArguments<kFn_ncclGather> : CollectiveArguments<Collective::kGather> {};
+template <>
+struct CallArguments<kFn_ncclScatter> : CollectiveArguments<Collective::kScatter> {};
 template <>
 struct CallArguments<kFn_ncclSend> : CollectiveArguments<Collective::kSend> {};
 template <>

@@ -223,6 +223,7 @@ def rate(folder: Folder) -> Iterator[Place]:
 
 _BUS = {"AllReduce": lambda ranks: 2 * (ranks - 1) / ranks, "AllGather": lambda ranks: (ranks - 1) / ranks,
         "ReduceScatter": lambda ranks: (ranks - 1) / ranks, "AllToAll": lambda ranks: (ranks - 1) / ranks,
+        "Gather": lambda ranks: (ranks - 1) / ranks, "Scatter": lambda ranks: (ranks - 1) / ranks,
         "Broadcast": lambda ranks: 1, "Reduce": lambda ranks: 1, "Send": lambda ranks: 1, "Recv": lambda ranks: 1, "SendRecv": lambda ranks: 1}
 
 

@@ -83,6 +83,9 @@ void call(const Arguments& a) {
   if (function == "AllGather") result = ncclAllGather(nullptr, nullptr, count, type, comm, stream);
   if (function == "ReduceScatter")
     result = ncclReduceScatter(nullptr, nullptr, count, type, reduction, comm, stream);
+  if (function == "AlltoAll") result = ncclAlltoAll(nullptr, nullptr, count, type, comm, stream);
+  if (function == "Gather") result = ncclGather(nullptr, nullptr, count, type, peer, comm, stream);
+  if (function == "Scatter") result = ncclScatter(nullptr, nullptr, count, type, peer, comm, stream);
   if (function == "Send") result = ncclSend(nullptr, count, type, peer, comm, stream);
   if (function == "Recv") result = ncclRecv(nullptr, count, type, peer, comm, stream);
   report(("nccl" + function).c_str(), result);
