@@ -58,7 +58,7 @@ std::string ops(const GemmShape& shape) {
 /// Equal for products that differ only in their transpositions (and leading dimensions).
 auto size_key(const GemmShape& shape) {
   return std::tuple(shape.m, shape.n, shape.k, shape.batch, shape.groups, shape.a, shape.b, shape.c, shape.d,
-                    shape.compute, shape.epilogue);
+                    shape.compute, shape.epilogue, shape.flags);
 }
 
 void add_transpositions(std::span<GemmRow> rows) {

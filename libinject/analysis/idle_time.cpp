@@ -119,6 +119,11 @@ std::string_view idle_cause_name(IdleCause cause) {
 
 HostState host_state_of(std::string_view function, bool library) {
   if (library) {
+    constexpr std::array<std::string_view, 4> kCopying{"GetVector", "SetVector", "GetMatrix", "SetMatrix"};
+    if (function.starts_with("cublas") &&
+        std::any_of(kCopying.begin(), kCopying.end(),
+                    [&](std::string_view part) { return contains(function, part); }))
+      return HostState::kCopy;
     constexpr std::array<std::string_view, 10> kPreparing{"Create", "Destroy", "Finalize", "Find",  "Get",
                                                           "Init",   "Make",    "Build",    "Check", "Abort"};
     const bool prepares = std::any_of(kPreparing.begin(), kPreparing.end(),
@@ -126,6 +131,8 @@ HostState host_state_of(std::string_view function, bool library) {
     return prepares ? HostState::kOther : HostState::kLaunch;
   }
   if (contains(function, "Synchronize")) return HostState::kSynchronization;
+  // Makes or changes a node of a graph that copies: nothing is copied now.
+  if (contains(function, "Graph") && contains(function, "Node")) return HostState::kOther;
   if (contains(function, "Memcpy")) return HostState::kCopy;
   if (contains(function, "Launch") || contains(function, "Memset")) return HostState::kLaunch;
   return HostState::kOther;

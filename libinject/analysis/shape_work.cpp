@@ -47,6 +47,7 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
     case DataType::kC32:
       return compute == ComputeType::kF16 ? Arithmetic::kFp16TensorFp16Sums : Arithmetic::kFp16Tensor;
     case DataType::kBf16:
+    case DataType::kCBf16:
       return Arithmetic::kBf16Tensor;
     case DataType::kF8E4M3:
     case DataType::kF8E5M2:

@@ -126,10 +126,10 @@ TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& 
   if (sized && std::min(shape.m, shape.n) == 1) return {Eligible::kNo, "a matrix-vector product"};
   // fp64 is loaded in whole elements of 8 bytes.
   if (tensor_arithmetic(shape.a, shape.compute) == Arithmetic::kFp64Tensor) return by_type;
+  if (shape.groups > 1 && !sized) return {Eligible::kUnknown, "its groups are of different sizes"};
   if ((shape.flags & kGemmOtherOrder) != 0) return {Eligible::kUnknown, "matrices are not all column-major"};
 
   Misaligned wrong;
-  // A grouped product's sizes differ, and are 0.
   const auto check = [&wrong](const char* name, std::int64_t size, DataType type) {
     if (size > 0) wrong.check(name, size, type);
   };

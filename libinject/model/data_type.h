@@ -30,8 +30,9 @@ enum class DataType : std::uint8_t {
   kOther,
   kF8E8M0,  ///< factors of blocks of other types
   kC8I,     ///< two kI8
+  kCBf16,   ///< two kBf16
 };
-inline constexpr DataType kLastDataType = DataType::kC8I;
+inline constexpr DataType kLastDataType = DataType::kCBf16;
 
 /// What products are computed and summed up in.
 enum class ComputeType : std::uint8_t {
@@ -51,7 +52,7 @@ constexpr std::string_view data_type_name(DataType type) {
       "",         "fp64",     "fp32",         "fp16",         "bf16",         "fp8 e4m3",
       "fp8 e5m2", "fp6",      "fp4",          "int8",         "uint8",        "int16",
       "int32",    "int64",    "complex fp32", "complex fp64", "complex fp16", "bool",
-      "other",    "fp8 e8m0", "complex int8"};
+      "other",    "fp8 e8m0", "complex int8", "complex bf16"};
   return kNames[static_cast<unsigned>(type)];
 }
 
@@ -73,6 +74,7 @@ constexpr unsigned data_type_bits(DataType type) {
     case DataType::kF32:
     case DataType::kI32:
     case DataType::kC32:
+    case DataType::kCBf16:
       return 32;
     case DataType::kF16:
     case DataType::kBf16:
@@ -99,7 +101,7 @@ constexpr unsigned data_type_bits(DataType type) {
 
 constexpr bool is_complex(DataType type) {
   return type == DataType::kC32 || type == DataType::kC64 || type == DataType::kC128 ||
-         type == DataType::kC8I;
+         type == DataType::kC8I || type == DataType::kCBf16;
 }
 
 }  // namespace inject

@@ -40,6 +40,7 @@ enum class Category : std::uint8_t {
   kPool,
   kSoftmax,
   kActivation,
+  kTensor,  ///< other work of cuDNN's
   kPlan,
   kCollective,
   kPointToPoint,
@@ -83,6 +84,9 @@ Category function_category(FunctionId function) noexcept;
 /// Of a function of the runtime by that name. As host_state_of() and asks_for_work() have it
 /// (analysis/idle_time.h), which a test compares.
 constexpr bool is_bookkeeping_name(std::string_view name) {
+  // Makes or changes a node of a graph: what the node does is done later.
+  if (name.find("Graph") != std::string_view::npos && name.find("Node") != std::string_view::npos)
+    return true;
   for (const std::string_view part : {"Synchronize", "Memcpy", "Memset", "Launch", "Query"}) {
     if (name.find(part) != std::string_view::npos) return false;
   }

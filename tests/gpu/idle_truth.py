@@ -99,6 +99,10 @@ class Work:
 def call_kind(name, library):
     if "Synchronize" in name:
         return SYNCHRONIZATION
+    if not library and "Graph" in name and "Node" in name:
+        return OTHER_CALL
+    if library and name.startswith("cublas") and any(word in name for word in ("GetVector", "SetVector", "GetMatrix", "SetMatrix")):
+        return COPY_CALL
     if "Memcpy" in name:
         return COPY_CALL
     if "Launch" in name or "Memset" in name:

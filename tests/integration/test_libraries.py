@@ -135,6 +135,14 @@ class Products(simulated.SimulatedTest):
                 _, (row,) = self.rows(f"sgemm {allow} start sgemm stop sync", env={} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
                 self.check(row, TypeA="fp32", ComputeType=compute)
 
+    def test_emulation_is_allowed_by_the_environment(self):
+        for setting, text, compute in (("SINGLE", "sgemm", "other"), ("DOUBLE", "sgemm", "fp32"), ("SINGLE", "pedantic", "fp32")):
+            with self.subTest(setting=setting, text=text):
+                _, (row,) = self.rows(f"{text} start {text} stop sync", env={f"CUBLAS_EMULATE_{setting}_PRECISION": "1"})
+                self.check(row, TypeA="fp32", ComputeType=compute)
+        _, (row,) = self.rows("gemm start gemm stop sync", env={"CUBLAS_EMULATE_SINGLE_PRECISION": "1"})
+        self.check(row, TypeA="fp16", ComputeType="fp32")
+
     def test_the_handles_math_mode(self):
         # cublasMath_t: default, tensor operations (fp16), pedantic, tf32, fp32 and fp64 by other products; 16 is a flag beside them.
         for mode, compute in ((0, "fp32"), (1, "fp32 (fp16)"), (2, "fp32"), (3, "fp32 (tf32)"), (4, "other"), (8, "fp32"), (12, "other"),

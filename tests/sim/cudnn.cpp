@@ -30,6 +30,7 @@ bool does_work(SimCategory category) {
     case SimCategory::kPool:
     case SimCategory::kSoftmax:
     case SimCategory::kActivation:
+    case SimCategory::kTensor:
       return true;
     default:
       return false;

@@ -38,6 +38,7 @@ enum class SimCategory {
   kPool,
   kSoftmax,
   kActivation,
+  kTensor,
   kPlan,
   kCollective,
   kPointToPoint,

@@ -899,6 +899,35 @@ TEST_CASE("Readings of calls that are not recorded take bounded memory", "[devic
   CHECK(statistics.left_out() > 0);
 }
 
+TEST_CASE("A window that lost device work has no times", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  const auto settle = [&statistics](std::uint32_t window) {
+    TimedWork work;
+    work.start = window * kMs + 100;
+    work.end = window * kMs + 200;
+    statistics.work(window, 0, work);
+    statistics.settle_window(window, window * kMs, window * kMs + 1000);
+  };
+  const auto total = [&statistics] {
+    const std::vector<DeviceTimeRow> totals = statistics.totals();
+    return totals.empty() ? 0 : totals.front().times.kernel_busy;
+  };
+  settle(1);
+  statistics.lost_work(2);
+  settle(2);
+  settle(3);
+  CHECK(statistics.row(1, 0) != nullptr);
+  CHECK(statistics.row(2, 0) == nullptr);
+  CHECK(total() == 200);
+  CHECK(statistics.left_out() == 0);
+  CHECK(statistics.held() == 0);
+  // Where that turns out later, the totals don't have it either.
+  statistics.lost_work(3);
+  CHECK(statistics.row(3, 0) == nullptr);
+  settle(4);
+  CHECK(total() == 100);
+}
+
 TEST_CASE("A graph that copies many values to the host is one wait", "[device_time]") {
   DeviceTimeStatistics statistics;
   for (int i = 0; i < 1000; ++i) statistics.small_download(1, 7, kMs);
@@ -914,6 +943,11 @@ TEST_CASE("States of calls by their names", "[device_time]") {
   CHECK(host_state_of("cudaGraphLaunch", false) == HostState::kLaunch);
   CHECK(host_state_of("cudaMemsetAsync", false) == HostState::kLaunch);
   CHECK(host_state_of("cudaMalloc", false) == HostState::kOther);
+  CHECK(host_state_of("cudaGraphAddMemcpyNode1D", false) == HostState::kOther);
+  CHECK(host_state_of("cudaGraphExecMemsetNodeSetParams", false) == HostState::kOther);
+  CHECK(host_state_of("cublasGetVector", true) == HostState::kCopy);
+  CHECK(host_state_of("cublasSetMatrixAsync_64", true) == HostState::kCopy);
+  CHECK(host_state_of("cublasGetMathMode", true) == HostState::kOther);
   CHECK(host_state_of("cublasGemmEx", true) == HostState::kLaunch);
   CHECK(host_state_of("ncclAllReduce", true) == HostState::kLaunch);
   CHECK(host_state_of("cudnnBackendFinalize", true) == HostState::kOther);

@@ -116,7 +116,7 @@ TEST_CASE("the tables have as many functions as meant", "[functions]") {
   CHECK(counts[FunctionGroup::kCublas] == 508);
   CHECK(counts[FunctionGroup::kCublasLt] == 8);
   CHECK(counts[FunctionGroup::kCudnn] == 68);
-  CHECK(counts[FunctionGroup::kNccl] == 18);
+  CHECK(counts[FunctionGroup::kNccl] == 21);
   CHECK(counts[FunctionGroup::kCupti] == 13);
   CHECK(counts.count(FunctionGroup::kDriver) == 0);
 }

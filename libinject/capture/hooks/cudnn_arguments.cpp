@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 
 #include "libinject/capture/hooks/cudnn_sizes.h"
@@ -133,6 +134,23 @@ std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) 
 
 }  // namespace
 
+namespace {
+
+/// Whether what is multiplied by it counts: where no second operand is wanted, the factor is 0.
+bool is_factor(const void* factor, cudnnDataType_t type) noexcept {
+  double number = 0;
+  if (factor == nullptr) return false;
+  if (type == CUDNN_DATA_DOUBLE) {
+    std::memcpy(&number, factor, sizeof number);
+    return number != 0;
+  }
+  float single = 0;
+  std::memcpy(&single, factor, sizeof single);
+  return single != 0;
+}
+
+}  // namespace
+
 void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept {
   auto* get_filter = cudnnGetFilterNdDescriptor_beside.get(real);
   auto* get_convolution = cudnnGetConvolutionNdDescriptor_beside.get(real);
@@ -182,7 +200,7 @@ void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& 
   shape.layout = x.layout() != 0 ? x.layout() : y.layout();
   if (call.fused) {
     shape.fused = operation_bit(GraphOperation::kBias) | activation_of(real, call.activation);
-    if (call.sum) shape.fused |= operation_bit(GraphOperation::kAdd);
+    if (is_factor(call.sum, y.type)) shape.fused |= operation_bit(GraphOperation::kAdd);
   }
   shape.engine = call.algorithm;
   shape.legacy = 1;

@@ -27,8 +27,8 @@ struct ConvolutionCall {
   cudnnTensorDescriptor_t y = nullptr;
   cudnnConvolutionDescriptor_t convolution = nullptr;
   int algorithm = 0;
-  bool fused = false;  ///< with bias and activation
-  bool sum = false;    ///< … and another operand
+  bool fused = false;         ///< with bias and activation
+  const void* sum = nullptr;  ///< … and another operand, times this factor: a double where y is of doubles
   cudnnActivationDescriptor_t activation = nullptr;
 };
 void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept;
@@ -64,10 +64,6 @@ struct CallArguments<kFn_cudnnConvolutionBiasActivationForward> {
                    std::size_t, const void* scale, cudnnTensorDescriptor_t, const void*,
                    cudnnTensorDescriptor_t, const void*, cudnnActivationDescriptor_t activation,
                    cudnnTensorDescriptor_t y, void*) noexcept {
-    // A second operand is there always, and multiplied by 0 where none is wanted. 0 is the same in either
-    // type that the factor may have.
-    float factor = 0;
-    if (scale != nullptr) __builtin_memcpy(&factor, scale, sizeof factor);
     set_convolution_shape(frame, real,
                           {.direction = 1,
                            .x = x,
@@ -76,7 +72,7 @@ struct CallArguments<kFn_cudnnConvolutionBiasActivationForward> {
                            .convolution = convolution,
                            .algorithm = algorithm,
                            .fused = true,
-                           .sum = factor != 0,
+                           .sum = scale,
                            .activation = activation});
   }
 };

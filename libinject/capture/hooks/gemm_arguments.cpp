@@ -83,12 +83,20 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
   const auto all = [&](std::uint64_t bytes, bool common) {
     return common ? bytes : times(bytes, shape.batch);
   };
-  shape.bytes = plus(plus(all(matrix_bytes(call.m, call.k, call.a), call.common_a),
-                          all(matrix_bytes(call.k, call.n, call.b), call.common_b)),
-                     all(matrix_bytes(call.m, call.n, shape.d), false));
+  // Of unknown types, they are not known.
+  if (data_type_bits(call.a) != 0 && data_type_bits(call.b) != 0 && data_type_bits(shape.d) != 0)
+    shape.bytes = plus(plus(all(matrix_bytes(call.m, call.k, call.a), call.common_a),
+                            all(matrix_bytes(call.k, call.n, call.b), call.common_b)),
+                       all(matrix_bytes(call.m, call.n, shape.d), false));
   if (call.other_order) shape.flags |= kGemmOtherOrder;
   if (call.block_scaled) shape.flags |= kGemmBlockScaled;
   return true;
+}
+
+/// Whether a product is one in fp32 or fp64, which may be computed in other types.
+bool is_single_or_double(ComputeType compute, DataType type) noexcept {
+  return (compute == ComputeType::kF32 && (type == DataType::kF32 || type == DataType::kC64)) ||
+         (compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128));
 }
 
 // ---- cuBLASLt: descriptors, by the library's own getters. Fifteen of them take some 110 ns (measured): more
@@ -125,8 +133,14 @@ struct Layout {
   std::int64_t leading = 0;
   std::int32_t batch = 1;
   std::int32_t order = CUBLASLT_ORDER_COL;
-  std::int64_t offset = 0;  // between the matrices of a batch
+  std::int64_t offset = 0;       // between the matrices of a batch
+  std::uint32_t batch_mode = 0;  // cublasLtBatchMode_t
 };
+
+// By number: names that came with CUDA 13.0. In an older library all batches are strided.
+constexpr auto kBatchMode = static_cast<cublasLtMatrixLayoutAttribute_t>(8);
+constexpr std::uint32_t kStrided = 0;
+constexpr std::uint32_t kByPointers = 1;
 
 bool read_layout(GetLayout* get, cublasLtMatrixLayout_t layout, Layout& to) noexcept {
   std::uint32_t type = 0;
@@ -143,7 +157,9 @@ bool read_layout(GetLayout* get, cublasLtMatrixLayout_t layout, Layout& to) noex
   to.type = static_cast<cudaDataType>(type);
   get(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &to.order, sizeof to.order, nullptr);
   get(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &to.offset, sizeof to.offset, nullptr);
-  return true;
+  if (get(layout, kBatchMode, &to.batch_mode, sizeof to.batch_mode, nullptr) != CUBLAS_STATUS_SUCCESS)
+    to.batch_mode = kStrided;
+  return to.batch_mode <= kByPointers;  // of any other mode rows and columns may mean something else
 }
 
 struct Operation {
@@ -194,17 +210,21 @@ std::uint32_t find_layout(GetLayout* get, const Operation& operation, const void
   call.b = data_type_of(b.type);
   call.c = data_type_of(c.type);
   call.d = data_type_of(d.type);
-  call.compute = compute_type_of(static_cast<cublasComputeType_t>(operation.compute));
+  const auto compute = static_cast<cublasComputeType_t>(operation.compute);
+  call.compute = compute_type_of(compute);
+  if (is_single_or_double(call.compute, call.a) && !is_pedantic(compute))
+    call.compute = unless_emulated(call.compute);
   call.lda = a.leading;
   call.ldb = b.leading;
   call.ldc = d.leading;
-  call.at_a = at_a;
-  call.at_b = at_b;
-  call.at_c = at_d;
+  // Pointers to the matrices lie on the device.
+  call.at_a = a.batch_mode == kStrided ? at_a : nullptr;
+  call.at_b = b.batch_mode == kStrided ? at_b : nullptr;
+  call.at_c = d.batch_mode == kStrided ? at_d : nullptr;
   for (const Layout& layout : {a, b, c, d})
     call.other_order = call.other_order || layout.order != CUBLASLT_ORDER_COL;
-  call.common_a = a.offset == 0;
-  call.common_b = b.offset == 0;
+  call.common_a = a.offset == 0 && a.batch_mode == kStrided;
+  call.common_b = b.offset == 0 && b.batch_mode == kStrided;
   call.epilogue = operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : operation.epilogue;
   call.block_scaled = operation.scale_a == kScaledBy16 || operation.scale_a == kScaledBy32;
   const CallShape shape = shape_of(call);
@@ -229,6 +249,8 @@ DataType data_type_of(cudaDataType type) noexcept {
       return DataType::kC64;
     case CUDA_C_16F:
       return DataType::kC32;
+    case CUDA_C_16BF:
+      return DataType::kCBf16;
     case CUDA_C_8I:
       return DataType::kC8I;
     case CUDA_R_8I:
@@ -309,7 +331,7 @@ ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type)
   constexpr unsigned kEmulatesFp64 = 8;
   const unsigned bits = static_cast<unsigned>(mode) & 0xF;
   if (compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128))
-    return (bits & kEmulatesFp64) != 0 ? ComputeType::kOther : compute;
+    return (bits & kEmulatesFp64) != 0 ? ComputeType::kOther : unless_emulated(compute);
   if (compute != ComputeType::kF32 || (type != DataType::kF32 && type != DataType::kC64)) return compute;
   if ((bits & kEmulatesFp32) != 0) return ComputeType::kOther;
   switch (bits & 3) {
@@ -318,19 +340,17 @@ ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type)
     case CUBLAS_TF32_TENSOR_OP_MATH:
       return tf32_if_allowed();
     default:
-      return compute;
+      return unless_emulated(compute);
   }
 }
 
 ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept {
-  const bool fp32 = compute == ComputeType::kF32 && (type == DataType::kF32 || type == DataType::kC64);
-  const bool fp64 = compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128);
-  if (!fp32 && !fp64) return compute;
+  if (!is_single_or_double(compute, type)) return compute;
   static constinit SameLibraryFunction<cublasStatus_t(cublasHandle_t, cublasMath_t*)> get_math{
       "cublasGetMathMode"};
   auto* get = handle == nullptr ? nullptr : get_math.get(real);
   cublasMath_t mode = CUBLAS_DEFAULT_MATH;
-  if (get == nullptr || get(handle, &mode) != CUBLAS_STATUS_SUCCESS) return compute;
+  if (get == nullptr || get(handle, &mode) != CUBLAS_STATUS_SUCCESS) return unless_emulated(compute);
   return compute_under(mode, compute, type);
 }
 

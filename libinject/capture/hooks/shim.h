@@ -158,7 +158,8 @@ struct Shim<function, R(A...)> {
           if constexpr (kCategory<function> == Category::kLaunch) {
             if (seen.kernel != nullptr && function_is_new(seen.function)) {
               const R result = capturable(real, control, args...);
-              if (static_cast<int>(result) != 0 || !tell_kernel_name(seen, __builtin_return_address(0)))
+              if (static_cast<int>(result) != 0 ||
+                  !tell_kernel_name(seen, reinterpret_cast<const void*>(real)))
                 function_stays_new(seen.function);
               return result;
             }

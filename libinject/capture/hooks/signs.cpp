@@ -7,14 +7,20 @@
 
 namespace inject {
 
-bool tell_kernel_name(SeenLaunch launch, const void* caller) noexcept {
+namespace {
+constinit SameLibraryFunction<cudaError_t()> peek_at_error{"cudaPeekAtLastError"};
+constinit SameLibraryFunction<cudaError_t()> take_error{"cudaGetLastError"};
+constinit SameLibraryFunction<cudaError_t(const char**, const void*)> name_of_function{
+    "cudaFuncGetName"};  // since 12.3
+}  // namespace
+
+bool tell_kernel_name(SeenLaunch launch, const void* real) noexcept {
   const CallerState state;
   // The launch has succeeded, so context and module are there: the runtime looks the name up, no more. An
   // error that the program has not asked for yet is left alone: another one would take its place.
-  const auto peek = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaPeekAtLastError, caller));
-  const auto get_name =
-      reinterpret_cast<cudaError_t (*)(const char**, const void*)>(resolve(kFn_cudaFuncGetName, caller));
-  const auto take = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaGetLastError, caller));
+  auto* peek = peek_at_error.get(real);
+  auto* get_name = name_of_function.get(real);
+  auto* take = take_error.get(real);
   if (peek == nullptr || get_name == nullptr || take == nullptr) return true;
   if (peek() != cudaSuccess) return false;
   const char* name = nullptr;

@@ -69,6 +69,7 @@ constexpr bool is_sign(Category category) {
     case Category::kPool:
     case Category::kSoftmax:
     case Category::kActivation:
+    case Category::kTensor:
     case Category::kCollective:
     case Category::kPointToPoint:
       return true;
@@ -161,8 +162,8 @@ template <FunctionId function, typename... A>
   return seen;
 }
 
-/// Asks the runtime that made the launch for the kernel's name, once for each kernel. No error is left
-/// behind. False if it could not be asked, and is to be at the next launch.
-bool tell_kernel_name(SeenLaunch launch, const void* caller) noexcept;
+/// Asks the runtime that made the launch, by its function `real`, for the kernel's name, once for each
+/// kernel. No error is left behind. False if it could not be asked, and is to be at the next launch.
+bool tell_kernel_name(SeenLaunch launch, const void* real) noexcept;
 
 }  // namespace inject

@@ -12,4 +12,8 @@ namespace inject {
 /// which no kernel was one of TF32.
 ComputeType tf32_if_allowed() noexcept;
 
+/// `compute`, or kOther where the environment lets cuBLAS emulate fp32 or fp64 by other types
+/// (CUBLAS_EMULATE_SINGLE_PRECISION, CUBLAS_EMULATE_DOUBLE_PRECISION): whether it does is its own choice.
+ComputeType unless_emulated(ComputeType compute) noexcept;
+
 }  // namespace inject
