@@ -80,7 +80,7 @@ class CopyStatistics {
   Keys keys_{kMaxRows};
   std::vector<CopyRow> rows_;
   CopyRow other_;
-  OverlapStatistics overlap_;
+  OverlapStatistics overlap_{true};
   std::unordered_map<std::uint32_t, LastCopy> last_copies_;  // by thread
   // When the synchronization after a copy returned, by window, begin of the copy's call, and thread.
   std::map<std::tuple<std::uint32_t, Nanoseconds, std::uint32_t>, Nanoseconds> waits_;

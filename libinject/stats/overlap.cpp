@@ -36,15 +36,16 @@ Nanoseconds OverlapStatistics::Timeline::middle() const {
 void OverlapStatistics::Timeline::judge(Nanoseconds until, Rows& rows) {
   std::size_t kept = 0;
   for (const Work& work : works) {
+    const Nanoseconds begin = std::max(work.begin, judged_from);
     const Nanoseconds end = std::min(work.end, until);
-    if (work.begin < end) {
+    if (begin < end) {
       Times& times = rows[work.row];
-      times.time += end - work.begin;
+      times.time += end - begin;
       auto at =
-          std::upper_bound(others.begin(), others.end(), work.begin,
+          std::upper_bound(others.begin(), others.end(), begin,
                            [](Nanoseconds time, const Interval& interval) { return time < interval.end; });
       for (; at != others.end() && at->begin < end; ++at)
-        times.overlapped += std::min(at->end, end) - std::max(at->begin, work.begin);
+        times.overlapped += std::min(at->end, end) - std::max(at->begin, begin);
     }
     if (work.end > until) works[kept++] = {std::max(work.begin, until), work.end, work.row};
   }
@@ -64,7 +65,9 @@ OverlapStatistics::Timeline* OverlapStatistics::timeline(std::uint32_t window, s
     ++late_;
     return nullptr;
   }
-  Timeline& found = timelines_[{window, device}];
+  const auto [place, is_new] = timelines_.try_emplace({window, device});
+  Timeline& found = place->second;
+  if (is_new && from_first_beside_) found.judged_from = kForever;
   if (start >= found.floor) return &found;
   ++late_;
   start = found.floor;
@@ -85,6 +88,7 @@ void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanos
   Timeline* found = timeline(window, device, start, end);
   if (found == nullptr) return;
   found->others.push_back({start, end});
+  found->judged_from = std::min(found->judged_from, start);
   if (++held_ > kMaxHeld) bound();
 }
 

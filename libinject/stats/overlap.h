@@ -31,6 +31,11 @@ class OverlapStatistics {
     }
   };
 
+  /// `from_first_beside`: what runs before the first piece beside it in a window is not judged. That is right
+  /// where only pieces launched in the window are known, and work is overlapped with what was launched
+  /// before.
+  explicit OverlapStatistics(bool from_first_beside = false) : from_first_beside_(from_first_beside) {}
+
   /// Announces that work will come. Until then what runs beside it is not kept, as most programs may have
   /// none.
   void expect_work() { expected_ = true; }
@@ -65,7 +70,8 @@ class OverlapStatistics {
   struct Timeline {
     std::vector<Interval> others;
     std::vector<Work> works;
-    Nanoseconds floor = 0;  // everything before is judged
+    Nanoseconds floor = 0;        // everything before is judged
+    Nanoseconds judged_from = 0;  // nothing before is
 
     std::size_t held() const { return others.size() + works.size(); }
     void join_others();
@@ -83,6 +89,7 @@ class OverlapStatistics {
   std::uint64_t late_ = 0;
   std::uint32_t settled_through_ = 0;
   bool expected_ = false;
+  bool from_first_beside_;
 };
 
 }  // namespace inject

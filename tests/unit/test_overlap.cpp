@@ -92,6 +92,21 @@ TEST_CASE("Overlap is the part of a collective in which the device computed", "[
   CHECK(overlap.rows().at(7).overlapped == 50);
 }
 
+TEST_CASE("What runs before the first piece beside it may have run beside earlier ones", "[copies]") {
+  OverlapStatistics overlap(true);
+  overlap.work(1, 0, 7, 100, 200);
+  CHECK(overlap.rows().empty());
+  overlap.work(1, 0, 7, 250, 350);
+  overlap.beside(1, 0, 300, 400);
+  overlap.work(1, 0, 7, 500, 520);
+  overlap.work(1, 1, 8, 100, 200);  // another device
+  overlap.settle_window(1);
+  const auto rows = overlap.rows();
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.at(7).time == 70);
+  CHECK(rows.at(7).overlapped == 50);
+}
+
 TEST_CASE("Without collectives nothing is kept for their overlap", "[collectives]") {
   OverlapStatistics overlap;
   overlap.beside(1, 0, 100, 200);
