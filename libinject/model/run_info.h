@@ -60,6 +60,8 @@ struct Losses {
   std::uint64_t invalid_times = 0;     ///< activity without usable times
   std::uint64_t missing_records = 0;   ///< launches whose activity never came
 
+  /// Whether device work is missing: it would pass for idle time.
+  bool device_work() const { return activity_records + invalid_times + missing_records != 0; }
   std::uint64_t total() const {
     return host_records + range_records + activity_records + invalid_times + missing_records;
   }

@@ -11,8 +11,8 @@ namespace {
 
 using namespace units;
 
-Columns<Listed<FamilyRow>> family_columns(const Report&) {
-  using Row = FamilyRow;
+Columns<Listed<FamilyReport>> family_columns(const Report&) {
+  using Row = FamilyReport;
   Columns<Listed<Row>> columns;
   const auto share = [](std::uint64_t Row::*part) {
     return [part](const Row& row) { return percent(row.*part, row.time.sum); };
@@ -31,19 +31,17 @@ Columns<Listed<FamilyRow>> family_columns(const Report&) {
       .add("FLOPs", kFlop, &Row::flops,
            "FLOPs of the library calls of known shape that these kernels belong to.")
       .add(
-          "TFLOP/s", kTeraflops,
-          [](const Row& row) {
-            return cell_if(row.flops != 0 && row.time.sum != 0,
-                           static_cast<double>(row.flops) / static_cast<double>(row.time.sum) / 1e3);
-          },
-          "FLOPs / Total Time.", "no FLOPs are known")
+          "TFLOP/s", kTeraflops, [](const Row& row) { return row.teraflops; },
+          "FLOPs of the calls whose kernels were recorded / Total Time.",
+          "no FLOPs are known; a call of the family has an impossible rate")
       .add(
           "Family", kText, [](const Row& row) { return family_name(row.family); }, "What the kernels do.");
   return columns;
 }
 
-std::vector<Listed<FamilyRow>> family_rows(const Report& report) {
-  return listed(report.statistics->families(), [](const FamilyRow& row) { return row.time.sum; });
+std::vector<Listed<FamilyReport>> family_rows(const Report& report) {
+  return listed(std::vector<FamilyReport>(report.families),
+                [](const FamilyReport& row) { return row.time.sum; });
 }
 
 }  // namespace

@@ -89,20 +89,22 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       "Host calls that submitted work to a device.", kAllDevices);
   known_time.add("GPU Busy (ns)", kTime, &Row::busy,
                  "Time during which at least one of the row's kernels, copies or memsets ran; `all`: sum "
-                 "over the devices.");
+                 "over the devices.",
+                 "`outside`; records of its work were lost; no device activity was recorded");
   columns.add("Gap to Next (ns)", kTime, &Row::gap,
               "From the end of this row's last work to the start of the next row's first; `all`: time during "
               "which no device worked.",
-              "the last of its window");
-  add_work_columns(columns, &Row::work);
+              "the last of its window; records of device work were lost in the window");
+  add_work_columns(columns, &Row::work, "no device activity was recorded");
   add_flop_columns(columns, &Row::flops);
   known_time
       .add("Kernel Busy (ns)", kTime, &Row::kernel_busy,
-           "Time during which at least one of the row's kernels ran.")
+           "Time during which at least one of the row's kernels ran.", "as GPU Busy")
       .add(
           "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
           "Kernel Busy / the iteration's time on the device: from its first work to the next one's.",
-          "`outside`; the time is not known; the next one's work begins long before this one's ends");
+          "`outside`; the time is not known; the next one's work begins long before this one's ends; records "
+          "of device work were lost in the window");
   add_fetch_columns(columns, &Row::fetches);
   add_metric_columns(columns, report, &Row::metrics);
   return columns;

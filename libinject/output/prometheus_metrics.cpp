@@ -363,12 +363,13 @@ void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report)
     if (report.run->batch != 0 && median > 0)
       text.family(kTable[kSamplesRate]).number(static_cast<double>(report.run->batch) / median);
   }
-  std::optional<double> units;
+  const WindowReport::Host* latest = nullptr;
   for (const WindowReport& window : report.windows) {
     if (!window.host || window.window == kOtherIndex) continue;
-    if (const auto rate = window.host->units.per_second()) units = rate;
+    if (window.host->ahead || window.host->units.per_second()) latest = &*window.host;
   }
-  if (units) text.family(kTable[kUnitsRate]).number(*units);
+  if (latest != nullptr && !latest->ahead)
+    text.family(kTable[kUnitsRate]).number(latest->units.per_second().value_or(0));
 }
 
 void PrometheusMetrics::device_samples(PrometheusText& text, const Report& report) const {
@@ -473,7 +474,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   text.family(kTable[kFlops]).sum(windows_.flops);
   // If no call's shape is known, neither is what is computed.
   text.family(kTable[kFlopRate]);
-  if (windows_.flops != 0 && latest_windows_.time != 0)
+  if (windows_.flops != 0 && latest_windows_.time != 0 && !report.steps.inside_by_device)
     text.number(static_cast<double>(latest_windows_.flops) /
                 seconds(static_cast<double>(latest_windows_.time)));
   copy_samples(text, statistics);

@@ -17,8 +17,8 @@ constexpr std::size_t kShown = 5;
 constexpr std::uint64_t kCopiesShownFrom = 5;  // %
 
 /// `memory 81%`: what limits most of the kernels' time, if that is known of half of it.
-std::string bound_text(const CodeWork& work) {
-  const KernelLimits& limits = work.limits;
+/// What limits the kernels for most of `time`.
+std::string bound_text(std::uint64_t time, const KernelLimits& limits) {
   struct Bound {
     std::uint64_t time;
     std::string_view name;
@@ -26,8 +26,8 @@ std::string bound_text(const CodeWork& work) {
   const auto bound = std::max(
       {Bound{limits.compute, "compute"}, Bound{limits.memory, "memory"}, Bound{limits.latency, "latency"}},
       [](const Bound& one, const Bound& other) { return one.time < other.time; });
-  if (2 * bound.time < work.time || bound.time == 0) return "-";
-  return str_format("{} {}%", bound.name, 100 * bound.time / work.time);
+  if (2 * bound.time < time || bound.time == 0) return "-";
+  return str_format("{} {}%", bound.name, 100 * bound.time / time);
 }
 
 template <typename Line>
@@ -43,9 +43,9 @@ std::string place_of(const Line& line) {
 void write_code(TextPage& page, const Report& report) {
   const CodeReport& code = report.code;
   if (code.empty() || code.all.time == 0) return;
-  const auto cells = [&](std::uint64_t time, const CodeWork& work) {
+  const auto cells = [&](std::uint64_t time, const KernelLimits& limits) {
     return std::vector<std::string>{share_text(time, code.all.time), time_text(static_cast<double>(time)),
-                                    bound_text(work)};
+                                    bound_text(time, limits)};
   };
   std::vector<const ModuleRow*> modules;
   for (const ModuleRow& module : code.modules)
@@ -61,7 +61,7 @@ void write_code(TextPage& page, const Report& report) {
   }
   TextTable by_module({"Kernels", "Time", "Bound by"}, "Module (module_sum.csv)");
   for (std::size_t i = 0; i < std::min(kShown, modules.size()); ++i)
-    by_module.row(cells(modules[i]->self.time, modules[i]->self), modules[i]->path);
+    by_module.row(cells(modules[i]->self.time, modules[i]->self.limits), modules[i]->path);
   page.table(by_module, std::min(kShown, modules.size()));
 
   std::vector<std::string> places;
@@ -71,7 +71,7 @@ void write_code(TextPage& page, const Report& report) {
   }
   TextTable by_line({"Kernels", "Time", "Bound by"}, "Line of the program (line_sum.csv)");
   for (std::size_t i = 0; i < places.size(); ++i)
-    by_line.row(cells(code.lines[i].user_time, code.lines[i].inclusive), places[i]);
+    by_line.row(cells(code.lines[i].user_time, code.lines[i].user_limits), places[i]);
   page.table(by_line, places.size());
 
   std::vector<const LineRow*> copying;

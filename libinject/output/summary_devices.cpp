@@ -22,7 +22,7 @@ namespace {
 /// What a device did in all windows.
 struct DeviceSum {
   DeviceWork work;
-  // Over the closed windows that are listed.
+  // Over the closed windows that are listed and lack no device work.
   std::uint64_t busy = 0;
   std::uint64_t time = 0;
 };
@@ -31,7 +31,7 @@ std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, 
   std::map<std::uint32_t, const WindowInfo*> closed;
   std::uint64_t windows_time = 0;
   for (const WindowInfo& window : run.windows) {
-    if (window.end == 0) continue;
+    if (window.end == 0 || !window.untraced.empty() || window.losses.device_work()) continue;
     closed[window.number] = &window;
     windows_time += window.end - window.start;
   }

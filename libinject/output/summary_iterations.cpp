@@ -100,7 +100,7 @@ void write_iterations(TextPage& page, const Report& report) {
       append_decimal(text, *rate, 1);
       text += " samples/s";
     }
-    if (!all.units.per_second()) text += units_text(report, all.units_inside);
+    if (!all.units.per_second() && !all.inside_by_device) text += units_text(report, all.units_inside);
   }
   page.line(text);
   text.clear();

@@ -111,14 +111,14 @@ void add_launch_columns(Columns<Row>& columns, Launch launch) {
       .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads per block in z.");
 }
 
-/// Adds counts and times of device work, which `work` gives.
+/// Adds counts and times of device work, which `work` gives. `empty`: when there is none to tell of.
 template <typename Row, typename Work>
-void add_work_columns(Columns<Row>& columns, Work work) {
+void add_work_columns(Columns<Row>& columns, Work work, std::string_view empty = {}) {
   using namespace units;
   const auto size = [](std::uint64_t DeviceWork::*bytes) {
     return [bytes](const DeviceWork& of) { return megabytes(of.*bytes); };
   };
-  columns.of(work)
+  columns.of(work, empty)
       .add(
           "Kernels", kCount, [](const DeviceWork& of) { return of.kernels.count; }, "Kernels that ran.")
       .add(

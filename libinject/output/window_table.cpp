@@ -28,6 +28,9 @@ std::string_view state_name(WindowState state) {
   return "";
 }
 
+constexpr std::string_view kUntraced = "no device activity was recorded (`no_device_activity` in run.json)";
+constexpr std::string_view kNotWhole = "records of device work were lost; no device activity was recorded";
+
 /// Utilization, as studies use the term, is that of the multiplying units: null for any other metric.
 const char* utilization_title(Quantity quantity) {
   switch (quantity) {
@@ -230,14 +233,15 @@ Columns<WindowReport> window_columns(const Report& report) {
   add_device(columns);
   columns
       .add("GPU Busy (ns)", kTime, &WindowReport::busy,
-           "Time during which at least one kernel, copy or memset ran; `all`: sum over the devices.")
+           "Time during which at least one kernel, copy or memset ran; `all`: sum over the devices.",
+           kNotWhole)
       .add("GPU Span (ns)", kTime, &WindowReport::span,
-           "From the start of the first work to the end of the last.")
+           "From the start of the first work to the end of the last.", kNotWhole)
       .add(
           "GPU Busy (%)", kPercent, [](const WindowReport& row) { return percent(row.busy_share); },
           "GPU Busy / Duration, or GPU Busy / GPU Span if the span is longer.",
-          "still open; not known (`lost.window_times`); not listed in run.json");
-  add_work_columns(columns, &WindowReport::work);
+          "still open; not known (`lost.window_times`); not listed in run.json; as GPU Busy");
+  add_work_columns(columns, &WindowReport::work, kUntraced);
   using Host = WindowReport::Host;
   const auto host = columns.of(&WindowReport::host, kAllDevices);
   columns.of([](const WindowReport& row) { return row.host ? &row.host->work : nullptr; }, kAllDevices)
@@ -250,7 +254,7 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add("Ranges", kCount, &HostWork::ranges, "NVTX ranges that ended in the window.")
       .add("Clipped Ranges", kCount, &HostWork::clipped_ranges,
            "NVTX ranges cut off at the start or end of the window.");
-  host.add("Iterations", kCount, &Host::iterations, "Complete iterations.")
+  host.add("Iterations", kCount, &Host::iterations, "Complete iterations.", "rows of one device; `[other]`")
       .add("Step Time in Window (ns)", kMeanTime, &Host::step_time,
            "Median duration of the complete iterations, including the profiler's overhead; where the host "
            "ran ahead of the GPU, their median time on the GPU (iterations.md).",
@@ -290,8 +294,10 @@ Columns<WindowReport> window_columns(const Report& report) {
       "Iterations of the whole run that ran without CUPTI and did not run ahead of the GPU, or that are part "
       "of a mean with one that waited for it: those that Step Time is based on.",
       "rows of one device");
-  step_time("Step Time (ns)", &MedianInterval::median,
-            "Median of Step Time in step_times.csv, over all iterations of the run.");
+  step_time(
+      "Step Time (ns)", &MedianInterval::median,
+      "Median of Step Time in step_times.csv; over all iterations of the run, or the latest 1,000 of them "
+      "if the host ran ahead in some of these.");
   step_time("Step Time Low (ns)", &MedianInterval::low, "Lower bound of its 97.5 % confidence interval.");
   step_time("Step Time High (ns)", &MedianInterval::high, "Upper bound of that interval.");
   columns.add(
@@ -312,7 +318,9 @@ Columns<WindowReport> window_columns(const Report& report) {
         return cell_if(any, unit_source_name(run->unit_source));
       },
       kUnitSourceMeaning, "rows of one device; no units are known");
-  columns.of([](const WindowReport& row) { return row.host ? &row.host->losses : nullptr; }, kAllDevices)
+  columns
+      .of([](const WindowReport& row) { return row.host && row.host->losses ? &*row.host->losses : nullptr; },
+          "rows of one device; not listed in run.json")
       .add("Lost Host Records", kCount, &Losses::host_records,
            "Calls not recorded because the ring buffer was full.")
       .add("Lost Range Records", kCount, &Losses::range_records,

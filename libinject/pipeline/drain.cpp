@@ -362,14 +362,20 @@ void Drain::take_drops(std::uint32_t window, HostDrops drops) {
   losses.host_records = drops.calls;
   losses.range_records = drops.ranges;
   windows_.add_losses(window, losses);
-  if (drops.calls > 0) first_launches_.lost(window);
+  if (drops.calls > 0) {
+    first_launches_.lost(window);
+    statistics_.lost_launches(window);
+  }
   log_->drops(window, drops);
 }
 
 // CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are
 // any; what remains were kernels of graphs, or of launches that no record is known of.
 void Drain::note_missing(std::uint64_t dropped, bool delivered) {
-  for (const auto& [window, count] : launches_.give_up_waiting(delivered)) {
+  const auto lost = [this](const Attribution& launch) {
+    if (!is_naming(launch.window)) statistics_.lost_work(launch);
+  };
+  for (const auto& [window, count] : launches_.give_up_waiting(delivered, lost)) {
     if (is_naming(window)) continue;  // its kernels stay without a name
     Losses losses;
     losses.activity_records = std::min(count, dropped);
@@ -380,7 +386,10 @@ void Drain::note_missing(std::uint64_t dropped, bool delivered) {
   if (dropped == 0) return;
   Losses losses;
   losses.activity_records = dropped;
-  windows_.add_losses(std::min(windows_.opened(), settling_until_), losses);
+  Attribution unknown;
+  unknown.window = std::min(windows_.opened(), settling_until_);
+  windows_.add_losses(unknown.window, losses);
+  statistics_.lost_work(unknown);
 }
 
 void Drain::settle_times(Nanoseconds until) {

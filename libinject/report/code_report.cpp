@@ -40,7 +40,9 @@ class CodeSums {
   }
 
   void add_limits(std::uint32_t number, const KernelLimits& limits) {
-    add_work(number, places_.place(number), [&](CodeWork& work) { work.limits.merge(limits); });
+    const CodePlace place = places_.place(number);
+    add_work(number, place, [&](CodeWork& work) { work.limits.merge(limits); });
+    user_line(place.stack, without(number, place)).user_limits.merge(limits);
   }
 
   void add_flops(std::uint32_t number, const CodeTimes::Flops& flops) {
@@ -333,7 +335,8 @@ CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, c
   CodeReport report = sums.finish();
   const auto add_rates = [&](auto& rows) {
     for (auto& row : rows)
-      row.inclusive.rate = flop_rate(row.inclusive.flops, row.inclusive.flop_time, judge.device);
+      row.inclusive.rate =
+          flop_rate(row.inclusive.flops, static_cast<double>(row.inclusive.flop_time), judge.device);
   };
   add_rates(report.operators);
   add_rates(report.modules);

@@ -76,7 +76,8 @@ struct LineRow {
   CodeWork self;
   CodeWork inclusive;
   // Launched with it as the innermost line that is no library's:
-  std::uint64_t user_time = 0;  ///< kernels
+  std::uint64_t user_time = 0;  ///< kernels …
+  KernelLimits user_limits;     ///< … and what bounds them
   std::uint64_t copies = 0;     ///< copies and memsets
   std::uint64_t copy_time = 0;
 };

@@ -24,9 +24,7 @@ bool is_complete_iteration(const IterationRow& row) {
 
 /// A kernel whose record is missing would pass for idle time.
 bool all_kernels_known(const WindowInfo& window, const RunInfo& run) {
-  const Losses& losses = window.losses;
-  return losses.activity_records + losses.invalid_times + losses.missing_records == 0 &&
-         run.device_time_records_lost == 0;
+  return !window.losses.device_work() && run.device_time_records_lost == 0;
 }
 
 /// The rows of one device.

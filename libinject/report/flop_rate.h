@@ -12,11 +12,12 @@ namespace inject {
 struct FlopRate {
   FlopSum flops = 0;
   std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time, or if impossible
-  PeakShare peak_share;  ///< time that the first device needs at its peaks, divided by the time taken
+  PeakShare peak_share;  ///< time that the devices need at the first one's peaks, by the time taken
 };
 
 /// `duration`: ns, 0 if not known. `devices`: how many may have worked at the same time in it.
-FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const DeviceSpecs& device,
+/// `duration`: in nanoseconds, 0 if not known.
+FlopRate flop_rate(const FlopCount& flops, double duration, const DeviceSpecs& device,
                    std::size_t devices = 1);
 
 }  // namespace inject

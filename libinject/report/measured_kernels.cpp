@@ -3,6 +3,7 @@
 #include "libinject/report/measured_kernels.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -19,6 +20,10 @@ namespace {
 /// Share of a kernel name's time that must lie in calls of known work for that work to count as the kernel's.
 constexpr double kMinInCalls = 0.9;
 
+/// By how much the rates of calls may differ that share a kernel name, so that each launch shape has that of
+/// all.
+constexpr double kAlike = 1.1;
+
 /// What the kernels of one name compute, by the library calls that launched them.
 struct NamedWork {
   double flops = 0;
@@ -26,11 +31,25 @@ struct NamedWork {
   std::uint64_t all = 0;   // … and in total
   const ShapeWork* most = nullptr;
   std::uint64_t most_time = 0;
+  // Of single calls' work, in FLOPs a nanosecond.
+  double slowest = 0;
+  double fastest = 0;
+  std::map<std::uint32_t, std::size_t> launch_shapes;  // by device
+
+  /// Whether each launch of the name on that device computes as fast as all of them together.
+  bool is_alike(std::uint32_t device) const {
+    const auto shapes = launch_shapes.find(device);
+    return shapes == launch_shapes.end() || shapes->second <= 1 || slowest * kAlike >= fastest;
+  }
 };
 
 std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& statistics) {
   std::unordered_map<std::string_view, NamedWork> names;
   for (const KernelFamilyRow& row : statistics.kernel_families()) names[row.name].all = row.time.sum;
+  for (const DetailRow& detail : statistics.kernel_details()) {
+    if (const auto found = names.find(detail.name); found != names.end() && !detail.other)
+      ++found->second.launch_shapes[detail.device];
+  }
   for (const CallShapeRow& call : statistics.call_shapes()) {
     if (call.entry.other || call.work.flops == 0 || call.entry.gpu.sum == 0) continue;
     std::vector<KernelInCalls> kernels;
@@ -44,6 +63,10 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
       NamedWork& work = found->second;
       work.flops += *shares[i];
       work.time += kernels[i].time;
+      if (kernels[i].time == 0) continue;
+      const double rate = *shares[i] / static_cast<double>(kernels[i].time);
+      work.slowest = work.slowest == 0 ? rate : std::min(work.slowest, rate);
+      work.fastest = std::max(work.fastest, rate);
       if (kernels[i].time <= work.most_time) continue;
       work.most = &call.work;
       work.most_time = kernels[i].time;
@@ -144,7 +167,8 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
   if (const auto found = names.find(row.detail.name); found != names.end()) {
     const NamedWork& work = found->second;
     if (work.most != nullptr &&
-        static_cast<double>(work.time) >= kMinInCalls * static_cast<double>(work.all)) {
+        static_cast<double>(work.time) >= kMinInCalls * static_cast<double>(work.all) &&
+        work.is_alike(row.detail.device)) {
       flops = work.flops / static_cast<double>(work.time) * static_cast<double>(row.measured.time);
       arithmetic = arithmetic_of(*work.most, tensor_cores_of(row.detail.name).cores, specs);
     }
@@ -155,6 +179,11 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
     const PeakShare share = possible_share(*place->share, each);
     place->share = share.value;
     place->impossible = share.impossible;
+    // Neither can the operations be right.
+    if (share.impossible) {
+      place->rate = 0;
+      place->roof = {};
+    }
   }
   return place;
 }

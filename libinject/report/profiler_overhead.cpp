@@ -63,16 +63,20 @@ Moments typical_steps(const SampleStats& steps, double median) {
   return steps.moments_up_to(static_cast<std::uint64_t>(kOtherKind * median));
 }
 
-// What the steps in the window took is known: only the mean outside has an error.
-AddedTime added_time(const Moments& outside, const Moments& inside, double inside_sum) {
+// What the steps in the window took is known: only the mean outside has an error. Once values are no longer
+// kept individually, both sums have the error of the values that they are made of.
+AddedTime added_time(const Moments& outside, double outside_error, const Moments& inside, double inside_error,
+                     double inside_sum) {
   const auto count = static_cast<double>(outside.count);
   const double mean = outside.sum / count;
   const double variance = std::max(0.0, outside.squares / count - mean * mean);
-  const double error = confidence_factor(outside.count - 1) * std::sqrt(variance / (count - 1));
+  const double error =
+      confidence_factor(outside.count - 1) * std::sqrt(variance / (count - 1)) + mean * outside_error;
+  const double of_inside = inside_error * inside.sum / inside_sum;
   const auto share = [&](double step) {
     return (inside.sum - static_cast<double>(inside.count) * step) / inside_sum;
   };
-  return {share(mean), share(mean + error), share(mean - error)};
+  return {share(mean), share(mean + error) - of_inside, share(mean - error) + of_inside};
 }
 
 }  // namespace
@@ -83,8 +87,9 @@ std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, co
   if (!without || !with || with->low <= 0) return std::nullopt;
   return OverheadEstimate{1 - without->median / with->median, 1 - without->high / with->low,
                           1 - without->low / with->high, without->median,
-                          added_time(typical_steps(outside, without->median),
-                                     typical_steps(inside, with->median), static_cast<double>(inside.sum()))};
+                          added_time(typical_steps(outside, without->median), outside.median_error(),
+                                     typical_steps(inside, with->median), inside.median_error(),
+                                     static_cast<double>(inside.sum()))};
 }
 
 namespace {

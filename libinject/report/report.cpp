@@ -10,6 +10,7 @@
 
 #include "libinject/report/call_report.h"
 #include "libinject/report/device_specs.h"
+#include "libinject/stats/family_table.h"
 
 namespace inject {
 
@@ -23,9 +24,9 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// `duration`: on the host, 0 if not known.
-FlopRate host_flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
-  return flop_rate(flops, duration, specs_of(run, 0), run.devices.size());
+/// `duration`: 0 if not known; `devices`: those that worked in that time.
+FlopRate host_flop_rate(const FlopCount& flops, double duration, std::size_t devices, const RunInfo& run) {
+  return flop_rate(flops, duration, specs_of(run, 0), devices);
 }
 
 std::uint64_t duration_of(const WindowInfo* window) {
@@ -154,15 +155,20 @@ class WindowReports {
     if (ahead) ahead_.insert(number);
     const std::optional<OverheadEstimate> overhead =
         steps != nullptr ? profiler_overhead(report_.steps.unprofiled, *steps) : std::nullopt;
+    // Work that has no record would pass for idle time.
+    const bool traced = window.info == nullptr || window.info->untraced.empty();
+    const bool whole = traced && (window.info == nullptr || !window.info->losses.device_work());
     WindowReport& all = report_.windows.emplace_back(report_of(number, window));
+    DeviceWork work;
+    std::uint64_t busy = 0;
     std::uint64_t device_time = 0;
     Nanoseconds first = 0;
     Nanoseconds last = 0;
     DeviceTimes times;
     KernelLimits limits;
     for (const WindowDeviceRow& device : window.devices) {
-      all.work.merge(device.work);
-      all.busy += device.busy;
+      work.merge(device.work);
+      busy += device.busy;
       first = &device == window.devices.data() ? device.first : std::min(first, device.first);
       last = std::max(last, device.last);
       if (duration != 0) device_time += device.time(duration);
@@ -170,9 +176,14 @@ class WindowReports {
       times.merge(device.times->times);
       limits.merge(report_.limits_of(device.device));
     }
-    all.span = last - first;
-    all.busy_share = share_of(all.busy, device_time);
-    all.host = host_of(number, window, duration);
+    if (traced) all.work = work;
+    if (whole) {
+      all.busy = busy;
+      all.span = last - first;
+      all.busy_share = share_of(busy, device_time);
+    }
+    // While the host runs ahead, the device does the work of a window after its end as well.
+    all.host = host_of(number, window, ahead ? 0 : duration);
     if (steps != nullptr) {
       all.host->ahead = ahead;
       all.host->iterations = durations->count();
@@ -185,10 +196,12 @@ class WindowReports {
       if (device.device == kOtherIndex) continue;
       WindowReport& report = report_.windows.emplace_back(report_of(number, window));
       report.device = device.device;
-      report.work = device.work;
-      report.busy = device.busy;
-      report.span = device.last - device.first;
-      report.busy_share = share_of(device.busy, duration == 0 ? 0 : device.time(duration));
+      if (traced) report.work = device.work;
+      if (whole) {
+        report.busy = device.busy;
+        report.span = device.last - device.first;
+        report.busy_share = share_of(device.busy, duration == 0 ? 0 : device.time(duration));
+      }
       if (device.times != nullptr)
         report.times = times_report(device.times->times, report_.limits_of(device.device),
                                     specs_of(run_, device.device).multiprocessors, overhead);
@@ -204,8 +217,10 @@ class WindowReports {
   WindowReport::Host host_of(std::uint32_t number, const Window& window, std::uint64_t duration) const {
     WindowReport::Host host;
     host.work = window.host;
+    if (number != kOtherIndex) host.iterations = 0;
     if (const auto units = units_.find(number); units != units_.end()) host.units = units->second;
-    host.flops = host_flop_rate(window.host.flops, duration, run_);
+    host.flops =
+        host_flop_rate(window.host.flops, static_cast<double>(duration), window.devices.size(), run_);
     host.fetches = statistics_.fetches().of_window(number);
     if (window.info != nullptr) host.losses = window.info->losses;
     return host;
@@ -236,8 +251,17 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
   return values;
 }
 
+/// Of an iteration's window.
+struct WindowFacts {
+  bool ahead = false;  // the host ran ahead of the device
+  bool traced = true;  // device activity was recorded …
+  bool whole = true;   // … and no record of it was lost
+};
+
 /// `next`: the row after it, null if there is none.
-void add_iteration(Report& report, const IterationRow& row, const IterationRow* next, bool ahead) {
+void add_iteration(Report& report, const IterationRow& row, const IterationRow* next,
+                   const WindowFacts& window) {
+  const bool ahead = window.ahead;
   const bool phase = row.kind == IterationRow::Kind::kPhase;
   const std::uint64_t duration = phase && row.end != 0 ? row.end - row.begin : 0;
   IterationReport all;
@@ -249,30 +273,47 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
   std::uint64_t device_time = 0;
+  std::uint64_t busy = 0;
+  std::uint64_t kernel_busy = 0;
+  DeviceWork work;
   bool overlapped = false;
   for (const IterationDeviceRow& device : row.devices) {
-    all.work.merge(device.work);
-    all.busy += device.busy;
-    all.kernel_busy += device.kernel_busy;
+    work.merge(device.work);
+    busy += device.busy;
+    kernel_busy += device.kernel_busy;
     if (all.duration) device_time += device.time(duration);
     overlapped = overlapped || device.overlapped;
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
-  all.flops = host_flop_rate(row.flops, duration, *report.run);
+  all.flops = host_flop_rate(row.flops, ahead ? all.step_time.value_or(0) : static_cast<double>(duration),
+                             row.devices.size(), *report.run);
   all.fetches = report.statistics->fetches().of(row);
-  all.gap = row.gap;
-  all.utilization = share_of(all.kernel_busy, overlapped ? 0 : device_time);
+  // Work that has no record would pass for idle time.
+  const bool known = window.traced && !row.lost;
+  if (window.traced) all.work = work;
+  if (known) {
+    all.busy = busy;
+    all.kernel_busy = kernel_busy;
+  }
+  if (window.whole) {
+    all.gap = row.gap;
+    all.utilization = share_of(kernel_busy, overlapped ? 0 : device_time);
+  }
   all.metrics = iteration_metrics(*report.statistics, row, row.devices);
   report.iterations.push_back(std::move(all));
   for (const IterationDeviceRow& device : row.devices) {
     IterationReport& entry = report.iterations.emplace_back(each);
     entry.device = device.device;
-    entry.work = device.work;
-    entry.busy = device.busy;
-    entry.kernel_busy = device.kernel_busy;
-    entry.gap = device.gap;
-    entry.utilization =
-        share_of(device.kernel_busy, each.duration && !device.overlapped ? device.time(duration) : 0);
+    if (window.traced) entry.work = device.work;
+    if (known) {
+      entry.busy = device.busy;
+      entry.kernel_busy = device.kernel_busy;
+    }
+    if (window.whole) {
+      entry.gap = device.gap;
+      entry.utilization =
+          share_of(device.kernel_busy, each.duration && !device.overlapped ? device.time(duration) : 0);
+    }
     entry.metrics = iteration_metrics(*report.statistics, row, {&device, 1});
   }
 }
@@ -315,11 +356,31 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   return model;
 }
 
+std::vector<FamilyReport> family_reports(const Statistics& statistics, const std::vector<CallReport>& calls) {
+  std::map<Family, double> flops;
+  std::set<Family> impossible;
+  for (const CallReport& call : calls) {
+    const std::optional<Family> family = family_of_call(*call.call);
+    if (!family || call.call->work.flops == 0) continue;
+    flops[*family] += static_cast<double>(call.call->work.flops) * static_cast<double>(call.calls_on_gpu);
+    if (call.peak_share.impossible) impossible.insert(*family);
+  }
+  std::vector<FamilyReport> families;
+  for (const FamilyRow& row : statistics.families()) {
+    FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt, false});
+    report.impossible = impossible.contains(row.family);
+    if (!report.impossible && flops[row.family] > 0 && row.time.sum != 0)
+      report.teraflops = flops[row.family] / static_cast<double>(row.time.sum) / 1e3;
+  }
+  return families;
+}
+
 std::uint64_t count_impossible_rates(const Report& report) {
   std::uint64_t count = 0;
   const auto add = [&count](bool impossible) { count += impossible ? 1 : 0; };
   for (const CallReport& call : report.calls) add(call.peak_share.impossible);
   for (const DerivedProducts& products : report.derived_products) add(products.report.peak_share.impossible);
+  for (const FamilyReport& family : report.families) add(family.impossible);
   for (const MeasuredKernel& kernel : report.measured_kernels) add(kernel.place && kernel.place->impossible);
   for (const WindowReport& window : report.windows)
     add(window.host && window.host->flops.peak_share.impossible);
@@ -347,6 +408,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   report.run = &run;
   report.calls = call_reports(statistics, run);
   report.derived_products = derived_products(report.calls, run);
+  report.families = family_reports(statistics, report.calls);
   for (const DetailRow& detail : statistics.kernel_details())
     report.kernels.push_back({&detail, kernel_use(detail, run.devices)});
   report.measured_kernels = measured_kernels(statistics, run);
@@ -394,10 +456,16 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     report.diagnoses.push_back(
         diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));
   }
-  const std::set<std::uint32_t> ahead = WindowReports(statistics, run, report).build();
+  std::map<std::uint32_t, WindowFacts> windows;
+  for (const WindowInfo& window : run.windows) {
+    const bool traced = window.untraced.empty();
+    windows[window.number] = {false, traced, traced && !window.losses.device_work()};
+  }
+  for (const std::uint32_t window : WindowReports(statistics, run, report).build())
+    windows[window].ahead = true;
   for (const IterationRow& row : report.iteration_rows)
     add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1,
-                  ahead.contains(row.window));
+                  windows[row.window]);
   report.energy = energy_report(statistics, run, report.iteration_rows);
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {

@@ -51,28 +51,34 @@ struct DeviceTimeReport {
 /// The values of the metrics' columns, percentages 0 … 100; empty where not measured.
 using MetricValues = std::vector<std::optional<double>>;
 
+/// A family of kernels.
+struct FamilyReport : FamilyRow {
+  std::optional<double> teraflops;  ///< 10^12 per second, of the calls whose kernels ran
+  bool impossible = false;          ///< it is left out: a call of the family has an impossible rate
+};
+
 /// A window on one device, or on all together and on the host.
 struct WindowReport {
   struct Host {
     HostWork work;
-    std::uint64_t iterations = 0;              ///< complete ones
+    std::optional<std::uint64_t> iterations;   ///< complete ones; empty for kOtherIndex
     std::optional<double> step_time;           ///< their median
     bool ahead = false;                        ///< of it: by their time on the device, as the host ran ahead
     std::optional<double> samples_per_second;  ///< from the median of these
     WorkUnits units;                           ///< of these, as far as they have rows
     FlopRate flops;
     std::optional<FetchTimes> fetches;
-    Losses losses;
+    std::optional<Losses> losses;  ///< empty where the window is not listed
   };
   std::uint32_t window = 0;  ///< kOtherIndex: all windows that found no room
   const WindowInfo* info = nullptr;
-  std::optional<std::uint32_t> device;  ///< empty: all together
-  DeviceWork work;
-  std::uint64_t busy = 0;
-  std::uint64_t span = 0;                 ///< from the first work's start to the last one's end
-  std::optional<double> busy_share;       ///< of the device's time, 0 … 1
+  std::optional<std::uint32_t> device;    ///< empty: all together
+  std::optional<DeviceWork> work;         ///< empty: no device activity was recorded in the window
+  std::optional<std::uint64_t> busy;      ///< likewise, or records of device work were lost
+  std::optional<std::uint64_t> span;      ///< from the first work's start to the last one's end; likewise
+  std::optional<double> busy_share;       ///< of the device's time, 0 … 1; likewise
   std::optional<Host> host;               ///< only for all devices together
-  std::optional<DeviceTimeReport> times;  ///< once the window is settled
+  std::optional<DeviceTimeReport> times;  ///< once the window is settled; empty as `busy`
   const WindowMemory* memory = nullptr;
   MetricValues metrics;
   MetricValues utilizations;  ///< by metric: the utilization that the kernels' own figures add up to
@@ -91,10 +97,10 @@ struct IterationReport {
   std::optional<FlopRate> flops;             ///< only for all together
   std::optional<FetchTimes> fetches;         ///< likewise
   std::optional<std::uint64_t> gap;
-  std::uint64_t busy = 0;
-  std::uint64_t kernel_busy = 0;
-  std::optional<double> utilization;  ///< kernel_busy / time on the device, 0 … 1
-  DeviceWork work;
+  std::optional<std::uint64_t> busy;         ///< empty: records of its work were lost, or none are made …
+  std::optional<std::uint64_t> kernel_busy;  ///< … likewise
+  std::optional<double> utilization;         ///< kernel_busy / time on the device, 0 … 1
+  std::optional<DeviceWork> work;            ///< empty: no device activity was recorded in its window
   MetricValues metrics;
 };
 
@@ -136,6 +142,7 @@ struct Report {
   std::vector<CallReport> calls;  ///< as Statistics::call_shapes()
   std::deque<DerivedProducts> derived_products;
   std::vector<KernelReport> kernels;  ///< as Statistics::kernel_details()
+  std::vector<FamilyReport> families;
   std::vector<MeasuredKernel> measured_kernels;
   std::vector<WindowReport> windows;  ///< by window: all devices together, then each of them
   std::vector<IterationRow> iteration_rows;
@@ -145,8 +152,8 @@ struct Report {
   StepReport steps;
   CodeReport code;
   std::optional<ModelFlops> model_flops;  ///< where launches are named
-  /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is left out
-  /// because it is impossible (possible_share()).
+  /// Rows of the tables of calls, families, kernels' metrics, windows and iterations whose share of a peak is
+  /// left out because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;
 
   /// All zero if nothing ran on the device.

@@ -225,10 +225,21 @@ std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   return result;
 }
 
+void DeviceTimeStatistics::lost_work(std::uint32_t number) {
+  if (number > settled_through_) {
+    if (lost_.size() < kMaxUnsettled) lost_.insert(number);
+  } else if (std::erase_if(rows_, [number](const DeviceTimeRow& row) { return row.window == number; }) != 0 ||
+             rows_.size() == kMaxRows) {
+    totals_.clear();
+  }
+}
+
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
   if (number <= settled_through_) return;
   settled_through_ = number;
   last_window_ = nullptr;
+  const bool lost = lost_.contains(number);
+  lost_.erase(lost_.begin(), lost_.upper_bound(number));
   while (!windows_.empty() && windows_.begin()->first < number) drop(windows_.begin());
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
@@ -241,7 +252,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
   const std::vector<DeviceWait> waits = waits_of(window.threads);
   for (auto& [device, timeline] : window.devices) {
     const auto times = timeline.settle(window.threads, waits, begin, end);
-    if (!times) continue;
+    if (!times || lost) continue;
     Total& total = totals_[device];
     total.times.merge(*times);
     total.shares.merge(timeline.shares());

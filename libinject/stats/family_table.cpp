@@ -63,6 +63,15 @@ std::unordered_map<std::uint32_t, TensorCores> FamilyTable::tensor_cores() const
   return cores;
 }
 
+std::optional<Family> family_of_call(const CallShapeRow& call) {
+  if (call.kernels.empty() || call.entry.other) return std::nullopt;
+  std::array<std::uint64_t, kFamilies> time{};
+  const Category category = call_category(call.entry.function, call.shape.kind());
+  for (const auto& [name, share] : call.kernels)
+    time[static_cast<std::size_t>(family_of(name, category))] += share.time;
+  return static_cast<Family>(std::max_element(time.begin(), time.end()) - time.begin());
+}
+
 std::vector<FamilyRow> FamilyTable::families(std::span<const CallShapeRow> calls) const {
   std::array<FamilyRow, kFamilies> families{};
   std::array<std::set<std::uint32_t>, kFamilies> names;
@@ -75,15 +84,9 @@ std::vector<FamilyRow> FamilyTable::families(std::span<const CallShapeRow> calls
     if (entry.cores == TensorCores::kUsed) row.on_tensor_cores += entry.time.sum;
     if (entry.cores == TensorCores::kUnknown) row.unknown_cores += entry.time.sum;
   }
-  // A call's operations count for the family in which its kernels spent the most time.
   for (const CallShapeRow& call : calls) {
-    std::array<std::uint64_t, kFamilies> time{};
-    if (call.kernels.empty() || call.entry.other) continue;
-    for (const auto& [name, share] : call.kernels)
-      time[static_cast<std::size_t>(
-          family_of(name, call_category(call.entry.function, call.shape.kind())))] += share.time;
-    const auto most = std::max_element(time.begin(), time.end()) - time.begin();
-    families[static_cast<std::size_t>(most)].flops += FlopSum{call.work.flops} * call.entry.executed();
+    if (const std::optional<Family> family = family_of_call(call))
+      families[static_cast<std::size_t>(*family)].flops += FlopSum{call.work.flops} * call.entry.executed();
   }
   std::vector<FamilyRow> rows;
   for (std::size_t i = 0; i < kFamilies; ++i) {

@@ -20,6 +20,9 @@ namespace inject {
 /// they compute.
 Category call_category(FunctionId function, ShapeKind kind);
 
+/// That in which a call's kernels spent the most time; empty if it has none, or is a row of several.
+std::optional<Family> family_of_call(const CallShapeRow& call);
+
 /// Kernels by family. Each name is classified once per category of library calls.
 class FamilyTable {
  public:
@@ -28,7 +31,7 @@ class FamilyTable {
   /// `path`: the library calls around its launch; `kind`: that of its call's shape. Returns its family.
   Family add(const KernelEvent& event, CallChain path, ShapeKind kind, std::uint64_t duration);
 
-  /// `calls`: a call's operations count for the family in which its kernels spent the most time.
+  /// `calls`: a call's operations count for family_of_call().
   std::vector<FamilyRow> families(std::span<const CallShapeRow> calls) const;
   std::vector<KernelFamilyRow> by_name() const;
   /// By kernel name, for the names seen so far.

@@ -74,7 +74,9 @@ void FetchStatistics::keep(Found<Of>& found, const Of& of, const Thread& thread,
   if (end != 0 && begin >= thread.missing_until) times = fetch_times(thread.fetches, begin, end);
   if (times && total(*times) == 0) return;
   found[of] = times;
-  if (found.size() > kMaxKept) found.erase(found.begin());
+  if (found.size() <= kMaxKept) return;
+  found.erased = found.begin()->first;
+  found.erase(found.begin());
 }
 
 void FetchStatistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end,
@@ -97,8 +99,9 @@ template <typename Of>
 std::optional<FetchTimes> FetchStatistics::find(const Found<Of>& found, const Of& of,
                                                 std::uint32_t window) const {
   if (!any_ || window > settled_through_ || window <= dropped_through_) return std::nullopt;
-  const auto place = found.find(of);
-  return place == found.end() ? FetchTimes{} : place->second;
+  if (const auto place = found.find(of); place != found.end()) return place->second;
+  // An entry of zeros is not kept; but one that was erased is not known.
+  return found.erased && of <= *found.erased ? std::nullopt : std::optional(FetchTimes{});
 }
 
 std::optional<FetchTimes> FetchStatistics::of(const IterationRow& row) const {

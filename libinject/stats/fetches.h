@@ -57,9 +57,11 @@ class FetchStatistics {
   using Windows = std::map<std::uint32_t, Window>;
   /// Window and begin of the iteration.
   using Key = std::pair<std::uint32_t, Nanoseconds>;
-  /// Only what is not 0; empty where some are missing.
+  /// Only what is not 0; empty where some are missing. Up to `erased` nothing is known.
   template <typename Of>
-  using Found = std::map<Of, std::optional<FetchTimes>>;
+  struct Found : std::map<Of, std::optional<FetchTimes>> {
+    std::optional<Of> erased;
+  };
 
   Thread* thread_of(std::uint32_t window, std::uint32_t thread);
   void drop(Windows::iterator window);

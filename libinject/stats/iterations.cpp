@@ -75,8 +75,7 @@ void IterationStatistics::activity(const IterationActivity& activity) {
 }
 
 void IterationStatistics::lost_work(std::uint32_t window, Nanoseconds launch) {
-  if (launch != 0 && window > settled_through_ && lost_work_.size() < kMaxLost)
-    lost_work_.emplace_back(window, launch);
+  if (window > settled_through_ && lost_work_.size() < kMaxLost) lost_work_.emplace_back(window, launch);
 }
 
 void IterationStatistics::launch(std::uint32_t window, Nanoseconds begin) {
@@ -308,8 +307,9 @@ void IterationStatistics::count_complete(const Key& key, const Row& row) {
   step_times_.add(duration(row.begin, row.end));
   recent_step_times_.push_back(duration(row.begin, row.end));
   if (recent_step_times_.size() > kMaxRecent) recent_step_times_.pop_front();
-  windows_.try_emplace(key.first, &window_budget_).first->second.add(duration(row.begin, row.end));
-  if (windows_.size() > kMaxWindows) windows_.erase(windows_.begin());
+  // Of the windows that come first, as the table of windows has those.
+  if (windows_.size() < kMaxWindows || windows_.contains(key.first))
+    windows_.try_emplace(key.first, &window_budget_).first->second.add(duration(row.begin, row.end));
 }
 
 SampleStats IterationStatistics::recent_step_times(std::uint64_t count) const {
@@ -345,9 +345,10 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   if (window <= settled_through_) return;
   final_through_ = window;
   assign_through(window);
-  const bool lost_more = lost_work_.size() == kMaxLost;
-  std::erase_if(lost_work_, [this, window](const auto& lost) {
+  bool lost_more = lost_work_.size() == kMaxLost;
+  std::erase_if(lost_work_, [&](const auto& lost) {
     if (lost.first > window) return false;
+    lost_more = lost_more || (lost.second == 0 && lost.first == window);
     if (const auto place = rows_.find(key_of(lost.first, lost.second)); place != rows_.end()) {
       place->second.incomplete = true;
       place->second.complete = false;
@@ -414,6 +415,7 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.number = row.number;
   result.label = row.label;
   result.complete = row.complete && row.settled;
+  result.lost = row.incomplete;
   result.begin = row.begin;
   // Until the window is settled, an iteration that goes on after it may end anywhere.
   result.end = row.settled || row.complete ? row.end : 0;

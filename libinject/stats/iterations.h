@@ -63,7 +63,8 @@ struct IterationRow {
   std::uint32_t window = 0;
   std::uint64_t number = 0;
   IterationLabel label = IterationLabel::kIteration;
-  bool complete = false;  ///< all its launches were made in the window
+  bool complete = false;  ///< all its launches were made in the window, and no record of it was lost
+  bool lost = false;      ///< records of its launches or work were lost
   Nanoseconds begin = 0;
   Nanoseconds end = 0;  ///< 0 while not known
   std::uint64_t launches = 0;
@@ -95,8 +96,8 @@ class IterationStatistics {
   static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond that a window has no complete iteration
 
   void activity(const IterationActivity& activity);
-  /// Work launched at that time has no usable record, so its iteration is incomplete. To be called before the
-  /// window is settled.
+  /// Work launched at that time has no usable record, so its iteration is incomplete; 0: all iterations of
+  /// the window, as nobody knows which. To be called before the window is settled.
   void lost_work(std::uint32_t window, Nanoseconds launch);
   /// A call submitted device work.
   void launch(std::uint32_t window, Nanoseconds begin);

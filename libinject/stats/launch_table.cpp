@@ -150,13 +150,15 @@ std::size_t LaunchTable::waiting() const {
   return waiting_ - empty;
 }
 
-void LaunchTable::forget(const Entry& entry, bool delivered,
+/// Whether it had work.
+bool LaunchTable::forget(const Entry& entry, bool delivered,
                          std::map<std::uint32_t, std::uint64_t>& missing) {
   if (may_be_empty(entry) && (delivered || entry.launch.host_begin < latest_arrived_)) {
     ++graphs_without_work_;
-  } else {
-    ++missing[entry.launch.window];
+    return false;
   }
+  ++missing[entry.launch.window];
+  return true;
 }
 
 std::uint32_t LaunchTable::first_waiting_window() const {
@@ -185,11 +187,19 @@ std::optional<Nanoseconds> LaunchTable::first_waiting_begin() const {
   return first;
 }
 
-std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting(bool delivered) {
+std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting(
+    bool delivered, const std::function<void(const Attribution& launch)>& tell) {
   std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(unreported_, {});
+  if (tell) {
+    Attribution launch;
+    for (const auto& [window, count] : forgotten) {
+      launch.window = window;
+      tell(launch);
+    }
+  }
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
-    if (std::exchange(entry.waits, false)) forget(entry, delivered, forgotten);
+    if (std::exchange(entry.waits, false) && forget(entry, delivered, forgotten) && tell) tell(entry.launch);
   }
   waiting_ = waiting_graphs_ = 0;
   return forgotten;

@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -51,8 +52,10 @@ class LaunchTable {
   std::optional<Nanoseconds> first_waiting_begin() const;
   /// Forgets all waiting launches: their records will not come any more. Returns how many there were in each
   /// window, including those given up since the last call because the table was full; beyond 4,096 windows,
-  /// the oldest are merged as window 0. `delivered`: all existing records have arrived.
-  std::map<std::uint32_t, std::uint64_t> give_up_waiting(bool delivered = false);
+  /// the oldest are merged as window 0. `delivered`: all existing records have arrived. `tell`: of each
+  /// window's launches; of those given up earlier just of one that is not known.
+  std::map<std::uint32_t, std::uint64_t> give_up_waiting(
+      bool delivered = false, const std::function<void(const Attribution& launch)>& tell = {});
   /// Graph launches that were given up but not counted there: their graphs seem to have no work.
   std::uint64_t graphs_without_work() const { return graphs_without_work_; }
   /// Launches inside a window that were given up because the table was full.
@@ -72,7 +75,7 @@ class LaunchTable {
     return static_cast<std::uint64_t>(generation) << 32 | correlation;
   }
   void grow();
-  void forget(const Entry& entry, bool delivered, std::map<std::uint32_t, std::uint64_t>& missing);
+  bool forget(const Entry& entry, bool delivered, std::map<std::uint32_t, std::uint64_t>& missing);
   bool may_be_empty(const Entry& entry) const { return entry.is_graph && !graphs_with_work_[entry.graph]; }
   bool seems_empty(const Entry& entry) const;
   void index_insert(std::uint32_t position);

@@ -264,7 +264,13 @@ void Statistics::iteration_boundary(const IterationBoundary& boundary) {
 }
 
 void Statistics::lost_work(const Attribution& launch) {
-  if (launch.known) collectors_->iterations.lost_work(launch.window, launch.host_begin);
+  if (launch.window == 0) return;
+  collectors_->iterations.lost_work(launch.window, launch.known ? launch.host_begin : 0);
+  collectors_->device_times.lost_work(launch.window);
+}
+
+void Statistics::lost_launches(std::uint32_t window) {
+  if (window != 0) collectors_->iterations.lost_work(window, 0);
 }
 
 void Statistics::settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {

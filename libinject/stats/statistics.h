@@ -226,8 +226,11 @@ class Statistics {
 
   /// An iteration begins. Boundaries come in ascending order of time, a window's before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
-  /// IterationStatistics::lost_work().
+  /// Device work that this launch submitted has no usable record: its iteration is incomplete (all of its
+  /// window, if the launch is not known), and how busy the devices were in the window can't be said.
   void lost_work(const Attribution& launch);
+  /// Calls of that window have no record: any of its iterations may lack some.
+  void lost_launches(std::uint32_t window);
   /// Nothing more will come for this window, which was open from `begin` to `end`. In ascending order.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
   /// The part of settle_window() that needs no iterations: device times and phases. When windows follow each

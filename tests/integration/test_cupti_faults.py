@@ -256,6 +256,12 @@ class Records(FaultTest):
 
     def test_in_several_windows(self):
         done = self.script("start kernel:a:10 stop fault:drop:3 start kernel:b:10 stop fault:zero_time:2 start kernel:c:10 stop sync")
+        # What has no record would pass for idle time.
+        for row in done.out.windows():
+            whole = row["Window"] == "1"
+            for column in ("GPU Busy (ns)", "GPU Busy (%)", "Device Time (ns)", "GPU Utilization (%)", "Idle (ns)", "Verdict"):
+                self.assertEqual(row[column] != "", whole, (row["Window"], row["Device"], column))
+            self.assertNotEqual(row["Kernels"], "")
         self.assertEqual(done.out.kernels(), {"a": 10, "b": 7, "c": 8})
         rows = [(row["Kernels"], row["Lost Activity Records"], row["Invalid Timestamps"]) for row in done.out.windows()]
         self.assertEqual(rows, [("10", "0", "0"), ("7", "3", "0"), ("8", "0", "2")])

@@ -265,6 +265,20 @@ TEST_CASE("An iteration of which work has no usable record is not complete", "[s
   CHECK(iterations.step_times().sum() % 100 == (rows[3].complete ? 90 : 0));
 }
 
+TEST_CASE("A lost launch that is not known may be any iteration's of its window", "[stats]") {
+  IterationStatistics iterations;
+  for (std::uint64_t i = 0; i < 4; ++i)
+    iterations.boundary(boundary(i, 1000 + 100 * i, i < 2 ? 1 : 2, i == 0 ? 0 : i < 3 ? 1 : 2));
+  iterations.lost_work(1, 0);
+  iterations.settle_window(1, 1000, 1150);
+  iterations.settle_window(2, 1200, 1390);
+  for (const auto& row : iterations.rows()) {
+    INFO(row.number);
+    CHECK(row.lost == (row.window == 1));
+    if (row.window == 1) CHECK_FALSE(row.complete);
+  }
+}
+
 TEST_CASE("More lost launches than are kept leave no complete iteration", "[stats]") {
   IterationStatistics iterations;
   for (std::uint64_t i = 0; i < 4; ++i) iterations.boundary(boundary(i, 1000 + 100 * i, 1, i == 0 ? 0 : 1));

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "libinject/stats/first_launches.h"
 #include "libinject/stats/launch_table.h"
@@ -102,6 +104,28 @@ TEST_CASE("a graph none of whose launches has had a record owes none") {
     CHECK(table.give_up_waiting(true) == Missing{{1, 1}});
     CHECK(table.graphs_without_work() == 1);
   }
+}
+
+TEST_CASE("launches that are given up are told of, as far as they are known") {
+  std::vector<std::pair<std::uint32_t, Nanoseconds>> told;
+  const auto tell = [&told](const Attribution& launch) {
+    told.emplace_back(launch.window, launch.known ? launch.host_begin : 0);
+  };
+  LaunchTable table(1 << 14);
+  Attribution launch = begun(100);
+  launch.known = true;
+  table.add(1, 1, launch, true);
+  launch.host_begin = 200;
+  table.add(1, 2, launch, true);
+  table.find(1, 1, 1);
+  CHECK(table.give_up_waiting(true, tell) == Missing{{1, 1}});
+  CHECK(told == std::vector<std::pair<std::uint32_t, Nanoseconds>>{{1, 200}});
+  // Those for which there was no room are of their window, no more.
+  told.clear();
+  for (std::uint32_t i = 0; i < (1 << 14) + 5; ++i) table.add(1, 10 + i, launch, true);
+  table.give_up_waiting(true, tell);
+  REQUIRE(told.size() == (1 << 14) + 1);
+  CHECK(told.front() == std::pair<std::uint32_t, Nanoseconds>{1, 0});
 }
 
 TEST_CASE("a graph that had records of one launch owes those of the others") {
