@@ -48,9 +48,9 @@ constexpr const char* kUsage =
     "                                makes the tables of a run whose process was killed, in its output "
     "folder;\n"
     "                                --keep leaves the file `records` there\n"
-    "       injectctl check          whether libinject would take the INJECT_ variables that are set here: a "
+    "       injectctl check          checks the INJECT_ variables that are set here: a "
     "line for\n"
-    "                                each that is wrong or unknown, status 1 if profiling would be off\n"
+    "                                each that is invalid or unknown, status 1 if profiling would be off\n"
     "       injectctl --help\n"
     "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the "
     "command line is wrong, or the\noutput can't be written.\n";
@@ -137,8 +137,8 @@ ControlAnswer ask(const std::vector<Folder>& where, pid_t pid, const std::string
     }
   }
   return {"",
-          "it does not listen, or is another user's: INJECT_CONTROL=1 has to be set where it starts, and it "
-          "listens from CUDA's initialisation on"};
+          "it does not listen, or is another user's: INJECT_CONTROL=1 must be set when it starts, and it "
+          "listens only once CUDA is initialised"};
 }
 
 int list(const std::vector<Folder>& where) {
@@ -157,14 +157,14 @@ int list(const std::vector<Folder>& where) {
       }
     }
   }
-  if (!any) std::fprintf(stderr, "injectctl: no process of yours listens (INJECT_CONTROL=1)\n");
+  if (!any) std::fprintf(stderr, "injectctl: none of your processes is listening (INJECT_CONTROL=1)\n");
   return 0;
 }
 
 // The record file is read where it is.
 void end_on_bus_error(int) {
   static constexpr char kText[] =
-      "injectctl: recover: the file `records` became shorter, or its disk can't be read\n";
+      "injectctl: recover: the file `records` was truncated, or its disk can't be read\n";
   _exit(write(STDERR_FILENO, kText, sizeof kText - 1) < 0 ? 2 : 1);
 }
 
@@ -193,7 +193,7 @@ void check_output(const std::string& pattern, std::string& error, std::string& w
     struct stat found {};
     const bool exists = stat(folder.c_str(), &found) == 0;
     if (exists && !S_ISDIR(found.st_mode)) error = quoted(folder) + " is not a folder";
-    if (!exists && errno == ELOOP) error = quoted(folder) + " is a link that leads to itself";
+    if (!exists && errno == ELOOP) error = quoted(folder) + " is a symbolic link loop";
     if (exists && S_ISDIR(found.st_mode) && access(folder.c_str(), W_OK | X_OK) != 0)
       warning = "this user may not write to " + quoted(folder);
     // Below what does not exist, and where the way is a file, the folder above tells.
@@ -237,20 +237,20 @@ int run(const std::vector<std::string>& words) {
     try {
       return recover_folder(words.back(), keep);
     } catch (const std::bad_alloc&) {
-      std::fprintf(stderr, "injectctl: recover: there is not enough memory\n");
+      std::fprintf(stderr, "injectctl: recover: out of memory\n");
       return 1;
     }
   }
   if (command == "check") {
-    if (words.size() != 1) return usage_error("check takes nothing");
+    if (words.size() != 1) return usage_error("check takes no arguments");
     try {
       return check();
     } catch (const std::bad_alloc&) {
-      std::fprintf(stderr, "injectctl: check: there is not enough memory\n");
+      std::fprintf(stderr, "injectctl: check: out of memory\n");
       return 1;
     }
   }
-  if (command == "list") return words.size() == 1 ? list(folders()) : usage_error("list takes nothing");
+  if (command == "list") return words.size() == 1 ? list(folders()) : usage_error("list takes no arguments");
   if (command != "status" && command != "start" && command != "stop") {
     return usage_error(one_line(command, 80) + " is not a command");
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a device used in a stretch of time, and at which clocks, from readings that come when they come.
+// The energy that a device used over a period of time, and its clocks, from readings at irregular times.
 // docs/energy.md has the rules.
 #pragma once
 
@@ -24,16 +24,16 @@ struct EnergyAmount {
   bool is_sharp() const { return joules > 0 && 3 * error <= joules; }
 };
 
-/// The energy that a GPU can use in a second, in milliwatts: twice its power limit, since short peaks exceed
-/// that, or what no board is built for where the limit is not known.
+/// Upper bound on a GPU's power, in milliwatts: twice its power limit, since short peaks exceed
+/// that; if the limit is not known, more than any board can draw.
 double greatest_power(std::uint64_t limit_mw);
 
-/// Whether a counter that moved to `before` can have moved to `point` next: it does not fall, nor does a GPU
-/// use more than its greatest power in between (of the first one it is not known since when it was there).
-/// Otherwise it was reset.
+/// Whether `point` can be the counter's next change after `before`: the counter never falls, and a GPU never
+/// exceeds its greatest power in between. (When the counter reached the first point is not known.)
+/// If not, the counter was reset.
 bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64_t limit_mw);
 
-/// The energy counter of one device over time. What it stood at is known where it moved; in between it is
+/// The energy counter of one device over time. Its value is known where it changed; in between, it is
 /// bounded by two facts: it never falls, and it never rises faster than greatest_power().
 class EnergyCounter {
  public:
@@ -132,25 +132,25 @@ class ClockSums {
   bool cost_known_ = true;
 };
 
-/// An energy counter moves this often at least, as far as is known: every 100 ms on the slowest, and a little
-/// later now and then.
+/// The longest time known between two changes of an energy counter: 100 ms on the slowest GPUs, and
+/// occasionally a little more.
 inline constexpr Nanoseconds kLongestStep = 120 * kMillisecond;
 
-/// Readings of a device's energy counter, as they come. A move that one of them finds is taken to have come
-/// kLongestStep before it at the earliest, unless readings show that this counter is slower.
+/// Readings of a device's energy counter, in order of time. A change found by a reading is assumed to be at
+/// most kLongestStep older than the reading, unless readings show that this counter is slower.
 class EnergyReadings {
  public:
-  /// One that began and returned at these times.
+  /// A reading that began and returned at these times.
   void add(Nanoseconds begin, Nanoseconds end, std::uint64_t millijoules, std::uint64_t limit_mw);
-  /// Readings have paused: what follows tells nothing of the time between two moves.
+  /// Readings have paused: the next change says nothing about the time between two changes.
   void pause() { moved_at_ = 0; }
 
   const std::vector<EnergyPoint>& points() const { return points_; }
   std::uint64_t count() const { return count_; }
   std::uint64_t resets() const { return resets_; }
   std::uint64_t left_out() const { return left_out_; }
-  /// Makes room: every second point of the older half goes, except for those next to an edge of a window
-  /// (`edges`, in order), whose energy would lose by it.
+  /// Makes room: drops every second point of the older half, except those next to an edge of a window
+  /// (`edges`, in order), whose energy would become less exact.
   void thin_out(std::span<const Nanoseconds> edges);
 
   /// The time from one move of the counter to the next: the median of the latest that were seen sharply, by

@@ -14,7 +14,7 @@ namespace inject {
 /// A thread gets a batch from a data loader.
 struct HostFetch {
   Nanoseconds begin = 0;
-  Nanoseconds end = 0;  ///< the latest time there is, as long as it is not known
+  Nanoseconds end = 0;  ///< the largest possible value until it is known
   FetchKind kind = FetchKind::kWaiting;
 };
 
@@ -25,8 +25,8 @@ inline std::uint64_t total(const FetchTimes& times) {
   return times[0] + times[1];
 }
 
-/// Adds a fetch to those of one thread, in which it is the latest, or the end of the latest. `end` 0: it is
-/// not over yet. Returns whether there is one more.
+/// Adds a thread's latest fetch to its other ones, or sets the end of its latest one. `end` 0: it is
+/// not over yet. Returns whether a fetch was added.
 bool add_fetch(std::vector<HostFetch>& fetches, HostFetch fetch);
 
 /// The time in [begin, end) that lies in these fetches of one thread.

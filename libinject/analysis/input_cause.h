@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the input of a program waits for, from what its threads and loader workers took of the host:
+// What a program's input waits for, judged by how its threads and loader workers used the host:
 // docs/diagnosis.md has the rules.
 #pragma once
 
@@ -38,7 +38,7 @@ struct HostSum {
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;
-  std::uint64_t others = 0;      ///< processor time and wait of all but main thread, workers and us
+  std::uint64_t others = 0;      ///< processor time and wait of all but main thread, workers and libinject
   bool times_known = true;       ///< of all threads and children
   bool waits_known = true;       ///< likewise, but for those that ended
   std::uint64_t read_bytes = 0;  ///< of the workers, where it is known

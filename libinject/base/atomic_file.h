@@ -32,7 +32,7 @@ class OutputFile {
   void write_if_full() {
     if (buffer_.size() >= kBufferBytes) flush();
   }
-  /// False: nothing of what was in the buffer is in the file.
+  /// False: none of the buffer's contents are in the file.
   bool flush();
   /// Other users may read it from here on, whatever the umask.
   bool let_others_read();
@@ -41,7 +41,7 @@ class OutputFile {
   /// Truncates the file to `bytes`: the next text is written there.
   bool cut(std::uint64_t bytes);
   bool close();
-  /// It is of no use any more, for a reason of the caller's. Returns false.
+  /// Marks the file as failed, for a reason of the caller's. Returns false.
   bool fail(std::string problem) noexcept;
 
   const std::string& error() const { return error_; }

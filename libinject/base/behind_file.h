@@ -14,28 +14,28 @@
 
 namespace inject {
 
-/// A file that grows row by row. With a FileQueue its thread writes, and nobody waits for the disk; a failure
-/// is then known some time later. The first failure ends the file. For one thread beside the queue's; both
+/// A file that grows row by row. With a FileQueue, its thread writes and callers do not wait; a failure
+/// is then reported later. The first failure ends the file. For one thread in addition to the queue's; both
 /// have all signals blocked (OutputFile).
 class BehindFile {
  public:
   /// Reports a failure by OutputFile::fail().
   using Step = std::function<void(OutputFile&)>;
 
-  /// Before open(). Null: all is done at once.
+  /// Call before open(). Null: writes are synchronous.
   void write_behind(FileQueue* queue) { queue_ = queue; }
   /// Before open(). Called once, by the thread on which the file fails.
   void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
-  /// At once in either case.
+  /// Synchronous in either case.
   bool open(std::string path, OutputFile::Existing existing);
   bool was_opened() const { return open_; }
   /// It is open, and has not failed.
   bool is_open() const { return open_ && !closed_ && !failed(); }
-  /// Where the disk is too far behind, rows have to be left out.
+  /// False if the disk is too far behind: rows have to be left out.
   bool has_room() { return queue_ == nullptr || queue_->has_room(); }
 
   std::string& buffer() { return buffer_; }
-  /// A row of rows_lost() ends here.
+  /// Ends a row, as counted by rows_lost().
   void end_row() {
     ++rows_;
     write_if_full();
@@ -47,12 +47,12 @@ class BehindFile {
   bool flush();
   /// What comes next is written at `bytes`.
   bool cut(std::uint64_t bytes);
-  /// Does `step`, failed or not, after what was flushed.
+  /// Runs `step` after everything flushed so far, even if the file has failed.
   bool then(Step step);
   /// Flushes; nothing can be added from here on.
   bool close();
 
-  /// Since it was opened.
+  /// Whether anything has failed since it was opened.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// What failed first; empty if nothing has.
   std::string error() const { return !open_ ? file_.error() : failed() ? error_ : std::string(); }

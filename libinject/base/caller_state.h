@@ -8,9 +8,9 @@
 
 namespace inject {
 
-/// What our code must leave as it is on a thread of the program's: errno, and a pending cancellation,
-/// which would otherwise strike at a cancellation point inside our own code (where the program never was, and
-/// where nothing may be unwound). To be made wherever the program's thread enters code that waits, writes or
+/// Saves what our code must not change on a thread of the program: errno, and a pending cancellation,
+/// which would otherwise take effect at a cancellation point inside our code (which is not the program's, and
+/// must not be unwound). Create one wherever a thread of the program enters code that waits, writes or
 /// allocates.
 class CallerState {
  public:

@@ -22,8 +22,8 @@ inline Nanoseconds realtime() noexcept {
   return static_cast<Nanoseconds>(t.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(t.tv_nsec);
 }
 
-/// CLOCK_REALTIME beyond CLOCK_MONOTONIC, by the quickest of a few readings: the processor may be lost in the
-/// middle of one.
+/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, by the fastest of a few readings: the thread may be
+/// preempted in the middle of one.
 inline Nanoseconds realtime_ahead() noexcept {
   Nanoseconds ahead = 0;
   Nanoseconds quickest = ~Nanoseconds{0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The control groups of this process, and what they allow of processors.
+// The control groups of this process, and their CPU limits.
 #pragma once
 
 #include <functional>

@@ -13,33 +13,33 @@
 
 namespace inject {
 
-/// Work on the files of a folder, which may be slow or never answer: another thread does it, in order, and
-/// whoever asks for it goes on.
+/// Work on the files of a folder that may be slow or never respond: another thread does it, in order, and
+/// the caller does not wait.
 class FileQueue {
  public:
   using Job = std::function<void()>;  ///< must not throw
   static constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
-  /// `wake` has run() called by that thread; false where it can't be started.
+  /// `wake` makes that thread call run(); false if the thread can't be started.
   explicit FileQueue(std::function<bool()> wake) : wake_(std::move(wake)) {}
   FileQueue(const FileQueue&) = delete;
   FileQueue& operator=(const FileQueue&) = delete;
 
-  /// Adds a job, which holds so many bytes until it has run. Then run() calls `done`, which may block,
-  /// outside of its turn; finish() does not call it. False: nothing happens until somebody calls run().
+  /// Adds a job, which holds `bytes` bytes until it has run. Then run() calls `done`, which may block,
+  /// after its turn; finish() does not call it. False: nothing happens until somebody calls run().
   bool add(std::size_t bytes, Job job, Job done = nullptr);
-  /// False: jobs hold kMaxBytes, and what can be left out should be. A patient queue makes room instead.
+  /// False: jobs hold kMaxBytes, so leave out what you can. A patient queue makes room instead.
   bool has_room() {
     if (bytes_.load(std::memory_order_relaxed) < kMaxBytes) return true;
     if (!patient_.load(std::memory_order_relaxed)) return false;
     static_cast<void>(finish());
     return true;
   }
-  /// From here on has_room() waits: nothing is left out any more.
+  /// From now on, has_room() waits: nothing is left out any more.
   void be_patient() noexcept { patient_.store(true, std::memory_order_relaxed); }
-  /// Runs the jobs that wait, in turn with other threads.
+  /// Runs the waiting jobs, one thread at a time.
   void run();
-  /// Waits for the job that runs. No other one runs until the lock is given back.
+  /// Waits for the running job. No other job runs until the lock is released.
   [[nodiscard]] std::unique_lock<std::mutex> stop() { return std::unique_lock(running_); }
   /// The same, after all jobs have run.
   [[nodiscard]] std::unique_lock<std::mutex> finish();

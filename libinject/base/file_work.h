@@ -9,8 +9,8 @@
 
 namespace inject {
 
-/// While it lives, this thread is at work on files of the output, which may take any time: a server does not
-/// answer, a disk is slow. Whoever waits for that thread can tell, and how far it has come.
+/// While one exists, its thread is working on output files, which may take any time: a server does not
+/// respond, a disk is slow. Whoever waits for the thread can see that, and how many files are done.
 class FileWork {
   class Account {
    public:
@@ -36,16 +36,16 @@ class FileWork {
   FileWork(const FileWork&) = delete;
   FileWork& operator=(const FileWork&) = delete;
 
-  /// This thread does nothing else: before the last files nobody waits for it.
+  /// This thread does nothing else: nobody waits for it until the last files are written.
   static void on_thread_of_its_own() noexcept { nobody_waits = true; }
 
   static bool lasts(Nanoseconds longer_than = 0) noexcept {
     return keeps_waiting(longer_than) || aside.lasts(longer_than);
   }
-  /// That of a thread that has other things to do.
+  /// The same, counting only threads that have other things to do.
   static bool keeps_waiting(Nanoseconds longer_than) noexcept { return waited_for.lasts(longer_than); }
 
-  /// Of the files of the latest write, how many there are to be, and how many are in their place.
+  /// How many files the latest write consists of, and how many of them are in place.
   static void begin_files(unsigned count) noexcept {
     done.store(0, std::memory_order_relaxed);
     total.store(count, std::memory_order_relaxed);

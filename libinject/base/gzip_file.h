@@ -13,9 +13,9 @@
 
 namespace inject {
 
-/// A gzip file that grows, and stands under its name whenever it is whole: complete() ends what was added so
-/// far with some text and puts it in its place; what is added after that removes the end and the name again.
-/// A reader finds a whole file or none. Compressed at zlib's fastest level. After a failure nothing is
+/// A gzip file that grows, and exists under its name only while it is complete: complete() finishes what was
+/// added so far with some text and puts it in place; adding more removes that end and the name again.
+/// A reader finds a complete file or none. Compressed at zlib's fastest level. After a failure nothing is
 /// written, and the file is removed, as it has no valid end. For one thread, with all signals blocked
 /// (OutputFile).
 class GzipFile {

@@ -28,9 +28,9 @@ int open_file_at(int folder, const char* path, int flags, mode_t mode = 0600) no
 /// the file system has no such call the C library writes to every block.
 int allocate_file(int descriptor, std::size_t bytes) noexcept;
 
-/// While it lives, what is opened has a number of its own, above 2. Where the program has closed descriptor
-/// 0, 1 or 2, they are held by what nobody can read from or write to: the program's attempts end with EBADF,
-/// as they do without us. (A file that is opened there and moved away is the program's stdout for a moment.)
+/// While one exists, newly opened files get descriptors above 2. If the program has closed descriptor
+/// 0, 1 or 2, a file that can't be read or written holds its place: the program's attempts fail with EBADF,
+/// as they do without us. (A file opened there and then moved would briefly be the program's stdout.)
 class StandardDescriptors {
  public:
   StandardDescriptors() noexcept;
@@ -45,8 +45,8 @@ class StandardDescriptors {
 /// `descriptor`, or, where it is 0, 1 or 2, the same file under a number above that; -1 and errno on failure.
 int above_standard(int descriptor) noexcept;
 
-/// The number of a file that stays open, looked at before each use: a program that closes every descriptor it
-/// can think of may have opened a file of its own under that number.
+/// A descriptor of a file that stays open, verified before each use: a program that closes all descriptors
+/// may have reused the number for a file of its own.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -76,7 +76,7 @@ class QuietSignals {
   sigset_t ours_;  // to be taken back: not pending before
 };
 
-/// Looks which stderr the program was started with, if any, before it can open anything else in its place.
+/// Records which stderr the program was started with, if any, before it can open anything else in its place.
 void note_stderr() noexcept;
 
 /// Writes `text`, without a signal; nothing to a stderr that the program was started without, or whose number

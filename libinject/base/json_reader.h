@@ -11,15 +11,15 @@
 
 namespace inject {
 
-/// A reader that stands before a value. Each function below takes that value; at one of another kind, or at
-/// text that is no JSON, the reader fails: it then takes nothing more, and gives empty values.
+/// A reader positioned before a value. Each function below consumes that value; at one of another kind, or at
+/// text that is not JSON, the reader fails: it then consumes nothing more, and returns empty values.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view text) noexcept : text_(text) {}
 
   bool failed() const noexcept { return failed_; }
 
-  /// The next value's first character, without taking it: { [ " or that of a number or literal; 0 at the end.
+  /// The next value's first character, not consumed: { [ " or that of a number or literal; 0 at the end.
   char peek() noexcept {
     skip_space();
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -53,7 +53,7 @@ class JsonReader {
     if (!take(']')) fail();
   }
 
-  /// What stands between the quotes, escapes as they are.
+  /// The text between the quotes; escapes are not decoded.
   std::string_view string() noexcept;
   /// A number's integral part, at most what fits.
   std::int64_t integer() noexcept;

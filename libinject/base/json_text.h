@@ -13,9 +13,9 @@ namespace inject {
 /// Appends `text` as a JSON string, quotes included: control characters escaped, what is not UTF-8 replaced.
 void append_json_string(std::string& out, std::string_view text);
 
-/// JSON appended to a string, indented by two spaces. The caller opens and closes in order. Of its own
-/// because the usual libraries' documents take memory even to be destroyed, and end the program where there
-/// is none.
+/// JSON appended to a string, indented by two spaces. The caller opens and closes in order. Written here
+/// because common JSON libraries allocate memory even to destroy a document, and end the program if there
+/// is none left.
 class JsonText {
  public:
   explicit JsonText(std::string& out) : out_(out) {}

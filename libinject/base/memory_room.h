@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What limits leave of memory and of addresses. Both belong to the program: whoever reserves much asks here
-// first.
+// How much memory and address space the limits leave. Both belong to the program: check here before
+// reserving a lot.
 #pragma once
 
 #include <cstdint>

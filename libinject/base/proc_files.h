@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What /proc says of a task (a thread, or a process by its first thread). No allocation. A text that was cut
-// off says nothing, rather than something wrong.
+// What /proc says about a task (a thread, or a process by its first thread). No allocation. Truncated text
+// yields no value rather than a wrong one.
 #pragma once
 
 #include <fcntl.h>
@@ -60,7 +60,7 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept;
 /// nanoseconds.
 std::optional<std::uint64_t> parse_run_queue_wait(std::string_view text) noexcept;
 
-/// How often a task gave up its processor, by itself and not: lines of its `status`.
+/// Voluntary and involuntary context switches of a task: lines of its `status`.
 struct ContextSwitches {
   std::uint64_t voluntary = 0;
   std::uint64_t involuntary = 0;

@@ -35,7 +35,7 @@ class ReservedFile {
   /// Removes the spares.
   void remove();
 
-  /// The names of a file's spares, for who tidies a folder that a killed process has left.
+  /// The names of a file's spares, for cleaning up a folder that a killed process left behind.
   static std::array<std::string, 2> spare_names(std::string_view name);
 
  private:

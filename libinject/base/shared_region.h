@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// mremap(2), past the C library's function: MPI libraries patch that one to learn what memory goes, and UCX
+/// mremap(2), bypassing the C library's function: MPI libraries patch that to track unmapped memory, and UCX
 /// (until 2023) and Open MPI 4 drop the last argument. Where root runs the program, our pages would be at
 /// address 0 then.
 inline void* remap_pages(void* pages, std::size_t old_bytes, std::size_t bytes, int flags,

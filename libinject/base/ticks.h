@@ -10,7 +10,7 @@
 
 namespace inject {
 
-/// The processor's own steady counter: half the cost of the clock. Where there is none that we know, the
+/// The CPU's own constant-rate counter: half the cost of the clock. If there is none that we know, the
 /// clock.
 inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
@@ -34,7 +34,7 @@ class TickClock {
   void calibrate() noexcept {
     const Reading reading = read();
     if (reading.ticks <= last_.ticks || reading.time <= last_.time) return;
-    // Two readings that are close together make a bad line; with ones far apart, NTP has bent it in between.
+    // Readings close together give an inaccurate line; between readings far apart, NTP has changed its slope.
     if (last_.time - first_.time >= kApart) first_ = last_;
     last_ = reading;
     scale_ = static_cast<double>(last_.time - first_.time) / static_cast<double>(last_.ticks - first_.ticks);
@@ -55,8 +55,8 @@ class TickClock {
     std::uint64_t ticks;
     Nanoseconds time;
   };
-  // The ticks after the time, so that no time comes out late; the quickest of a few, as the processor may be
-  // lost in between.
+  // Reads the ticks after the time, so that no time is too late; the fastest of a few, as the thread may be
+  // preempted in between.
   static Reading read() noexcept {
     Reading best{};
     std::uint64_t least = ~std::uint64_t{0};

@@ -15,7 +15,7 @@ namespace inject {
 /// The newest CUDA version that the driver supports, e.g. "13.0"; empty where there is no driver.
 std::string driver_version();
 
-/// Finds what current_device() and graph_capture.h ask. Not before the driver is loaded; no dl* call.
+/// Resolves what current_device() and graph_capture.h call. Not before the driver is loaded; no dl* call.
 void find_driver_functions() noexcept;
 /// The device of the calling thread's current context, as MemoryUse numbers devices. For hooks: the driver
 /// alone is asked, a few instructions of its own, and neither the runtime's last error nor errno changes.

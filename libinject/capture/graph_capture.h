@@ -3,8 +3,8 @@
 //
 // Where in the program each kernel of a CUDA graph was captured (docs/code.md). Captures are rare, and mostly
 // before any window, so CUPTI sees nothing of them; hooks do. Before and after each call that may have been
-// captured the driver tells on which nodes of the graph the stream's next one will wait: those that the call
-// has made are on the way from the ones to the others. What they are is read as the capture ends.
+// captured, the driver is asked which nodes of the graph the stream's next node will wait for: the nodes that
+// the call added are on the paths from the former to the latter. Their types are read when the capture ends.
 #pragma once
 
 #include <cuda.h>

@@ -10,27 +10,27 @@
 
 namespace inject {
 
-/// What launches are named by.
+/// What launches are attributed to.
 struct LaunchNames {
   bool operators = false;  ///< PyTorch's
   bool stacks = false;     ///< Python's
 };
 
-/// Whether any of that is there.
+/// Whether any of these is available.
 bool launches_can_be_named(LaunchNames names) noexcept;
-/// From here on, until the next call. One caller at a time.
+/// Names launches from now on, until the next call. One caller at a time.
 void name_launches(LaunchNames names) noexcept;
-/// By what the work is named that is captured into graphs, whenever that is: of nothing until this has been
+/// Sets what work captured into graphs is attributed to, at any time; nothing until this has been
 /// called.
 void name_captures(LaunchNames names) noexcept;
-/// Whether any is to be.
+/// Whether captures are to be named.
 bool captures_are_named() noexcept;
-/// The program captures graphs now, or no longer.
+/// The program has started to capture graphs, or no longer does.
 void set_capturing(bool capturing) noexcept;
-/// No longer, as the process exits, or is a forked child.
+/// Stops all naming: the process is exiting, or is a forked child.
 void forget_launch_names() noexcept;
 
-/// The place of what the calling thread launches (Core::places); 0 if nothing is known of it. Takes some
+/// The place from which the calling thread launches (Core::places); 0 if it is not known. Takes a few
 /// microseconds.
 std::uint32_t launch_place(ThreadState& thread) noexcept;
 
@@ -43,7 +43,7 @@ struct StackSample {
   std::uint32_t thread = 0;  ///< its index
   std::uint32_t stack = 0;   ///< node of the innermost frame
 };
-/// Now. Empty if no thread runs Python, or its stack can't be told. On our own thread, one at a time.
+/// Takes a sample now. Empty if no thread runs Python, or its stack can't be read. On our own thread only.
 std::optional<StackSample> sample_stack() noexcept;
 
 }  // namespace inject

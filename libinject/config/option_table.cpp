@@ -130,7 +130,7 @@ Problem parse_batch(std::string_view value, Options& options, const EnvironmentL
     WindowSpecResult ranges = parse_window_spec(value);
     if (!ranges.error.empty()) return ranges.error;
     if (ranges.spec.every != 0 || ranges.spec.max_windows != 0)
-      return "a name that ends in /EVERY or xN is to be quoted: nvtx:\"NAME\"";
+      return "a name that ends in /EVERY or xN must be quoted: nvtx:\"NAME\"";
     options.unit_ranges = std::move(ranges.spec);
     return {};
   }

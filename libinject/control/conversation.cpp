@@ -39,7 +39,7 @@ std::string framed_answer(std::string answer) {
 std::string greeting_problem(std::string_view line, pid_t pid) {
   if (line == str_format("{}{}\n", kControlGreeting, pid)) return {};
   if (line.ends_with('\n')) line.remove_suffix(1);
-  return "it speaks another version: " + one_line(line, 80);
+  return "it uses another version of the protocol: " + one_line(line, 80);
 }
 
 ControlAnswer read_answer(std::string_view received) {

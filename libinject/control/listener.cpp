@@ -35,7 +35,7 @@ void send_line(const Descriptor& socket, std::string_view text) noexcept {
 
 bool ControlListener::start() noexcept {
   const int failed = start_internal_thread(&entry, this);
-  if (failed != 0) Log::warn(std::string("nothing listens for injectctl: ") + std::strerror(failed));
+  if (failed != 0) Log::warn(std::string("injectctl cannot reach this process: ") + std::strerror(failed));
   return failed == 0;
 }
 
@@ -46,7 +46,7 @@ void* ControlListener::entry(void* listener) noexcept {
     if (self->listen()) {
       self->serve();
       self->remove_socket();
-      Log::warn("the program has closed the control socket: nothing listens for injectctl from here on");
+      Log::warn("the program has closed the control socket: injectctl can no longer reach this process");
     }
   } catch (...) {
     self->remove_socket();  // no memory
@@ -73,7 +73,7 @@ bool ControlListener::listen() {
     }
     problems.append(problems.empty() ? "" : "; ").append(error);
   }
-  Log::warn("nothing listens for injectctl: " + problems);
+  Log::warn("injectctl cannot reach this process: " + problems);
   return false;
 }
 

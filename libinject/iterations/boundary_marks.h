@@ -19,9 +19,9 @@ struct IterationLock {
   std::uint64_t seen_before = 0;  ///< iterations that were over when it was found
   double events = 0;              ///< of an iteration, on average
   bool optimizer = false;         ///< an optimizer's kernels were recognised, or its steps
-  /// Of each iteration, where the program tells of its optimizers' steps; 0: it does not.
+  /// Optimizer steps per iteration, if the program reports them; 0: it does not.
   std::uint64_t steps = 0;
-  /// … and two optimizers that look alike would be taken for one; or it tells of none that fit.
+  /// … and two optimizers that look alike would count as one; or it reports none that fit.
   bool doubtful = false;
   bool by_shape = false;     ///< events were distinguished by launch shape, too
   unsigned intervals = 0;    ///< that agreed
@@ -32,8 +32,8 @@ struct IterationLock {
   std::string anchor_name;
 };
 
-/// Where in the repetition's cycle an iteration begins, and the marks of that: the order in which the events
-/// were first seen tells, as the first iteration began with its first event. Nothing if there are no marks
+/// Where in the repetition's cycle an iteration begins, and its marks. Derived from the order in which events
+/// were first seen, as the first iteration began with its first event. Nothing if there are no marks
 /// that give the same boundaries all over the intervals. Leaves `locked_at` and `seen_before` alone.
 std::optional<IterationLock> find_marks(const SignHistory& history, const Repetition& repetition);
 

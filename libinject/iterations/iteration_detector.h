@@ -23,14 +23,14 @@ namespace inject {
 ///
 /// An iteration is looked for as the interval between two occurrences of some event (a *pivot*) such that the
 /// latest intervals consist of the same kinds of events. Layers within a step, micro-batches within an
-/// accumulation and steps all repeat like that; the optimizer, which the names of kernels betray, tells which
+/// accumulation and steps all repeat like that; the optimizer, recognised by kernel names, tells which
 /// of them is the iteration: the shortest interval that has one in it. Where no name says so, the longest
 /// repetition wins whose further events are not those of the shorter one over again (as those of a validation
 /// are). Then events that come exactly once in every interval give the marks (IterationMarks) by which each
 /// boundary is recognised at once; where in the cycle it begins follows from the order in which the events
 /// were first seen, as the first iteration began with its first event.
 ///
-/// Where the program tells of its optimizers' steps (SignKind::kStep), these say how long an iteration is. If
+/// If the program reports its optimizers' steps (SignKind::kStep), these define how long an iteration is. If
 /// what lies between them repeats, it is found and followed as above; if it does not (data of any length),
 /// the steps alone are the marks, and an iteration begins with the first work after the last of them.
 ///
@@ -55,9 +55,9 @@ class IterationDetector {
   void allow(std::int64_t visits) { schedule_.allow(visits); }
 
   const std::optional<Lock>& lock() const { return lock_; }
-  /// None has come for so long that the program does something else now.
+  /// No iteration has begun for so long that the program must be doing something else now.
   bool is_overdue() const;
-  /// Kernels of PyTorch's were seen, and of a lock without an optimizer it may be that its own will show.
+  /// PyTorch's kernels were seen: if a lock has no optimizer yet, PyTorch's own may still appear.
   bool expects_optimizer() const { return history_.has_pytorch(); }
   /// Counts how often lock() has changed.
   std::uint64_t changes() const { return changes_; }

@@ -27,7 +27,7 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
   return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
 }
 
-/// What run.json says of what the detector has found so far, but for the source of the signs.
+/// What run.json says about the detector's findings so far, except for the source of the signs.
 IterationInfo info_of(const IterationDetector& detector);
 
 /// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
@@ -39,7 +39,7 @@ class SearchGaps {
     std::uint64_t sequence;  // of the first sign after it (SignRecord::sequence), or less
     bool bracketed;          // IterationDetector::resume()
   };
-  /// False if there is no memory for it: what follows must not be seen then.
+  /// False if there is no memory for it: the signs that follow must then be ignored.
   bool add(std::uint64_t sequence, bool bracketed) noexcept {
     const MutexLock held(mutex_);
     try {
@@ -114,8 +114,8 @@ class IterationSearch {
     }
     waiting_.push_back({record, 0, thread});
   }
-  /// Everything that was taken and is older than that pass. `hold`: there is no time for it
-  /// now; done all the same where too much has been taken.
+  /// Processes everything that was taken and is older than that pass. `hold`: there is no time for it
+  /// now; it is done anyway if too much has been taken.
   void advance(const SignPass& pass, bool hold = false);
   /// Whatever is left, at the end.
   void finish();

@@ -8,11 +8,11 @@
 
 namespace inject {
 
-/// An optimizer's: each iteration has one.
+/// A kernel of an optimizer: each iteration has one.
 bool is_optimizer_name(std::string_view name);
-/// One that a compiler runs to choose among kernels (XLA): what repeats around it is no training.
+/// A kernel that a compiler runs to choose among kernels (XLA): what repeats around it is not training.
 bool is_tuning_name(std::string_view name);
-/// PyTorch's: its optimizers have names as well.
+/// A kernel of PyTorch, whose optimizers can be recognised by name as well.
 bool is_pytorch_name(std::string_view name);
 
 }  // namespace inject

@@ -39,8 +39,8 @@ struct Repetition {
 std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position);
 
 /// Whether `outer`, a longer repetition without an optimizer, is the iteration rather than `inner`, which has
-/// been taken for it so far: it has work of functions that inner has not, and more than the report that a
-/// program makes after so many iterations. Where inner comes twice in it, as the half of an iteration may, it
+/// been assumed to be it so far: it has work of functions that inner lacks, and more than the report that a
+/// program makes every so many iterations. If inner occurs twice in it, as half of an iteration may, it
 /// always is.
 bool replaces(const SignHistory& history, const Repetition& inner, const Repetition& outer);
 

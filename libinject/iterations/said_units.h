@@ -9,23 +9,23 @@
 
 namespace inject {
 
-/// The units of work that the program has said, by place in the stream of signs: a number is of the event
-/// that comes next, whichever thread says it and whichever launches. So it belongs to the iteration which
-/// that event is part of, and one that is said before an iteration's first launch counts in this iteration.
+/// The units of work that the program has reported, by position in the stream of signs: a number applies to
+/// the next event, whichever thread reports it and whichever launches. So it belongs to the iteration that
+/// this event is part of, and one reported before an iteration's first launch counts for that iteration.
 ///
-/// Bounded: what lies further back than the latest kMaxHeld numbers is not known.
+/// Bounded: numbers older than the latest kMaxHeld are forgotten.
 class SaidUnits {
  public:
   static constexpr std::size_t kMaxHeld = 65'536;
   static constexpr std::size_t kMaxMissing = 64;
 
-  /// `position`: of the next event. In ascending order. What is no number of units (is_units())
-  /// is not known.
+  /// `position`: that of the next event. In ascending order. An invalid number of units (see is_units())
+  /// makes that of its iteration unknown.
   void say(std::uint64_t position, double units);
-  /// Others have been said of these events that are not known, and perhaps of all in between.
+  /// Numbers were reported for these events, and perhaps for all in between, that are not known.
   void miss(std::uint64_t first, std::uint64_t last);
   /// Their sum over the events from `first` up to `end`, which is not one of them; empty if none has been
-  /// said, or one is not known.
+  /// reported, or one is not known.
   std::optional<double> between(std::uint64_t first, std::uint64_t end) const;
   /// Position of the latest one; 0 if there is none.
   std::uint64_t latest() const { return said_.empty() ? 0 : said_.back().position; }

@@ -188,7 +188,7 @@ std::string SignHistory::report() const {
       "{} launches, copies and synchronizations of {} kinds were seen ({} launches and library calls){}",
       total_, kinds, work,
       has_optimizer() ? ", some of an optimizer"
-      : pytorch_ ? ", none of a known optimizer: without one PyTorch's iterations are told after 30 s at the "
+      : pytorch_ ? ", none of a known optimizer: without one PyTorch's iterations are used after 30 s at the "
                    "earliest"
                  : ", none of a known optimizer");
 }

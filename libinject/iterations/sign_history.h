@@ -84,8 +84,8 @@ class SignHistory {
            (function.kind == SignKind::kStep && steps_.has_mark(position, mark));
   }
 
-  /// The program tells of its optimizers' steps (SignKind::kStep): kernels' names mean nothing then, as what
-  /// copies parameters has the same. Until it turns out that it tells of none, of none any more, or of steps
+  /// The program reports its optimizers' steps (SignKind::kStep): kernel names mean nothing then, since what
+  /// copies parameters has the same names. Until it turns out that it reports none, no more of them, or steps
   /// in no order. `few`: StepSequence::expect_few().
   void expect_steps(bool few) {
     steps_expected_ = true;
@@ -93,7 +93,7 @@ class SignHistory {
   }
   bool expects_steps() const { return steps_expected_; }
   const StepSequence& steps() const { return steps_; }
-  /// The latest step that it told of was captured into a CUDA graph, which then holds an iteration's last
+  /// The latest step that it reported was captured into a CUDA graph, which then contains an iteration's last
   /// one.
   bool step_is_captured() const { return step_captured_; }
   bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }

@@ -42,7 +42,7 @@ class SpanTracker {
   void follow(const SignHistory& history, const IterationMarks& marks, double events, std::uint64_t from);
   /// The next event.
   void track(const SignHistory& history, std::uint64_t position);
-  /// `over` iterations were over before the one in progress, or more where more boundaries were passed or
+  /// `over` iterations had ended before the one in progress, or more if more boundaries were passed or
   /// their numbers have been shown.
   void renumber(std::uint64_t over);
   /// IterationDetector::keep_numbers().

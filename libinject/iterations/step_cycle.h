@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// What tells the optimizers of a program apart.
+/// How a program's optimizers are told apart.
 enum class ToldApartBy : std::uint8_t {
   kContents,  ///< what their steps launch
   kObject,    ///< the optimizer that steps
@@ -78,7 +78,7 @@ class StepSequence {
   std::uint64_t longest_gap() const { return longest_gap_; }
   /// How the latest steps repeat.
   const std::optional<StepCycle>& cycle() const { return cycle_; }
-  /// They may: it is too early to say.
+  /// Whether it is too early to say if they repeat.
   bool is_open() const;
   /// Steps before that position, as long as those after it are kept.
   std::uint64_t count_before(std::uint64_t position) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Numbers, texts and records as bytes. What is read is checked at every step, and believed in nothing.
+// Numbers, texts and records as bytes. Everything that is read is checked; nothing is trusted.
 #pragma once
 
 #include <algorithm>

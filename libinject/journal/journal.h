@@ -20,12 +20,12 @@
 
 namespace inject::recovery {
 
-/// What the drain thread has taken out of the threads' queues and CUPTI's buffers, with the names that it
-/// refers to, in the order in which the statistics had it. In blocks: one is committed before the memory that
-/// its records came from is used again, so that each record is here, or still there. Whether both is told by
-/// sequence numbers: a block of a queue and a buffer have one for each use.
+/// All that the drain thread has taken out of the threads' queues and CUPTI's buffers, with the names that it
+/// refers to, in the order in which the statistics got it. In blocks: one is committed before the memory that
+/// its records came from is reused, so that each record is here, or still there. Duplicates are recognised by
+/// sequence numbers: a block of a queue and a buffer have a new one for each use.
 ///
-/// Bounded: the first block that finds no room is the end; what comes later is counted. One thread at a time;
+/// Bounded: the first block that does not fit is the end; later ones are only counted. One thread at a time;
 /// does nothing until start().
 class Journal final : public IntakeLog {
  public:

@@ -114,7 +114,7 @@ Extent shared_extent(int file, std::uint64_t from) noexcept {
 std::string filesystem_problem(std::uint64_t magic) {
   for (const auto& [known, name] : kCopyOnWrite) {
     if (known == static_cast<std::uint32_t>(magic))
-      return "what is allocated on " + std::string(name) + " may find no room all the same";
+      return "space allocated on " + std::string(name) + " does not guarantee later writes";
   }
   for (const auto& [known, name] : kElsewhere) {
     if (known == static_cast<std::uint32_t>(magic))
@@ -135,7 +135,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   if (unfit_) return false;
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0) {
-    problem = "the limits of files are not known";
+    problem = "the file size limit cannot be read";
     return false;
   }
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
@@ -226,7 +226,7 @@ int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Tim
     unlinkat(where.descriptor(), where.name().c_str(), 0);
     return -1;
   }
-  problem += ", and no folder for temporary files is fit for them";
+  problem += ", and no folder for temporary files is suitable";
   return -1;
 }
 
@@ -283,7 +283,7 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   if (buffers_moved) cold_[2] = {base_ + header.buffers.offset, buffers.used_first().size()};
   cold_[3] = {base_ + header.counts.offset, header.counts.bytes};
   // The journal alone is worth having: what has been taken, some milliseconds old.
-  if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";
+  if (!ring_moved || !buffers_moved) problem = "the kernel refuses to remap them into the file";
   if (!lock_.is_open()) close(file);
   return true;
 }

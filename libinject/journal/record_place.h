@@ -43,7 +43,7 @@ void mark_in_use(int file) noexcept;
 /// Removes files there that killed processes have left and nobody has recovered: the oldest, until the others
 /// take a share of the disk, or are kMinKept. (Of a job that is killed there is one for each rank.)
 /// Containers may share the folder and have process ids of their own: a file is left where its process is
-/// found here or its lock is held, and for a minute, as its process may not have come to lock it.
+/// found here or its lock is held, and for a minute, as its process may not have locked it yet.
 void remove_left_over(const std::string& folder);
 inline constexpr std::size_t kMinKept = 8;
 inline constexpr std::uint64_t kKeptShare = 10;  ///< a tenth

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the process's threads and child processes took of the host in a window (docs/processors.md).
+// How much of the host the process's threads and child processes used in a window (docs/processors.md).
 #pragma once
 
 #include <array>

@@ -10,8 +10,8 @@
 
 namespace inject {
 
-/// This process's place in a distributed job, as far as its launcher tells by environment variables. Nothing
-/// of what others wrote there is believed: numbers are below 2^20 and agree with each other, texts are of one
+/// This process's place in a distributed job, as far as its launcher's environment variables say. None of
+/// them is trusted: numbers have to be below 2^20 and consistent with each other, texts are reduced to one
 /// line and cut.
 struct JobPlace {
   std::string launcher;  ///< `torchrun`, `Open MPI`, `PMI`, `Slurm`; `environment`: RANK, by nobody we know

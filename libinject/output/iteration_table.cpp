@@ -94,7 +94,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
   columns.add("Gap to Next (ns)", kTime, &Row::gap,
               "From the end of this row's last work to the start of the next row's first; `all`: time during "
               "which no device worked.",
-              "the last of its window; records of device work were lost in the window");
+              "the last of its window; records of its work or the next one's were lost");
   add_work_columns(columns, &Row::work, "no device activity was recorded");
   add_flop_columns(columns, &Row::flops);
   known_time
@@ -104,7 +104,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
           "Kernel Busy / the iteration's time on the device: from its first work to the next one's.",
           "`outside`; the time is not known; the next one's work begins long before this one's ends; records "
-          "of device work were lost in the window");
+          "of its work or the next one's were lost");
   add_fetch_columns(columns, &Row::fetches);
   add_metric_columns(columns, report, &Row::metrics);
   return columns;

@@ -12,8 +12,8 @@
 namespace inject {
 
 /// The text printed at the end of a run: windows, devices, the largest kernels, library calls, copies and API
-/// calls, what was lost, where the files are, and the command that makes a page of them. Lines have at most
-/// `columns` columns, but for those two.
+/// calls, what was lost, where the files are, and the command that turns them into a page. Lines have at most
+/// `columns` columns, except for those two.
 std::string summary_text(const Report& report, std::string_view folder, std::size_t columns = kPageColumns);
 
 }  // namespace inject

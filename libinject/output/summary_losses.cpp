@@ -59,7 +59,7 @@ void write_losses(TextPage& page, const Report& report) {
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
       {lost.invalid_times, "GPU record", "left out: without usable times"},
-      {lost.missing_records, "launch", "whose GPU record never came"},
+      {lost.missing_records, "launch", "whose GPU record never arrived"},
       {report.statistics->device_total().unattributed, "GPU record",
        "whose launch was not seen (still counted)"},
       {run.windows_without_times, "window", "without timestamps: they followed one another too fast"},
@@ -67,20 +67,20 @@ void write_losses(TextPage& page, const Report& report) {
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
       {run.places_lost, "launch", "without operator, module or line: beyond the limit"},
       {run.impossible_rates, "rate", "left out: above the device's peak"},
-      {run.range_overflows, "nested NVTX range", "counted as the range around it"},
+      {run.range_overflows, "nested NVTX range", "counted as the enclosing range"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.trace_events_left_out, "event", "left out of the timeline"},
       {run.iteration_records_lost, "GPU record",
        "not assigned to an iteration: too many arrived before it was known"},
       {run.iteration_signs_lost, "call",
-       "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
+       "missed by the iteration search, so iteration numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
-      {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
+      {run.device_time_records_lost, "record", "left out of the idle time by cause: too late or too many"},
       {run.metric_records_lost, "record",
        "left out of the metrics: too late, too many for a sample, or impossible"},
       {run.graph_nodes_lost, "node", "of CUDA graphs beyond the limit: their kernels have no library call"},
       {run.allocations_not_held, "allocation", "beyond the limit: not in live and peak bytes"},
-      {run.memory_lines_lost, "device", "without its allocations over time"},
+      {run.memory_lines_lost, "device", "without a timeline of its allocations"},
       {run.metrics.lost, "sample", metrics_lost},
       {run.metrics.rows_left_out, "row", "left out of metric_samples.csv"},
   }};
@@ -104,7 +104,7 @@ void write_recovered(TextPage& page, const RunInfo& run) {
   lacks(recovered.refused, "record", "left out: damaged");
   lacks(recovered.unread_bytes, "byte", "of CUPTI's buffers that can't be read");
   if (recovered.journal_cut)
-    page.line("  incomplete: the journal is damaged; what came after that is missing");
+    page.line("  incomplete: the journal is damaged; everything after that point is missing");
 }
 
 }  // namespace inject

@@ -9,13 +9,13 @@
 
 namespace inject {
 
-/// That the process was killed, and what its tables lack because of that. (summary_losses.cpp)
+/// Says that the process was killed, and what its tables lack because of that. (summary_losses.cpp)
 void write_recovered(TextPage& page, const RunInfo& run);
 /// What each device did and what was allocated on it. (summary_devices.cpp)
 void write_devices(TextPage& page, const Report& report);
-/// What the process and its children took of the processors. (summary_host.cpp)
+/// CPU use of the process and its children. (summary_host.cpp)
 void write_host(TextPage& page, const RunInfo& run);
-/// Where profiling has made steps much longer: how much. (summary_iterations.cpp)
+/// How much profiling has lengthened the steps, if it did so noticeably. (summary_iterations.cpp)
 void write_disturbance(TextPage& page, const Report& report);
 /// Step times, and what ran between the steps. (summary_iterations.cpp)
 void write_iterations(TextPage& page, const Report& report);

@@ -13,7 +13,7 @@
 namespace inject {
 
 inline constexpr std::size_t kPageColumns = 120;
-/// What every page is laid out for at least.
+/// The minimum width of every page.
 inline constexpr std::size_t kLeastColumns = 80;
 
 /// Right-aligned cells, then a name that takes the rest of the line. On a narrow page the last cells give way

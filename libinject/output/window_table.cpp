@@ -50,9 +50,11 @@ void add_time_columns(Columns<WindowReport>& columns) {
   const auto time = [](std::uint64_t DeviceTimes::*member) {
     return [member](const Times& of) { return of.times.*member; };
   };
-  diagnosed.add("Device Time (ns)", kTime, time(&DeviceTimes::span),
-                "Length of the window for the device: Kernel Busy + Copy Only + Idle. `all`: sum over the "
-                "devices, as in all columns that follow.");
+  diagnosed.add(
+      "Device Time (ns)", kTime, time(&DeviceTimes::span),
+      "Length of the window for the device: Kernel Busy + Copy Only + Idle. `all`: sum over the "
+      "devices, as in all columns that follow. If records of device work were lost: up to the first launch "
+      "that lacks one.");
   diagnosed.add("Kernel Busy (ns)", kTime, time(&DeviceTimes::kernel_busy),
                 "Time during which at least one kernel ran.");
   diagnosed.add(

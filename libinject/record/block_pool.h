@@ -263,7 +263,7 @@ class RecordQueue {
     return dropped_[kind_index(kind)].load(std::memory_order_relaxed);
   }
 
-  /// What is counted from here on is there as well, with all that was counted before. By the producer, or by
+  /// From now on, everything counted so far and later is also kept in `kept`. Called by the producer, or by
   /// the drain thread: then what is counted at that moment may be there only with the next record, or the
   /// next call of this.
   void keep_counts(RecordCounts& kept) noexcept;

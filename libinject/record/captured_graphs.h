@@ -26,7 +26,7 @@ struct CapturedKernel {
   bool operator==(const CapturedKernel&) const = default;
 };
 
-/// What a capture has made.
+/// The graph that a capture produced.
 struct CapturedGraph {
   /// Of a chain in the order in which they run.
   std::vector<CapturedKernel> kernels;
@@ -37,9 +37,9 @@ struct CapturedGraph {
   bool as_made = false;   ///< the kernels are listed in the order in which the nodes were made
 };
 
-/// The graphs that were captured, by the program's handles, and a number for each executable graph that was
-/// made of one, which its launches carry. A number is given anew when 32,000 others have been. Bounded: of
-/// graphs that find no room nothing is known, which lost() counts. Any thread; waits for the others, but for
+/// The captured graphs, by the program's handles, and a number for each executable graph that was
+/// made from one, which its launches carry. A number is reused after 32,000 others. Bounded:
+/// graphs that do not fit are unknown, and counted by lost(). Any thread; takes a lock, except for
 /// number().
 class CapturedGraphs {
  public:

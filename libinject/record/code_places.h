@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // Where in the program work was launched: the Python stack, the module, the operators. They are collected
-// while the iterations that follow a window are named (docs/code.md), whose launches carry the number of
+// while the iterations that follow a window are named (docs/code.md): their launches carry the number of
 // their place instead of that of a range.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The few words that the window controller writes and that hooks and callbacks read. Constant-initialised:
+// The few variables that the window controller writes and hooks and callbacks read. Constant-initialised:
 // hooks run before our static initialisers do.
 #pragma once
 
@@ -44,11 +44,11 @@ extern std::atomic<bool> plans_watched;
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
-/// Of short calls (model/records.h, kShortCall) only the durations are kept: nobody wants their times
+/// Only the durations of short calls (model/records.h, kShortCall) are kept: nobody needs their times
 /// (INJECT_TRACE) or what is inside them (INJECT_API is `full`).
 extern std::atomic<bool> short_calls_together;
 
-/// Of the counter that short calls are timed by. Set as a window opens.
+/// Tick length of the counter that times short calls. Set when a window opens.
 extern TickLength tick_length;
 
 /// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
@@ -63,7 +63,7 @@ extern std::atomic<bool> collecting_activity;
 /// as hooks see them, or in a callback of ours that waits for the session (Tracer::thread_inside).
 extern std::atomic<std::uint32_t> inside_cupti;
 
-/// Of `launch:` windows.
+/// The trigger of `launch:` windows.
 extern LaunchTrigger launch_trigger;
 
 }  // namespace inject

@@ -16,7 +16,7 @@
 
 namespace inject {
 
-/// What has to be there before anything can be recorded: made on the first NVTX range or at CUDA's
+/// Everything that must exist before anything can be recorded: made on the first NVTX range or at CUDA's
 /// initialisation, whichever comes first, and never freed (hooks may run until the process is gone). Memory
 /// only: no thread, no file, no message.
 struct Core {
@@ -34,20 +34,20 @@ struct Core {
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
   RangeNames unit_ranges;    ///< Options::unit_ranges
 
-  /// What hooks need to time calls by the processor's counter, as good as it can be said by now.
+  /// Gives hooks the tick length that they need to time calls by the CPU's counter, as exact as it is by now.
   void set_tick_length() const noexcept;
 
-  /// The one Core, made if there is none yet; nullptr when memory is short, and in a process with other
-  /// rights than its user's (process.h), where there is nothing of us.
+  /// The one Core, made if there is none yet; nullptr if memory is short, and in a process with more
+  /// privileges than its user (process.h), where libinject does nothing.
   static Core* get() noexcept;
-  /// The same; where another thread is making it, once that is done.
+  /// The same; if another thread is making it, waits for that.
   static Core* get_or_wait() noexcept;
-  /// What to say where there is none.
+  /// The message that says why there is none.
   static const char* why_none() noexcept;
   /// The one Core if it has been made.
   static Core* get_if_any() noexcept;
 
-  /// Another one, for what another process has recorded.
+  /// A second one, for the records of another process.
   explicit Core(ParseResult parsed);
 };
 

@@ -17,7 +17,7 @@ namespace inject {
 /// (or `other_begin`) after it is the first event of the next one. Each is a LaunchSign's `function` or
 /// `shape`.
 struct IterationMarks {
-  /// As `begin`: whatever may begin an iteration (may_begin()).
+  /// A value for `begin`: anything that may begin an iteration (may_begin()).
   static constexpr std::uint64_t kAnyWork = ~std::uint64_t{0};
 
   std::uint64_t anchor = 0;
@@ -40,9 +40,9 @@ struct IterationWatch {
   std::atomic<std::uint32_t> pass{0};
   /// Marks and names are kept for a recording.
   std::atomic<bool> recording{false};
-  /// The program's framework tells of every optimizer step (SignKind::kStep).
+  /// The program's framework reports every optimizer step (SignKind::kStep).
   std::atomic<bool> steps_told{false};
-  /// … but for a while that has not been seen: the program had cleared the callback.
+  /// … except for a while in which they were missed: the program had cleared the callback.
   std::atomic<bool> steps_missed{false};
   /// kUnits for which there was no room. They lie between their neighbours, as these tell.
   std::atomic<std::uint32_t> dropped_units{0};
@@ -59,7 +59,7 @@ struct IterationWatch {
   std::atomic<std::uint64_t> count{0};
   /// The next value of `count` at which `on_stop` is called, kNever if at none.
   std::atomic<std::uint64_t> next_stop{kNever};
-  /// On the thread that has come to that boundary, before its call is made.
+  /// Called on the thread that has reached that boundary, before its call is made.
   using OnStop = void (*)(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept;
   std::atomic<OnStop> on_stop{nullptr};
 
@@ -101,9 +101,9 @@ void function_stays_new(std::uint64_t function) noexcept;
 /// The search restarts: all names are emitted again.
 void forget_functions() noexcept;
 void emit_name(std::uint64_t function, const char* name) noexcept;
-/// The work that follows, on whatever thread, is of so many units; several such numbers add up. What is no
-/// number of units (is_units()) makes that of its iteration unknown. A run has one source; of another one,
-/// numbers may come before that is known, and then count for nothing.
+/// The work that follows, on whatever thread, has so many units; several such numbers add up. An invalid
+/// number (is_units()) makes that of its iteration unknown. A run has one source; numbers from another one
+/// may come before the source is known, and are then ignored.
 void emit_units(double units, UnitSource by) noexcept;
 /// An NVTX range was pushed; for the recording. `name` is an id in Core::names.
 void emit_mark(std::uint32_t name) noexcept;

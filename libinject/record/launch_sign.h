@@ -95,7 +95,7 @@ constexpr std::uint64_t optimizer_mark(std::uint32_t optimizer) {
   return hash_mix((std::uint64_t{optimizer} << 32 | 1) * kHashSeed);
 }
 
-/// What a number of units of work may be. Whatever is worked out from these is finite, and not too small to
+/// Valid numbers of units of work. Whatever is computed from them is finite, and not too small to
 /// be shown.
 constexpr bool is_units(double units) {
   return units == 0 || (units >= 1e-12 && units <= 1e12);

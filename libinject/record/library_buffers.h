@@ -14,8 +14,8 @@ enum class BufferUse : std::uint8_t {
   kCommunication,  ///< a collective has read or written it
 };
 
-/// Device memory that the program has handed to libraries, by address, with the size that was said last. The
-/// program's threads note, without a lock; what does not fit is left out. Nothing is noted unless it is open.
+/// Device memory that the program has passed to libraries, by address, with the size passed last. The
+/// program's threads note it without a lock; what does not fit is left out. Nothing is noted unless open.
 class LibraryBuffers {
  public:
   static constexpr std::size_t kRoom = 256;

@@ -31,7 +31,7 @@ class MemorySeries {
     room_ = room.size();
   }
 
-  /// Merges the intervals of a line until they are so many at most, 16 or more.
+  /// Merges intervals until at most `most` are left (16 or more).
   static void shorten(std::vector<MemoryInterval>& intervals, std::size_t most) noexcept;
 
   bool has_room() const noexcept { return room_ != 0; }
@@ -40,7 +40,7 @@ class MemorySeries {
   /// that go backwards count as the latest.
   void add(Nanoseconds time, std::uint64_t value, std::uint32_t window) noexcept;
 
-  /// The latest interval went on with that.
+  /// The latest interval continued with `rest`.
   void go_on(MemoryInterval rest) noexcept {
     if (count_ == 0) return;
     MemoryInterval& latest = intervals_[count_ - 1];
@@ -49,7 +49,7 @@ class MemorySeries {
     join(latest, rest);
   }
 
-  /// Between the latest change and the next one it was as low and as high as that as well.
+  /// Between the latest change and the next one, the level was also as low and as high as this.
   void widen(std::uint64_t lowest, std::uint64_t highest, Nanoseconds highest_at) noexcept;
   /// The level now; empty if none was added.
   std::optional<std::uint64_t> level() const noexcept {

@@ -129,8 +129,8 @@ struct MemoryCopy {
 /// No lock, no allocation, no system call but for mappings; errno is kept. Sizes are in bytes.
 /// Constant-initialised, never destroyed.
 ///
-/// Memory over time is kept by one thread at a time, whichever has the turn: a change is added to a queue,
-/// from where that one takes it. A thread that finds another one at it goes on, and its change is taken by
+/// Memory over time is kept by one thread at a time, the one that has the turn: a change is added to a queue,
+/// from which that thread takes it. A thread that finds another at work does not wait: its change is taken by
 /// that one, by the next change, or by who reads. Of what comes while the queue is full, the lowest and the
 /// highest are kept.
 class MemoryUse {

@@ -42,14 +42,14 @@ struct OpenCall {
 /// A thread's hooked calls in progress, outermost first. They are kept here rather than in the stack frames
 /// of the calls, because a call may end without its frame being left: by siglongjmp out of a signal handler,
 /// or by a switch to another stack. What is written here then reaches no memory of the program's. A call that
-/// has been jumped out of is forgotten by the next one that begins at its place in the stack or further out;
+/// was left by siglongjmp is forgotten by the next one that begins at its place in the stack or further out;
 /// until then, those that begin further in count as inside it.
 class OpenCalls {
  public:
-  /// Library calls nest four or five deep. If there is no room, calls have been jumped out of.
+  /// Library calls nest four or five deep. If there is no room, calls have been left by siglongjmp.
   static constexpr std::uint32_t kMaxDepth = 16;
 
-  /// No call is in progress, and none has been jumped out of that is not forgotten yet.
+  /// No call is in progress, and none left by siglongjmp is still remembered.
   bool empty() const noexcept { return depth_ == 0 && short_call_ == 0; }
 
   /// A call in progress of which nothing is kept here but where its frame begins. Calls that begin meanwhile

@@ -18,8 +18,8 @@ namespace inject {
 
 inline constinit std::atomic<bool> processor_times_refused{false};
 
-/// Reads and publishes the calling thread's processor time, and how often it has waited: one that wants to
-/// run and gets no processor does not. Returns the time of the reading, or `time` where that is given. The
+/// Reads and publishes the calling thread's CPU time, and how often it has blocked: a thread that is
+/// ready to run but preempted does not. Returns the time of the reading, or `time` if that is given. The
 /// only system calls that a hook makes: some 0.5 us, never between calls in quick succession, but for a
 /// thread's first in a window.
 [[gnu::cold, gnu::noinline]] inline Nanoseconds publish_processor_time(ThreadState& thread,
@@ -53,7 +53,7 @@ inline bool is_just_after_short_call(const ThreadState& thread) noexcept {
          tick_length.between(thread.last_short_end, ticks()) < kProcessorTimeApart;
 }
 
-/// An outermost call of an open window begins on the calling thread: returns when, after what has to be read.
+/// An outermost call in an open window begins on the calling thread: reads what is due, and returns the time.
 inline Nanoseconds outermost_call_begins(ThreadState& thread, std::uint32_t window,
                                          Nanoseconds begin) noexcept {
   if (thread.processor_time_window == window &&

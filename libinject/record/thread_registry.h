@@ -102,8 +102,8 @@ extern constinit thread_local bool this_thread_ignored;
 /// In a cudaProfilerStart that a hook sees.
 extern constinit thread_local bool this_thread_starts_profiler;
 
-/// While it lives, nothing that its thread does is recorded or held at the gate: for a question that a hook
-/// asks a library, which must not appear among the program's calls and ranges.
+/// While one exists, nothing its thread does is recorded or held at the gate: for calls that a hook makes
+/// to query a library, which must not appear among the program's calls and ranges.
 class UnseenThread {
  public:
   UnseenThread() noexcept : state_(this_thread_state), ignored_(this_thread_ignored) {
@@ -122,7 +122,7 @@ class UnseenThread {
   bool ignored_;
 };
 
-/// Host records that found the ring full, and calls that were jumped out of, since the process began.
+/// Host records that found the ring full, and calls left by siglongjmp, since the process began.
 struct HostDrops {
   std::uint64_t calls = 0;
   std::uint64_t ranges = 0;
@@ -212,7 +212,7 @@ class ThreadRegistry {
   pid_t tid(std::uint32_t index) const noexcept;
   /// The thread's name as the kernel has it now, or as it was when the thread ended.
   std::string thread_name(std::uint32_t index) const;
-  /// Records of that kind that found no room, and calls that have been jumped out of.
+  /// Records of that kind that found no room, and calls left by siglongjmp.
   std::uint64_t dropped(RecordKind kind) const noexcept;
   /// Records, of any kind, of threads that found no room, while a window was open.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

@@ -7,7 +7,7 @@
 
 namespace inject {
 
-/// A thread's NVTX pushes that found no room in the RangeTree, by domain: their pops end none of those that
+/// A thread's NVTX pushes that found no room in the RangeTree, by domain: their pops must not end those that
 /// did. Where eight domains have some, those of all others count together.
 class UnplacedPushes {
  public:

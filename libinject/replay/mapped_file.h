@@ -9,9 +9,9 @@
 
 namespace inject::recovery {
 
-/// A file's contents, to be read where they are: the memory that this takes is the kernel's, which can drop
-/// it, and what was never written takes none. A file that becomes shorter meanwhile, or that the disk does
-/// not give, raises SIGBUS.
+/// A file's contents, mapped for reading: the memory that it takes is page cache, which the kernel can drop,
+/// and parts never written take none. If the file is truncated meanwhile, or the disk can't
+/// be read, SIGBUS is raised.
 class MappedFile {
  public:
   MappedFile() = default;

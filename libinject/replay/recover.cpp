@@ -370,7 +370,7 @@ Outcome recover(const std::string& folder, bool keep) {
   if (records.none()) {
     const std::string text = text_file(within, kRunFile);
     if (text.find("\"state\": \"recovered\"") != std::string::npos)
-      return {true, shown + " is recovered already", {}};
+      return {true, shown + " has already been recovered", {}};
     if (text.empty()) return {false, shown + " is not an output folder: it has no run.json", {}};
     return failed(shown, "there is nothing to recover: it has no file `records`");
   }

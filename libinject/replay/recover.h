@@ -13,7 +13,7 @@ struct Outcome {
 };
 
 /// `injectctl recover FOLDER`: the tables of a run whose process was killed, from FOLDER/records, which is
-/// removed then unless it is to be `keep`t. Where the process has written tables that have more than can be
+/// then removed unless `keep` is set. If the process has written tables that contain more than can be
 /// recovered, these stay.
 Outcome recover(const std::string& folder, bool keep);
 

@@ -22,7 +22,7 @@
 
 namespace inject::recovery {
 
-/// What a killed process has left, run through the same drain and statistics as if it went on: the journal
+/// Runs what a killed process left behind through the same drain and statistics as a live one: the journal
 /// first, then what was published in the threads' queues and complete in CUPTI's buffers and is not in the
 /// journal.
 class Replay {

@@ -24,7 +24,7 @@ class ReplayedWindows {
 
   /// Those that are known by now, numbered from 1.
   std::size_t known() const { return windows_.size(); }
-  /// From the journal; `begin` is 0 if the process did not know it. False: no file of ours says so.
+  /// From the journal; `begin` is 0 if the process did not know it. False: not something libinject writes.
   bool add(std::uint32_t number, Nanoseconds begin, std::string_view reason);
   bool add_end(std::uint32_t number, Nanoseconds end);
 

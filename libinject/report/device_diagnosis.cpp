@@ -143,15 +143,14 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
     text += "; " + cores + " and wanted " + processors_text(host.wanted());
     constexpr double kAllOfThem = 0.8;
     if (allowed > 0 && host.times_known && host.used() < kAllOfThem * allowed)
-      text += "; others take the rest";
+      text += "; other processes use the rest";
     return text;
   }
-  std::string text = "by storage, or whatever its workers wait for: " + workers + " computed " + computing +
+  std::string text = "by storage, or what else its workers wait on: " + workers + " computed " + computing +
                      " of their time; at " + share_text(host.moments.asleep, host.moments.all) + " of " +
-                     plural(host.moments.all, "moment") +
-                     " at which the batch was waited for none was at work";
+                     plural(host.moments.all, "moment") + " of waiting for a batch, no worker was running";
   if (host.moments.blocked != 0)
-    text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked as by a disk";
+    text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked, as on disk I/O";
   if (host.read_bytes != 0)
     text += "; they read " + size_text(static_cast<double>(host.read_bytes)) + " from storage";
   return text;
@@ -168,7 +167,7 @@ std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInf
            kernels_text(kernels, &is_collective);
     if (taken_by_collectives != 0) {
       text += ", and " + time_text(static_cast<double>(taken_by_collectives)) +
-              " by the multiprocessors that they take from the kernels beside them";
+              " for the multiprocessors that they take from concurrent kernels";
     }
   }
   if (kind == Bottleneck::kInput) text = fetch_text(times);

@@ -254,8 +254,7 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
 /// Of an iteration's window.
 struct WindowFacts {
   bool ahead = false;  // the host ran ahead of the device
-  bool traced = true;  // device activity was recorded …
-  bool whole = true;   // … and no record of it was lost
+  bool traced = true;  // device activity was recorded
 };
 
 /// `next`: the row after it, null if there is none.
@@ -295,7 +294,8 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
     all.busy = busy;
     all.kernel_busy = kernel_busy;
   }
-  if (window.whole) {
+  const bool next_known = known && (next == nullptr || next->window != row.window || !next->lost);
+  if (next_known) {
     all.gap = row.gap;
     all.utilization = share_of(kernel_busy, overlapped ? 0 : device_time);
   }
@@ -309,7 +309,7 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
       entry.busy = device.busy;
       entry.kernel_busy = device.kernel_busy;
     }
-    if (window.whole) {
+    if (next_known) {
       entry.gap = device.gap;
       entry.utilization =
           share_of(device.kernel_busy, each.duration && !device.overlapped ? device.time(duration) : 0);
@@ -458,8 +458,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   }
   std::map<std::uint32_t, WindowFacts> windows;
   for (const WindowInfo& window : run.windows) {
-    const bool traced = window.untraced.empty();
-    windows[window.number] = {false, traced, traced && !window.losses.device_work()};
+    windows[window.number] = {false, window.untraced.empty()};
   }
   for (const std::uint32_t window : WindowReports(statistics, run, report).build())
     windows[window].ahead = true;

@@ -16,9 +16,9 @@ namespace inject {
 struct SessionParts;
 
 /// Takes turns with other users of CUPTI (docs/reliability.md), which has one subscriber: it refuses a second
-/// one, and says who the first is; a window then opens with what the hooks alone can do. The program's own
-/// clients are seen by hooks as well (capture/cupti/foreign_client.h): before a call of theirs that takes
-/// CUPTI is made, the window that is open is closed and CUPTI given up, and no window attaches it until they
+/// one, and says who the first is; a window then opens with the hooks alone. The program's own
+/// clients are also seen by hooks (capture/cupti/foreign_client.h): before a call of theirs that claims
+/// CUPTI is made, the open window is closed and CUPTI released, and no window attaches it until they
 /// are done.
 class ClientArbiter {
  public:
@@ -35,19 +35,19 @@ class ClientArbiter {
   /// It is about to initialise CUPTI's profiler itself, or to end that.
   void on_profiler(bool initialize) noexcept;
 
-  /// No client is at work, or waits for us to give CUPTI up.
+  /// Whether no client is using CUPTI, or waiting for us to release it.
   bool may_attach() const noexcept;
   /// Attaches CUPTI where no client is in the way (CuptiAttachment::raise()).
   bool raise(TracerLevel level, bool may_gate) noexcept;
   bool detach(bool may_gate, bool sampler_out, ContextWait contexts = ContextWait::kNo,
               bool has_context = true) noexcept INJECT_REQUIRES(session_mutex);
-  /// Where no hook sees the profiler API, CUPTI has to be subscribed for it between windows.
+  /// If no hook sees the profiler API, we have to stay subscribed to CUPTI for it between windows.
   void watch_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
   void resume_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
 
-  /// A client waits for us to give CUPTI up. Any thread.
+  /// Whether a client is waiting for us to release CUPTI. Any thread.
   bool yielding() const noexcept { return yielding_.load(std::memory_order_acquire); }
-  /// A window that was to last always, and was closed for a client, is to open once more.
+  /// An `always` window that was closed for a client is to be reopened.
   bool resumes_always() const INJECT_REQUIRES(session_mutex) { return resume_always_; }
   /// The program opens windows itself from here on.
   void resume_nothing() INJECT_REQUIRES(session_mutex) { resume_always_ = false; }
@@ -56,7 +56,7 @@ class ClientArbiter {
   void step_yield() INJECT_REQUIRES(session_mutex);
   void step_resume() INJECT_REQUIRES(session_mutex);
   Nanoseconds next_wake(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
-  /// Lets go of session_mutex while the sampling of metrics is stopped. False if it hangs.
+  /// Releases session_mutex while the sampling of metrics is being stopped. False if that hangs.
   bool stop_sampler() noexcept INJECT_REQUIRES(session_mutex);
 
  private:

@@ -310,7 +310,7 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
                        in_ms(flush_end - ended), in_ms(flush_end - flush_begin), buffers.outstanding(),
                        outstanding.launches));
   if (tracer.level() != TracerLevel::kDetached && !Tracer::failed() && !tracer.holds()) {
-    state.warn("somebody has finalized CUPTI: device activity that it had not delivered is missing");
+    state.warn("another client has finalized CUPTI: device activity not yet delivered is missing");
     parts_.cupti.forget(state.open());
   }
   // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
@@ -368,7 +368,7 @@ std::string Collector::files_are_in(const std::string& folder) const {
   if (!parts_.pipeline.files_incomplete()) return "files are in " + folder;
   // There is none to name where it has been moved away.
   return "not all files could be written" +
-         (::access(folder.c_str(), F_OK) == 0 ? "; what there is is in " + folder : "");
+         (::access(folder.c_str(), F_OK) == 0 ? "; those written are in " + folder : "");
 }
 
 void Collector::write_settled() {

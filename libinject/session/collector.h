@@ -22,8 +22,8 @@ struct SessionParts;
 /// once a second.
 class Collector {
  public:
-  // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
-  // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
+  // A launch that began inside the window may not have reached the point where CUPTI sees it: its thread may
+  // have been preempted. It is waited for, this long at most (a copy may block for longer),
   // before activity is switched off.
   static constexpr Nanoseconds kLaunchReturns = 20'000'000;
   // So is a thread inside cudaProfilerStop (Tracer::thread_inside), but at the program's end as a launch is.

@@ -46,10 +46,10 @@ class CuptiAttachment {
   PmSampler& sampler() noexcept { return sampler_; }
   const PmSampler& sampler() const noexcept { return sampler_; }
   ActivityBuffers& buffers() noexcept { return buffers_; }
-  /// The window's records have come: launches are told of, and nothing else, until the next one.
+  /// The window's records have come: only launch callbacks stay on until the next window.
   void keep_launches() noexcept;
 
-  /// Attaches CUPTI, or has it tell more. `refusal`: what keeps us from it; empty: nothing does. False: what
+  /// Attaches CUPTI, or raises its level. `refusal`: why we may not; empty: we may. False: what
   /// is recorded has no device activity, and untraced() says why.
   bool raise(TracerLevel level, bool may_gate, const std::string& refusal) noexcept;
   /// Why the latest attachment failed.
@@ -58,7 +58,7 @@ class CuptiAttachment {
   struct Detachment {
     bool may_gate = false;
     bool sampler_out = true;   ///< stop_sampler()
-    bool spare_none = false;   ///< finalized whatever that costs: the last window is over, or a client waits
+    bool spare_none = false;   ///< finalized at any cost: the last window is over, or a client waits
     bool may_finalize = true;  ///< false where the program is about to do so itself
     ContextWait contexts = ContextWait::kNo;  ///< whether one that is being created may be waited for
     bool has_context = true;                  ///< the program has created one
@@ -71,7 +71,7 @@ class CuptiAttachment {
   bool detach_owed() const noexcept { return detach_owed_; }
   /// Any thread: whether one is in CUPTI, attaching or detaching it.
   bool inside() const noexcept { return inside_.load(std::memory_order_relaxed); }
-  /// A window has opened meanwhile, whose collection will see to it.
+  /// A window has opened meanwhile, after which CUPTI will be detached anyway.
   void forgive_detach() noexcept { detach_owed_ = false; }
   /// The program has finalized CUPTI: what was attached, or was left of it, is gone. `window_open`: one loses
   /// by that.

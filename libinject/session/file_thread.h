@@ -10,11 +10,11 @@
 
 namespace inject {
 
-/// The thread that puts files into the output folder, which may be slow, or never answer: windows open and
-/// end meanwhile. It is there only while there is something to do.
+/// The thread that puts files into the output folder, which may be slow or never respond: windows open and
+/// end meanwhile. It exists only while there is something to do.
 class FileThread {
  public:
-  /// What it does, which must not throw, each time that it is woken.
+  /// `work` is called each time the thread is woken, and must not throw.
   explicit FileThread(std::function<void()> work) : work_(std::move(work)) {}
   /// Waits for it.
   ~FileThread();

@@ -37,8 +37,8 @@ class ReadingBudget {
   std::int64_t left_ = static_cast<std::int64_t>(kSaved);
 };
 
-/// Reads at the windows' edges, and now and then in between, what the process's threads and its children have
-/// taken of the host. On a thread of ours, which is there while windows come and go; no thread of the program
+/// Reads how much of the host the process's threads and children have used: at the windows' edges, and now
+/// and then in between. On our own thread, which exists while windows come and go; no program thread
 /// waits for it, and what it costs is bounded (ReadingBudget).
 class HostReader {
  public:
@@ -47,7 +47,7 @@ class HostReader {
   // Of the thread that opens or closes the window. No allocation, no waiting.
   void window_begins(std::uint32_t window, Nanoseconds time) noexcept;
   void window_ends(std::uint32_t window, Nanoseconds time) noexcept;
-  /// Of our own thread: starts the reading one where it is needed, or soon will be.
+  /// Called on our own thread: starts the reading thread if it is needed, or soon will be.
   void tend(bool window_expected) noexcept;
   /// Waits until the edges so far have been read, `most` at most.
   void wait(Nanoseconds most) noexcept;

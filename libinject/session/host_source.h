@@ -40,7 +40,7 @@ struct HostReading {
 
 /// The unit of times in /proc.
 Nanoseconds kernel_tick();
-/// What a thread of that name is there for.
+/// The role of a thread with that name.
 HostRole thread_role(std::string_view name, bool is_first) noexcept;
 
 /// Reads what the kernel says of a process's threads and of the processes that descend from it. Nothing runs
@@ -64,7 +64,7 @@ class HostSource {
   /// Of another process, in another /proc.
   HostSource(std::string root, pid_t process, Clocks clocks);
 
-  /// Whether its numbers are those of this /proc: a container may see its host's.
+  /// Whether this /proc has the process's own ids: a container may see its host's.
   bool is_own() const;
   /// False if the process has no file descriptors left: then tasks may be missing.
   [[nodiscard]] bool read(HostReading& reading);

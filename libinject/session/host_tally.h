@@ -36,7 +36,7 @@ class HostTally {
   };
 
   void add(const HostReading& reading);
-  /// A moment at which the training thread waited for a loader's workers, whose states are these letters.
+  /// A moment at which the training thread waited for a loader's workers; `states`: a letter for each worker.
   void add_moment(std::string_view states);
   const Mark& latest() const { return latest_; }
 

@@ -185,7 +185,7 @@ std::string IterationTracker::why_none() const {
   const std::string ran = str_format(": {} training iterations ran", detector.begun());
   // It may have been some repetition of the set-up.
   const bool over = !detector.lock()->optimizer && detector.is_overdue();
-  return over ? ran + ", if that is what they were; they stopped long before the end" : ran;
+  return over ? ran + ", if they were iterations; they stopped long before the end" : ran;
 }
 
 std::optional<IterationInfo> IterationTracker::info(const char* source) const {

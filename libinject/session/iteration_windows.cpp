@@ -235,8 +235,8 @@ void IterationWindows::try_callbacks() {
   }
   tried_callbacks_ = true;
   parts_.state.log(LogLevel::kDebug,
-                   none ? "no launch passes a hook: iterations are looked for in CUPTI's launch callbacks"
-                        : "nothing repeats in what the hooks see: CUPTI's launch callbacks are tried");
+                   none ? "no launches reach the hooks: searching in CUPTI's launch callbacks"
+                        : "nothing repeats in what the hooks see: trying CUPTI's launch callbacks");
   if (parts_.arbiter.raise(TracerLevel::kLaunches, true)) start_search(SignSource::kCallbacks);
 }
 
@@ -342,7 +342,7 @@ void IterationWindows::renumber_window() {
       --state.begun;
       parts_.log.note_ended_by(state.window, "the iterations turned out to be parts of longer ones");
       state.warn(
-          str_format("what the open window counts as iterations are parts of longer ones: it closes in "
+          str_format("the open window's iterations are only parts of longer ones: it closes in "
                      "iteration {}, and another window opens as planned",
                      next - 1));
     }

@@ -18,14 +18,14 @@ namespace inject {
 
 struct SessionParts;
 
-/// When training iterations are looked for, and the windows that open and close with them. What is found is
-/// the tracker's (session/iteration_tracker.h), which window that makes the trigger's; here the two meet the
+/// When to search for training iterations, and the windows that open and close with them. What is found is
+/// the tracker's (session/iteration_tracker.h), which window follows is the trigger's; here the two meet the
 /// watch, which stops the program's thread at the right launch.
 class IterationWindows {
  public:
   explicit IterationWindows(SessionParts& parts) : parts_(parts) {}
 
-  /// For `iter:` and `auto`: hooks look for iterations, or CUPTI's callbacks where hooks would see no launch.
+  /// For `iter:` and `auto`: searches in the hooks, or in CUPTI's callbacks if hooks would see no launch.
   void arm() noexcept INJECT_REQUIRES(session_mutex);
   /// `in_windows`: what runs outside of windows is not seen.
   void start_search(SignSource source, bool in_windows = false) noexcept INJECT_REQUIRES(session_mutex);
@@ -41,10 +41,10 @@ class IterationWindows {
   bool may_time_steps() const INJECT_REQUIRES(session_mutex);
   /// The program may have taken over (`auto`): nothing is looked for then.
   void follow_trigger() noexcept INJECT_REQUIRES(session_mutex);
-  /// CUPTI, in whose callbacks iterations were looked for, is given up.
+  /// CUPTI, in whose callbacks iterations were searched for, is being released.
   void on_callbacks_lost() INJECT_REQUIRES(session_mutex);
 
-  // In a window of any other trigger iterations are only told apart.
+  // In windows of any other trigger, iterations are only separated from each other.
   void begin_window_search() noexcept INJECT_REQUIRES(session_mutex);
   void end_window_search() noexcept INJECT_REQUIRES(session_mutex);
 
@@ -67,7 +67,7 @@ class IterationWindows {
   /// CUPTI is to be attached ahead of a window.
   bool wants_attachment() const INJECT_REQUIRES(session_mutex) { return attach_wanted_; }
 
-  /// The process exits: what the last launches told. Lets go of session_mutex meanwhile.
+  /// The process is exiting: processes the last signs. Releases session_mutex meanwhile.
   void end() INJECT_REQUIRES(session_mutex);
   /// Iterations after the last window have been timed that no file has.
   bool has_timed_after_window() const INJECT_REQUIRES(session_mutex);
@@ -98,7 +98,7 @@ class IterationWindows {
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
   void look_for_frameworks() INJECT_REQUIRES(session_mutex);
-  /// Whether PyTorch is still to be told who watches for failed allocations; … after a window; … now.
+  /// Whether watching PyTorch's failed allocations still has to be set up; … after a window; … now.
   bool is_to_watch_memory_errors() const;
   bool may_watch_after_window(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
   bool may_watch_memory_errors(Nanoseconds time) const INJECT_REQUIRES(session_mutex);

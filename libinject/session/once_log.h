@@ -7,7 +7,7 @@
 
 namespace inject {
 
-/// What is said once in a run, however often it happens. From any thread.
+/// Messages that are logged once per run, however often they occur. From any thread.
 class OnceLog {
  public:
   enum class Topic : std::uint8_t {
@@ -32,7 +32,7 @@ class OnceLog {
   }
   bool said(Topic topic) const noexcept { return (said_.load(std::memory_order_relaxed) & bit(topic)) != 0; }
 
-  /// An error, once for all that there was no memory for: where there is none, there will be none for much.
+  /// Logs one out-of-memory error for all of them: if memory has run out, many allocations will fail.
   void no_memory_for(const char* lost) noexcept;
 
  private:

@@ -25,8 +25,8 @@
 
 namespace inject {
 
-/// The road from the records to the files: sources, drain, statistics, iterations, hardware samples, writer.
-/// One lock for all of it, and no way in but through a proof of that lock:
+/// The path from the records to the files: sources, drain, statistics, iterations, hardware samples, writer.
+/// One lock guards all of it, and the only way in is an object that holds it:
 ///
 ///     Pipeline::Locked pipeline(pipeline_);
 ///     pipeline.pass();

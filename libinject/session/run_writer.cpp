@@ -107,9 +107,8 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
   prometheus_.open(expand_option_path(options_.prometheus_file), pid_);
   if (options_.prometheus_file.find('%') == std::string::npos &&
       rank_from_environment(environment_variable) == "1") {
-    Log::warn(
-        "INJECT_PROM=" + options_.prometheus_file +
-        ": all ranks of a host write this file, and only one's figures stay; %r or %p tells them apart");
+    Log::warn("INJECT_PROM=" + options_.prometheus_file +
+              ": all ranks on a host write this file, and only one rank's figures remain; add %r or %p");
   }
 }
 

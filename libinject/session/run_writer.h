@@ -35,9 +35,9 @@ namespace inject {
 /// What a file's name in an option stands for, with this process's %p, %h, %r and environment.
 std::string expand_option_path(const std::string& pattern);
 
-/// The run's folder and all that is written: tables, run.json, summary, raw records, Prometheus' file, and
-/// what is left for the case that the process is killed. With the pipeline's lock, but for what is said to be
-/// for any thread.
+/// The run's folder and all that is written: tables, run.json, summary, raw records, the Prometheus file, and
+/// what is needed if the process is killed. With the pipeline's lock, except for what is marked
+/// as callable from any thread.
 class RunWriter {
  public:
   /// What is written of.
@@ -67,7 +67,7 @@ class RunWriter {
   // Any thread.
   /// The folder, once it has been made; null before.
   const char* shown_folder() const noexcept { return shown_folder_.load(std::memory_order_acquire); }
-  /// It, and all that is written as it comes.
+  /// The folder, and the files that are written continuously, exist.
   bool has_files() const noexcept { return has_files_.load(std::memory_order_acquire); }
   bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
   /// From one writing of the files to the next: longer where tables are large.
@@ -91,7 +91,7 @@ class RunWriter {
   /// Ahead of the first window: makes the folder and the file for records, and has that file's pages ready,
   /// so that the program's threads do not wait for them in the window.
   void prepare_folder();
-  /// No window has opened: removes what that has made, or goes on after a second. The last call of all.
+  /// No window has opened: removes what that has made; stops waiting after a second. The last call of all.
   void discard_folder();
   const std::string& folder() const { return folder_; }
   /// The same; false where there is no folder and no file is written beside it either.
@@ -122,7 +122,7 @@ class RunWriter {
   void stop() noexcept;
   /// Any thread: the run is ending. Raw records wait for a slow folder instead of being left out.
   void be_patient() noexcept { queue_.be_patient(); }
-  /// All three of them, at once.
+  /// All three steps, one after the other.
   void write(const char* state);
   /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
   bool write_last();
@@ -130,7 +130,7 @@ class RunWriter {
   /// What another process needs to make the tables if this one is killed.
   void journal_known_steps();
   void keep_run_state();
-  /// Has pages of the file for records ready, and of its own.
+  /// Prepares further pages of the record file, and gives it blocks of its own.
   void tend_records();
 
   MetricTimeline& timeline() { return timeline_; }

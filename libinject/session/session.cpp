@@ -370,7 +370,7 @@ void Session::discard_folder() {
 // Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.
 std::string Session::slow_folder(Nanoseconds waited) const {
   const char* folder = parts_.pipeline.shown_folder();
-  if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
+  if (folder == nullptr) return "the output folder does not respond: no files are written (INJECT_OUT)";
   const unsigned files = FileWork::files();
   return str_format("the output folder is slow: {} written after {} s; {}",
                     files == 0 ? std::string("no files are")
@@ -378,7 +378,7 @@ std::string Session::slow_folder(Nanoseconds waited) const {
                     waited / kSecond,
                     parts_.pipeline.keeps_records()
                         ? str_format("injectctl recover {} makes them", folder)
-                        : str_format("the others in {} are of an earlier moment, or missing", folder));
+                        : str_format("the others in {} are out of date or missing", folder));
 }
 
 // The last records and files, by our own thread if it can: a folder may be slow, or never answer. What that
@@ -492,7 +492,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
       state.stage = SessionState::Stage::kEnded;  // there is nothing to write, for our own thread either
       state.unwritten = false;
       discard_folder();
-      state.warn(std::string(timed_out ? "INJECT_TIMEOUT was over" : "the window was stopped") +
+      state.warn(std::string(timed_out ? "INJECT_TIMEOUT expired" : "the window was stopped") +
                  " before a window opened (INJECT_WINDOW=" + parts_.trigger_text + ")" +
                  (timed_out ? parts_.windows.why_none() : std::string()));
     } else {

@@ -20,7 +20,7 @@ namespace inject {
 
 class Session;
 
-/// What goes along with a session and stands above it; entry/ fills it in before there is one. Each may be
+/// Callbacks to layers above the session; entry/ sets them before there is a session. Each may be
 /// null.
 struct SessionCompanions {
   /// The session has been made; no window is open.
@@ -31,7 +31,7 @@ struct SessionCompanions {
   void (*last_window_closed)() noexcept = nullptr;
   /// All files are written, and the process exits.
   void (*exiting)() noexcept = nullptr;
-  /// In the child of a fork, where there is nothing of us any more.
+  /// In the child of a fork, where libinject no longer does anything.
   void (*forked)() noexcept = nullptr;
 };
 extern SessionCompanions session_companions;

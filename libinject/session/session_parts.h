@@ -24,7 +24,7 @@
 
 namespace inject {
 
-/// What a session is made of. Each part knows the others by this; made once and leaked with the session.
+/// The parts of a session, through which each part reaches the others; made once and leaked with the session.
 struct SessionParts {
   struct Callbacks {
     Tracer::Events profiler_calls;          ///< the profiler API's, seen by CUPTI

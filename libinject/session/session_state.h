@@ -16,10 +16,10 @@
 
 namespace inject {
 
-/// Guards all decisions about windows and CUPTI's attachment; held for milliseconds, up to 0.3 s where a
-/// thread does not leave CUPTI as that is given up, and longer where one begins to create a context just
-/// then. A process has one session, so this is global: the analysis then sees that the parts of a session
-/// mean the same lock. The pipeline's lock is never taken with this one held, but the other way round.
+/// Guards all decisions about windows and CUPTI's attachment. Held for milliseconds; up to 0.3 s if a
+/// thread does not leave CUPTI while it is being released, and longer if one begins to create a context just
+/// then. A process has one session, so this is global, and Clang's thread-safety analysis sees that its parts
+/// use the same lock. Never take the pipeline's lock with this one held; the other way round is allowed.
 extern Mutex session_mutex;
 
 /// How far the run and its current window have come.
@@ -37,7 +37,7 @@ struct SessionState {
     kNaming,  ///< it has ended; the launches of the iterations that follow are named
   };
 
-  /// Session::arm() has come. Before that our thread does nothing, and CUPTI is not attached.
+  /// Session::arm() has run. Before that our thread does nothing, and CUPTI is not attached.
   bool armed INJECT_GUARDED_BY(session_mutex) = false;
   Stage stage INJECT_GUARDED_BY(session_mutex) = Stage::kRunning;
   Phase phase INJECT_GUARDED_BY(session_mutex) = Phase::kIdle;
@@ -76,7 +76,7 @@ struct SessionState {
     ++requests;
   }
   /// Whether the window that is pending, open or followed by naming is the one that was asked for then.
-  /// Whoever has waited has to look: another thread may have ended that one, and asked for another.
+  /// Whoever has waited has to check: another thread may have ended that one and asked for another.
   bool is_request(std::uint64_t request) const INJECT_REQUIRES(session_mutex) {
     return !idle() && requests == request;
   }
@@ -137,7 +137,7 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionLock {
   SessionState& state_;
 };
 
-/// Lets go of session_mutex as long as it lives.
+/// Releases session_mutex as long as it lives.
 class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionUnlock {
  public:
   explicit SessionUnlock(SessionState& state) INJECT_THREAD_ANNOTATION(release_capability(session_mutex));

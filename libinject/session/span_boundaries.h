@@ -17,7 +17,7 @@
 
 namespace inject {
 
-/// Makes of the spans that the detector tells, in their order, the boundaries that the statistics take: where
+/// Turns the detector's spans, in order, into the boundaries that the statistics take: where
 /// each iteration begins, in which window, and where what is known of them ends. Boundaries ascend in time.
 /// One thread at a time, but for hold().
 class SpanBoundaries {

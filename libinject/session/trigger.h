@@ -20,10 +20,10 @@ enum class TriggerAction : std::uint8_t {
   kOpen,
   kClose,
   kReopen,  ///< the window that is open is closed, and another one opened
-  kWait,    ///< a window is being opened that what has happened belongs to
+  kWait,    ///< wait for the window that is being opened: what has happened belongs to it
 };
 
-/// What triggers are told of the session.
+/// The state of the session, as triggers see it.
 struct TriggerState {
   Nanoseconds time = 0;          ///< since CUDA's initialisation, as all times in here
   std::uint32_t window = 0;      ///< the one that is open, or else pending; 0 if none is
@@ -62,9 +62,9 @@ class Trigger {
   /// It has taken over from `auto`.
   virtual bool program_drives() const { return false; }
 
-  // The clock's: asked by our own thread, at next_wake() at the latest.
+  // Time: evaluated on our own thread, at next_wake() at the latest.
   virtual TriggerAction evaluate(const TriggerState& /*state*/) { return TriggerAction::kNone; }
-  /// evaluate() wanted this window, and has got it; 0: the program has ended it before it had begun.
+  /// The window that evaluate() wanted is open; 0: the program has ended it before it began.
   virtual void opened(std::uint32_t /*window*/) {}
   virtual Nanoseconds next_wake(const TriggerState& /*state*/) const { return kNever; }
 
@@ -78,7 +78,7 @@ class Trigger {
   virtual IterationTrigger* iterations() { return nullptr; }
   /// Iterations are looked for, so that a window can open at one.
   virtual bool searches_iterations() const { return false; }
-  /// What the window is called that evaluate() wants.
+  /// The name of the window that evaluate() wants.
   virtual std::string reason() const { return {}; }
   /// Continues "… before a window opened".
   virtual std::string why_none(const TriggerState& /*state*/) const { return {}; }

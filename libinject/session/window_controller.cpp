@@ -290,7 +290,7 @@ void WindowController::profiler_stop(bool in_callback) noexcept {
 void WindowController::ranges_changed() noexcept {
   // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
   if (!lock_session_within(kMaxOpening)) {
-    Log::warn("an NVTX range opened or closed while CUPTI was being detached; no window did with it");
+    Log::warn("an NVTX range opened or closed while CUPTI was being detached; windows did not follow it");
     return;
   }
   const SessionLock lock(parts_.state, std::adopt_lock);

@@ -24,8 +24,8 @@ class WindowController {
   enum class AttachOn : std::uint8_t { kCalling, kOurs };
   enum class Opened : std::uint8_t { kYes, kIsOpen, kByItself, kNoMore, kEnding, kFailed };
 
-  // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
-  // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
+  // Longest time that a program's thread waits for CUPTI to be attached. If launches go through our hooks, it
+  // takes about 10 ms; with 16 threads that bypassed all hooks, CUPTI's own lock starved for 2.6 … 61 s
   // (H200, CUDA 13.0).
   static constexpr Nanoseconds kMaxOpening = 1'000'000'000;
   /// … and less where it is known that our thread is held up.
@@ -73,8 +73,8 @@ class WindowController {
   void attach_pending() INJECT_REQUIRES(session_mutex);
   /// … ahead of one; one that is asked for meanwhile opens as soon as CUPTI is attached.
   void attach_ahead() INJECT_REQUIRES(session_mutex);
-  /// The window that CUPTI was attached ahead of does not come: CUPTI is detached as after a window. One that
-  /// comes after all attaches it anew.
+  /// The window for which CUPTI was attached early does not open: CUPTI is detached as after a window. If one
+  /// does open later, it attaches CUPTI again.
   void step_unused_attachment() noexcept INJECT_REQUIRES(session_mutex);
   bool attached_ahead() const INJECT_REQUIRES(session_mutex) { return attached_ahead_at_ != 0; }
 

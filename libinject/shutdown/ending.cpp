@@ -119,7 +119,7 @@ void Ending::act(AfterAction action, bool timed_out) {
   if (what == OnInterrupt::kIgnored) {
     Log::warn(
         why +
-        ", but the program ignores SIGINT (as programs do that a shell script starts in the background) and "
+        ", but the program ignores SIGINT (as programs started in the background by a shell script do) and "
         "continues; INJECT_AFTER=exit would end it");
     return;
   }

@@ -17,14 +17,14 @@ struct ProcessInfo {
   pid_t parent = 0;
   pid_t session = 0;
   std::uint64_t start = 0;  ///< tells processes of one number apart
-  bool running = false;     ///< false: it has ended, and its parent has not asked for it yet
+  bool running = false;     ///< false: it is a zombie, not yet waited for by its parent
 };
 
 /// False if there is no such process. No allocation.
 bool read_process(pid_t pid, ProcessInfo& info) noexcept;
 
 /// The processes that descend from this one and have not ended, as they are now. Children that have made a
-/// session of their own (setsid) have left the job on purpose: they and theirs are passed over. No allocation
+/// session of their own (setsid) have left the job on purpose: their subtrees are skipped. No allocation
 /// but a mapping; empty without memory for that.
 class Descendants {
  public:

@@ -24,7 +24,7 @@
 
 namespace inject {
 
-/// A launch of a window with the place that it was joined to.
+/// A launch in a window, with the place that it was attributed to.
 struct PlacedLaunch {
   Nanoseconds begin = 0;  ///< of the call
   Nanoseconds end = 0;
@@ -33,8 +33,8 @@ struct PlacedLaunch {
   std::uint32_t place = 0;  ///< 0: not known
 };
 
-/// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Which place
-/// that is, is known of the kernels of the iterations that follow a window; those of the window are joined to
+/// Kernels and copies of windows by the place in the program that launched them (docs/code.md). The place
+/// is known for the kernels of the iterations that follow a window; those of the window are matched with
 /// these when it is settled (analysis/place_join.h). Memory is bounded: of up to kMaxHeld of a window the
 /// launch is kept until then; those beyond have no place. One thread at a time; may throw std::bad_alloc.
 class CodeTimes {

@@ -15,7 +15,7 @@
 
 namespace inject {
 
-/// What an iteration gives the device that it keeps busiest. In nanoseconds, 0 where nothing is known.
+/// The work of an iteration on the device that it keeps busiest. In nanoseconds, 0 if not known.
 struct DeviceLoad {
   double work = 0;        ///< the mean: what the device can't do without
   double paced_step = 0;  ///< one this long does not run ahead: `work`, with an allowance for other clocks

@@ -225,21 +225,35 @@ std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   return result;
 }
 
-void DeviceTimeStatistics::lost_work(std::uint32_t number) {
+void DeviceTimeStatistics::lost_work(std::uint32_t number, Nanoseconds launch) {
   if (number > settled_through_) {
-    if (lost_.size() < kMaxUnsettled) lost_.insert(number);
-  } else if (std::erase_if(rows_, [number](const DeviceTimeRow& row) { return row.window == number; }) != 0 ||
-             rows_.size() == kMaxRows) {
-    totals_.clear();
+    if (lost_.size() >= kMaxUnsettled && !lost_.contains(number)) return;
+    Nanoseconds& first = lost_.try_emplace(number, launch).first->second;
+    first = std::min(first, launch);
+    return;
   }
+  std::erase_if(rows_, [this, number](const DeviceTimeRow& row) {
+    if (row.window != number) return false;
+    totals_[row.device].times.remove(row.times);
+    return true;
+  });
+}
+
+/// The end of what can be judged of a window, 0 if nothing can.
+Nanoseconds DeviceTimeStatistics::cut(std::uint32_t number, Window& window, Nanoseconds begin,
+                                      Nanoseconds end) {
+  const auto lost = lost_.find(number);
+  if (lost == lost_.end()) return end;
+  if (lost->second <= begin) return 0;
+  bool possible = true;
+  for (auto& [device, timeline] : window.devices) possible = timeline.cut(lost->second) && possible;
+  return possible ? std::min(end, lost->second) : 0;
 }
 
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
   if (number <= settled_through_) return;
   settled_through_ = number;
   last_window_ = nullptr;
-  const bool lost = lost_.contains(number);
-  lost_.erase(lost_.begin(), lost_.upper_bound(number));
   while (!windows_.empty() && windows_.begin()->first < number) drop(windows_.begin());
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
@@ -248,11 +262,13 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     return;
   }
   Window& window = found->second;
+  const Nanoseconds until = cut(number, window, begin, end);
+  lost_.erase(lost_.begin(), lost_.upper_bound(number));
   for (auto& [thread, host] : window.threads) host.closing = end;
   const std::vector<DeviceWait> waits = waits_of(window.threads);
   for (auto& [device, timeline] : window.devices) {
-    const auto times = timeline.settle(window.threads, waits, begin, end);
-    if (!times || lost) continue;
+    const auto times = until == 0 ? std::nullopt : timeline.settle(window.threads, waits, begin, until);
+    if (!times) continue;
     Total& total = totals_[device];
     total.times.merge(*times);
     total.shares.merge(timeline.shares());

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -53,9 +52,10 @@ class DeviceTimeStatistics {
   void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
   /// A copy to the host so small that its call was made in order to wait.
   void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);
-  /// Device work of that window has no usable record and would pass for idle time: the window gets no row,
-  /// and is not in the totals. These begin anew if it was settled before.
-  void lost_work(std::uint32_t window);
+  /// Device work of that window, launched at that time (0: not known when), has no usable record and would
+  /// pass for idle time: the window is judged up to the first such launch. If that can't be done, or it was
+  /// settled before, it has no row and is not in the totals.
+  void lost_work(std::uint32_t window, Nanoseconds launch);
   /// Nothing more will come for this window or any before it; what is held for earlier ones is dropped. A
   /// second call for a window does nothing.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
@@ -64,7 +64,7 @@ class DeviceTimeStatistics {
   const std::vector<DeviceTimeRow>& rows() const { return rows_; }
   /// The row of a window and device; null if there is none.
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
-  /// By device, over all settled windows that lost nothing; `window` means nothing.
+  /// By device, over all settled windows that have rows; `window` means nothing.
   std::vector<DeviceTimeRow> totals() const;
   /// The latest settled window, 0 if there is none.
   std::uint32_t settled_through() const { return settled_through_; }
@@ -87,6 +87,7 @@ class DeviceTimeStatistics {
 
   Window* window(std::uint32_t number);
   void drop(Windows::iterator window);
+  Nanoseconds cut(std::uint32_t number, Window& window, Nanoseconds begin, Nanoseconds end);
   void hold(Window& window);
   void bound();
   void release(Window& window);
@@ -105,7 +106,7 @@ class DeviceTimeStatistics {
   std::size_t held_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint32_t settled_through_ = 0;
-  std::set<std::uint32_t> lost_;  // windows that are not settled
+  std::map<std::uint32_t, Nanoseconds> lost_;  // of windows that are not settled: first lost launch
 };
 
 }  // namespace inject

@@ -77,6 +77,13 @@ bool DeviceTimeline::add(const TimedWork& work) {
   return true;
 }
 
+bool DeviceTimeline::cut(Nanoseconds launch) {
+  std::erase_if(pending_, [launch](const TimedWork& work) {
+    return (work.launch_known ? work.launch_begin : work.start) >= launch;
+  });
+  return judged_until_ <= launch;
+}
+
 Nanoseconds DeviceTimeline::earliest_gap() const {
   return any_ ? all_.end : std::min_element(pending_.begin(), pending_.end(), starts_earlier)->start;
 }

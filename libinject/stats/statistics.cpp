@@ -265,8 +265,9 @@ void Statistics::iteration_boundary(const IterationBoundary& boundary) {
 
 void Statistics::lost_work(const Attribution& launch) {
   if (launch.window == 0) return;
-  collectors_->iterations.lost_work(launch.window, launch.known ? launch.host_begin : 0);
-  collectors_->device_times.lost_work(launch.window);
+  const Nanoseconds begin = launch.known ? launch.host_begin : 0;
+  collectors_->iterations.lost_work(launch.window, begin);
+  collectors_->device_times.lost_work(launch.window, begin);
 }
 
 void Statistics::lost_launches(std::uint32_t window) {

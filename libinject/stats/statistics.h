@@ -227,7 +227,7 @@ class Statistics {
   /// An iteration begins. Boundaries come in ascending order of time, a window's before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
   /// Device work that this launch submitted has no usable record: its iteration is incomplete (all of its
-  /// window, if the launch is not known), and how busy the devices were in the window can't be said.
+  /// window, if the launch is not known), and how busy the devices were can be said up to there.
   void lost_work(const Attribution& launch);
   /// Calls of that window have no record: any of its iterations may lack some.
   void lost_launches(std::uint32_t window);

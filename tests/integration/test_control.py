@@ -127,7 +127,7 @@ class Case(simulated.SimulatedTest):
         if rows:
             self.assertEqual(rows.pop(0), ["PID", "STATE", "WINDOWS"])
         elif not strangers:
-            self.assertIn("no process of yours listens", done.stderr)
+            self.assertIn("none of your processes is listening", done.stderr)
         self.assertEqual(done.returncode, 0)
         return [row for row in rows if row[0] not in strangers]
 
@@ -337,8 +337,8 @@ class Clients(Case):
 
     def test_servers_that_speak_otherwise(self):
         for pid, (greeting, reply, problem) in enumerate((
-                (b"libinject-control 2 1\n", b"", "another version: libinject-control 2 1"),
-                (b"libinject-control 1 7\n", b"", "another version"), (b"\x1b[2J\n", b"", "another version: ?[2J"),
+                (b"libinject-control 2 1\n", b"", "another version of the protocol: libinject-control 2 1"),
+                (b"libinject-control 1 7\n", b"", "another version"), (b"\x1b[2J\n", b"", "another version of the protocol: ?[2J"),
                 (b"libinject-control 1 1000000003\n", b"what\nend\n", "not understood"),
                 (b"libinject-control 1 1000000004\n", b"error: \x1b[2J\nend\n", "1000000004: ?[2J"),
                 (b"libinject-control 1 1000000005\n", b"ok\n" + b"x" * 100_000, "it does not answer"),

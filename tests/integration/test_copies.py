@@ -80,7 +80,7 @@ class Copies(simulated.SimulatedTest):
         self.assertEqual(overlap, {"Host-to-Device": "100.0", "Device-to-Host": "0.0"})
 
     def test_a_kernel_on_another_device_is_no_overlap(self):
-        rows = self.rows(f"copy:h2d:8:2 device:1 kernel:b:1 copy:h2d:8 sync device:0 sync start device:1 kernel:held:1 "
+        rows = self.rows(f"copy:h2d:8:2 device:1 kernel:b:1 copy:h2d:8 sync device:0 sync start kernel:a:1 sync device:1 kernel:held:1 "
                          f"device:0 loop:5 [ copy:h2d:{MB}:2 ] sync device:1 kernel:free:1:5 sync stop", faults="wait_for=held/free")
         self.assertEqual([row["Overlap with Kernels (%)"] for row in rows.values()], ["0.0"])
 

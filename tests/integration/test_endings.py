@@ -122,7 +122,7 @@ class Timeout(Case):
         self.assertEqual(self.check_complete(done).kernels(), {"k": 3})
         done = self.script(LONG, WINDOW="api", TIMEOUT="150ms", AFTER="exit")
         self.assertEqual((done.code, done.folders()), (0, []))
-        self.assertIn("INJECT_TIMEOUT was over before a window opened", done.warnings()[0])
+        self.assertIn("INJECT_TIMEOUT expired before a window opened", done.warnings()[0])
 
     def test_with_windows_that_open_by_themselves(self):
         done = self.script("kernel:k:1 " + LONG, WINDOW="launch:3+100000", TIMEOUT="1500ms", AFTER="exit")

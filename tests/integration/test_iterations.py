@@ -256,7 +256,7 @@ class Windows(IterationTest):
 
         done = self.train(Program(step, steps=330), pauses=(14, 18), WINDOW="iter:20+300")
         *early, said = done.warnings()
-        self.assertRegex(said, "what the open window counts as iterations are parts of longer ones: it closes in iteration [0-9]+, and another window opens as planned")
+        self.assertRegex(said, "the open window's iterations are only parts of longer ones: it closes in iteration [0-9]+, and another window opens as planned")
         for line in early:
             self.assertIn("too late for iteration", line)
         first, second = done.out.run["windows"]

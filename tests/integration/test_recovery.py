@@ -513,7 +513,7 @@ class ElsewhereTest(Case):
         self.assertEqual(result.code, 3)
         (line,) = result.warnings()
         self.assertIn("records are kept in memory", line)
-        self.assertIn("(NFS), and no folder for temporary files is fit for them", line)
+        self.assertIn("(NFS), and no folder for temporary files is suitable", line)
         self.assertEqual(result.out.kernels(), {"alpha": 30})
 
     def test_what_nobody_recovers_is_bounded(self):

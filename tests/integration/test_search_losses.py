@@ -43,7 +43,7 @@ class Signs(simulated.SimulatedTest):
         self.assertGreater(lost, 0)
         self.assertLess(lost, 30_200)
         self.assertEqual(done.out.run["iterations"]["certainty"], "low")
-        self.assertIn(f"incomplete: {lost} calls unseen in the search for iterations", done.stderr)
+        self.assertIn(f"incomplete: {lost} calls missed by the iteration search", done.stderr)
 
     def test_room_for_all(self):
         done = self.script(f"sync loop:40 [ {STEP} ] sync", WINDOW="iter:25+3", SUMMARY="stderr", LOG="off")

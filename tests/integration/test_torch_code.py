@@ -344,7 +344,7 @@ class Operators(simulated.SimulatedTest):
         self.assertEqual(done.out.lost(), {})
         truth = json.loads((done.work / "counts.json").read_text())
         known = truth["torch"] >= [2, 3]
-        self.assertIn("PyTorch tells of its operators' inputs" if known else "are not asked for their inputs", done.stderr)
+        self.assertIn("PyTorch reports its operators' inputs" if known else "are not asked for their inputs", done.stderr)
         if not known:
             truth["counts"] = {}
         rows = {row["Operator"]: row for row in done.out.rows("op_sum.csv")}

@@ -56,7 +56,7 @@ class Steps(simulated.SimulatedTest):
         done = self.train("plain")
         self.check_exact(done, 1)
         self.assertEqual(done.out.run["iterations"]["anchor"], "Optimizer.step#Adam.step")
-        self.assertIn("PyTorch tells of its optimizers' steps", done.stderr)
+        self.assertIn("PyTorch reports its optimizers' steps", done.stderr)
         done = self.train("plain", HOOKS="cudart", ITER_RECORD="stream")
         self.assertNotIn("PyTorch tells", done.stderr)
         self.assertNotIn("\nT ", (done.work / "stream").read_text())

@@ -219,7 +219,7 @@ class OfAGpu(unittest.TestCase):
             self.assertEqual(result.problems, [])
             self.assertTrue(run["lost"]["metrics_alone"], name)
             self.assertLessEqual({"steps", "kernels", "idle"}, set(tables_of(run)) | set(plots_of(run)) | {part["id"] for part in run["sections"]})
-            self.assertIn("The hardware metrics lack some records", render(page_model([result], [])))
+            self.assertIn("Some records are missing from the hardware metrics", render(page_model([result], [])))
 
 
 class Parts(folders.TemporaryFolder):

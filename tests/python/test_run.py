@@ -69,7 +69,7 @@ class Run(folders.TemporaryFolder):
                               (("--summary", "stdout"), "--summary 'stdout': stdout is the program's own; accepted: stderr, off, or a file"),
                               (("--out", "a%z"), "--out 'a%z': unknown placeholder '%z'; accepted: a folder to create"),
                               (("--out", "file/out"), "--out 'file/out': 'file' is not a folder; accepted: a folder to create"),
-                              (("--out", "loop/out"), "--out 'loop/out': 'loop' is a link that leads to itself; accepted: "),
+                              (("--out", "loop/out"), "--out 'loop/out': 'loop' is a symbolic link loop; accepted: "),
                               (("--set", "HOOKS=cudart,cuda"), "INJECT_HOOKS='cudart,cuda': 'cuda' is not a group of hooks; accepted: all, or a list of cudart, "),
                               (("--set", "RING=1K"), "INJECT_RING='1K': too small; accepted: a size from 64K to 4G"),
                               (("--window", "api", "--set", "WINDOW=x"), "INJECT_WINDOW='x': "),

@@ -913,7 +913,7 @@ TEST_CASE("A window that lost device work has no times", "[device_time]") {
     return totals.empty() ? 0 : totals.front().times.kernel_busy;
   };
   settle(1);
-  statistics.lost_work(2);
+  statistics.lost_work(2, 0);
   settle(2);
   settle(3);
   CHECK(statistics.row(1, 0) != nullptr);
@@ -922,10 +922,34 @@ TEST_CASE("A window that lost device work has no times", "[device_time]") {
   CHECK(statistics.left_out() == 0);
   CHECK(statistics.held() == 0);
   // Where that turns out later, the totals don't have it either.
-  statistics.lost_work(3);
+  statistics.lost_work(3, 3 * kMs + 500);
   CHECK(statistics.row(3, 0) == nullptr);
-  settle(4);
   CHECK(total() == 100);
+  settle(4);
+  CHECK(total() == 200);
+}
+
+TEST_CASE("A window that lost device work is judged up to the first launch of it", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  const auto work = [&statistics](Nanoseconds launch, Nanoseconds start) {
+    TimedWork made;
+    made.launch_known = true;
+    made.launch_begin = kMs + launch;
+    made.launch_end = made.launch_begin + 5;
+    made.start = kMs + start;
+    made.end = made.start + 100;
+    statistics.work(1, 0, made);
+  };
+  work(10, 100);
+  work(20, 700);  // launched before, though it ran after
+  work(800, 900);
+  statistics.lost_work(1, kMs + 600);
+  statistics.lost_work(1, kMs + 500);
+  statistics.settle_window(1, kMs, kMs + 2000);
+  REQUIRE(statistics.rows().size() == 1);
+  CHECK(statistics.rows()[0].times.kernel_busy == 200);
+  CHECK(statistics.rows()[0].times.span <= 800);
+  CHECK(statistics.held() == 0);
 }
 
 TEST_CASE("A graph that copies many values to the host is one wait", "[device_time]") {

@@ -521,7 +521,7 @@ TEST_CASE("ranks that would write one Prometheus file are told", "[output][prome
     Writing run;
     run.options.prometheus_file = run.temporary.path() + test.name;
     run.writer();
-    CHECK(said("INJECT_PROM=" + run.options.prometheus_file + ": all ranks of a host write this file") ==
+    CHECK(said("INJECT_PROM=" + run.options.prometheus_file + ": all ranks on a host write this file") ==
           test.warnings);
   }
 }

@@ -504,7 +504,7 @@ TEST_CASE("INJECT_TIMEOUT ends the window that is open, and says if there has be
       EXPECT(state() == "finished");
     });
     check_end(none);
-    CHECK(none.times_said("INJECT_TIMEOUT was over before a window opened") == 1);
+    CHECK(none.times_said("INJECT_TIMEOUT expired before a window opened") == 1);
     CHECK(none.times_said("the program ended before a window opened") == 0);
     CHECK(none.files.empty());
   }

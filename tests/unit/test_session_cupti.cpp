@@ -286,7 +286,7 @@ TEST_CASE("INJECT_AFTER's end collects the last window's kernels, and gives CUPT
     EXPECT(!cupti().subscribed());
   });
   check_end(none);
-  CHECK(none.times_said("INJECT_TIMEOUT was over before a window opened") == 1);
+  CHECK(none.times_said("INJECT_TIMEOUT expired before a window opened") == 1);
 }
 
 TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
@@ -516,7 +516,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
     launches(4);
   });
   check_end(past);
-  CHECK(past.times_said("somebody has finalized CUPTI") == 1);
+  CHECK(past.times_said("another client has finalized CUPTI") == 1);
   CHECK(past.by_window("Kernels") == std::vector<int>{0, 4});
 
   // It could not: nothing has changed.

@@ -334,8 +334,9 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
       text.find(
           "incomplete: 3 GPU records not assigned to an iteration: too many arrived before it was known\n") !=
       std::string::npos);
-  CHECK(text.find("incomplete: 5 calls unseen in the search for iterations, whose numbers may be off: raise "
-                  "INJECT_RING\n") != std::string::npos);
+  CHECK(
+      text.find("incomplete: 5 calls missed by the iteration search, so iteration numbers may be off: raise "
+                "INJECT_RING\n") != std::string::npos);
   CHECK(text.find("incomplete: 44 windows without timestamps: they followed one another too fast\n") !=
         std::string::npos);
   CHECK(text.find("incomplete: 1 GPU record too late for the busy times\n") != std::string::npos);
@@ -348,7 +349,7 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
         std::string::npos);
   CHECK(text.find("incomplete: 2 GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS\n") !=
         std::string::npos);
-  CHECK(text.find("incomplete: 1 launch whose GPU record never came\n") != std::string::npos);
+  CHECK(text.find("incomplete: 1 launch whose GPU record never arrived\n") != std::string::npos);
   CHECK(text.find("incomplete: 1 GPU record whose launch was not seen (still counted)\n") !=
         std::string::npos);
 }

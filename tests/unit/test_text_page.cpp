@@ -55,10 +55,10 @@ TEST_CASE("A line is cut to the width, unless it is there to be copied", "[outpu
 TEST_CASE("A line that is too wide goes on below, indented, for a few lines", "[output]") {
   TextPage page(80);
   page.line(
-      "  incomplete: 7 calls unseen in the search for iterations, whose numbers may be off: raise "
+      "  incomplete: 7 calls missed by the iteration search, so iteration numbers may be off: raise "
       "INJECT_RING");
   CHECK(page.text() ==
-        "  incomplete: 7 calls unseen in the search for iterations, whose numbers may be\n    off: raise "
+        "  incomplete: 7 calls missed by the iteration search, so iteration numbers may\n    be off: raise "
         "INJECT_RING\n");
   TextPage endless(80);
   endless.line("  " + std::string(100'000, 'x'));

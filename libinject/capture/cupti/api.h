@@ -36,11 +36,11 @@ struct CuptiApi {
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiActivityRegisterTimestampCallback) ActivityRegisterTimestampCallback = nullptr;
 
-  /// Optional: without it the kernels of CUDA graphs are no call's.
+  /// Optional: without it, the kernels of CUDA graphs are not attributed to calls.
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiGetGraphNodeId) GetGraphNodeId = nullptr;
 
-  /// Optional: absent before CUDA 13. Asked for the name of who has subscribed, no more.
+  /// Optional: absent before CUDA 13. Used only to get the name of the current subscriber.
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiSubscribe_v2) Subscribe_v2 = nullptr;
 

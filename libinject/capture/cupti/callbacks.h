@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What CUPTI calls back for a subscriber: on the program's threads, inside its driver calls.
+// CUPTI's subscriber callbacks, which run on the program's threads, inside its driver calls.
 #pragma once
 
 #include <cupti.h>
@@ -14,13 +14,13 @@
 
 namespace inject {
 
-/// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
+/// Called from callbacks on the program's threads: the program called the profiler API, bypassing all hooks.
 struct ProfilerEvents {
   void (*profiler_start)() noexcept = nullptr;
   void (*profiler_stop)() noexcept = nullptr;
 };
 
-/// What the callback goes by, and what it has seen. Initialised at compile time and never destroyed.
+/// The callback's settings, and what it has observed. Initialised at compile time and never destroyed.
 struct CallbackState {
   static constexpr std::uint32_t kMaxFunctions = 2048;
 
@@ -35,7 +35,7 @@ struct CallbackState {
 
   /// The program has launched or copied something, with success or not.
   std::atomic<bool> saw_work{false};
-  /// All of the driver's functions are called back: INJECT_API=full.
+  /// Callbacks are enabled for all driver functions: INJECT_API=full.
   std::atomic<bool> all_calls{false};
 
   /// Threads inside cuProfilerStart or cuProfilerStop, since CUPTI was attached.

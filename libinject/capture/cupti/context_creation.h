@@ -10,15 +10,15 @@ namespace inject {
 /// where it may be the one that creates it.
 enum class ContextWait : bool { kNo, kMay };
 
-/// Keeps threads of the program's from creating a context while CUPTI's activity is switched. What is
-/// switched in the middle of a creation, or of the first cuInit, spoils that context: the program ends by a
-/// segmentation fault in CUPTI as the context has been created, or at the first launch in it (CUDA 13.0; JAX
-/// and PyTorch). So those that have begun are waited for, and the callbacks of the calls that create contexts
-/// hold those that begin, for kMaxHold at most.
+/// Keeps the program's threads from creating a context while CUPTI's activity is switched on or off. A switch
+/// in the middle of a creation, or of the first cuInit, corrupts that context: the program ends with a
+/// segmentation fault in CUPTI once the context is created, or at the first launch in it (CUDA 13.0; JAX
+/// and PyTorch). So creations in progress are waited for, and the callbacks of calls that create contexts
+/// hold new ones, for kMaxHold at most.
 class ContextHold {
  public:
   static constexpr Nanoseconds kMaxHold = 1'000'000'000;
-  /// Longest wait for those that have begun: a context a device, one after the other.
+  /// Longest wait for creations in progress: one context per device, one after the other.
   static constexpr Nanoseconds kMaxWait = 20'000'000'000;
 
   explicit ContextHold(ContextWait contexts) noexcept;
@@ -26,9 +26,9 @@ class ContextHold {
   ContextHold(const ContextHold&) = delete;
   ContextHold& operator=(const ContextHold&) = delete;
 
-  /// Called back as a thread begins a call that may create a context, and as it has returned. Keeps errno.
+  /// Called when a thread enters or leaves a call that may create a context. Keeps errno.
   static void on_call(bool enter) noexcept;
-  /// CUPTI is about to call back, or does not any more: of calls that are under way only one edge is seen.
+  /// CUPTI's callbacks are about to start, or have stopped: of calls in progress, only one edge is seen.
   static void begin_callbacks() noexcept;
   static void end_callbacks() noexcept;
   /// In a forked child, which has none of the threads.

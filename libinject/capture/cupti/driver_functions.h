@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the driver's functions do, by the names that CUPTI has for them, and what their parameters say. Pure.
+// What the driver's functions do, by CUPTI's names for them, and what their parameters mean. Pure.
 #pragma once
 
 #include <cuda.h>
@@ -44,7 +44,7 @@ struct DriverFunction {
   Sizes sizes = Sizes::kUnknown;
   SignKind copy{};               ///< which way a copy goes, as far as the name says
   bool size_is_third = false;    ///< a copy or memset whose third parameter is its size
-  bool creates_context = false;  ///< it may
+  bool creates_context = false;  ///< or may create one
 
   static DriverFunction named(const char* name) noexcept;
 

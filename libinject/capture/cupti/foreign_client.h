@@ -59,11 +59,11 @@ class ForeignClient {
   /// … and is not done with them.
   bool has_buffers() const noexcept;
   bool has_subscriber() const noexcept { return subscribers_.load(std::memory_order_acquire) > 0; }
-  /// We may subscribe, to be refused if there is a subscriber.
+  /// Whether we may try to subscribe; CUPTI still refuses us if there is a subscriber.
   bool lets_attach() const noexcept {
     return arriving_.load(std::memory_order_acquire) == 0 && !has_buffers();
   }
-  /// cuptiFinalize would end something of a client's.
+  /// Whether cuptiFinalize would break something that a client uses.
   bool minds_finalize() const noexcept {
     return has_subscriber() || has_buffers() || profiler_.load(std::memory_order_acquire);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Who uses CUPTI where we can't: text for messages.
+// Who holds CUPTI when we can't use it: text for messages.
 #pragma once
 
 #include <functional>

@@ -30,7 +30,7 @@ using Result = typename Signature<Function>::Result;
 template <typename Function, std::size_t index>
 using Parameter = typename Signature<Function>::template Parameter<index>;
 
-/// Says which overload is meant where a header overloads an exported name inline: specialise it with a member
+/// Selects an overload where a header overloads an exported name inline: specialise it with a member
 /// `type`.
 template <FunctionId function>
 struct Overload {};

@@ -10,10 +10,10 @@
 
 namespace inject {
 
-/// What tells a communicator from all others, and is the same on each of its ranks; 0: not known.
+/// Identifies a communicator, with the same value on all of its ranks; 0: not known.
 using CommunicatorId = std::uint64_t;
 
-/// By the unique id that its ranks have in common. Nothing of that (it has an address) can be read off it.
+/// Derived from the unique id that its ranks share. That id, which contains an address, can't be recovered.
 CommunicatorId communicator_id(std::string_view unique_id) noexcept;
 
 /// Of what ranks with one colour get in the `number`th split of a communicator, counted from 0: all of its
@@ -30,7 +30,7 @@ class CommunicatorIds {
   /// It is being split: the id of its ranks with this colour, 0 if it is not known. `color` < 0: this rank
   /// takes part, and gets none.
   CommunicatorId split(const void* communicator, int color) noexcept;
-  /// It is about to go.
+  /// It is about to be destroyed.
   void forget(const void* communicator) noexcept;
 
   static constexpr std::size_t kMax = 2048;

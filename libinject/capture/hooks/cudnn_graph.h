@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a cuDNN execution plan computes. A plan's graph can't be walked (its operations are not readable), but
-// the text that cuDNN makes of a finalized plan for saving it has all of it: tensors, operations, engine.
+// What a cuDNN execution plan computes. A plan's graph can't be walked (its operations can't be queried), but
+// the text into which cuDNN serializes a finalized plan contains everything: tensors, operations, engine.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ class CallFrame {
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
 
-  /// Whether what the call computes is to be told: a window is open, and no call around it has told.
+  /// Whether to record the call's shape: a window is open, and no enclosing call has recorded one.
   bool wants_shape() const noexcept { return thread_ != nullptr && window_ != 0 && !shape_told_; }
   std::uint32_t window() const noexcept { return window_; }
   /// `shared` tells an operand that several products may have in common; 0: none.
@@ -42,8 +42,8 @@ class CallFrame {
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
 
  private:
-  /// The call as it is known to its thread; nullptr where it is not recorded, or was taken for one that has
-  /// been jumped out of.
+  /// The call's entry on its thread; nullptr if it is not recorded, or was mistaken for a call left by
+  /// siglongjmp.
   [[gnu::hot]] OpenCall* open() const noexcept;
 
   ThreadState* thread_ = nullptr;

@@ -80,7 +80,7 @@ class GroupedGemm {
 /// Groups beyond that are ignored.
 inline constexpr std::int64_t kMaxGroups = 4096;
 
-/// What a handle's math mode lets be done to fp32 of a call that says no more. `real`: the function that is
+/// What a handle's math mode permits for fp32 in a call that does not say more. `real`: the function that is
 /// called.
 ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept;
 /// The same of a mode that is known.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Products by cuBLASLt that gemm_arguments.cpp has asked the library about, by their layouts.
+// cuBLASLt matmuls whose shapes gemm_arguments.cpp has already queried from the library, by their layouts.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace inject {
 
 struct KnownMatmul {
   std::atomic<std::uint64_t> key{0};
-  std::atomic<std::uint32_t> shape{0};  // 0: just being found out
+  std::atomic<std::uint32_t> shape{0};  // 0: being queried
 };
 
 inline constexpr std::size_t kKnownMatmuls = 8192;

@@ -26,11 +26,11 @@ void on_profiler_start(int status) noexcept;
 void on_profiler_stopping() noexcept;
 void on_profiler_stop(int status) noexcept;
 
-/// CUDA is initialised, and nobody counts allocations: makes the session where the driver has called another
-/// tool's library in our place, the first time. True if it has.
+/// CUDA is initialised, but allocations are not counted: the first time, makes the session if the driver has
+/// called another tool's library in our place. True if it has.
 bool on_uncounted_allocation() noexcept;
 
-/// What the program is about to take of CUPTI's (foreign_cupti.h). `caller`: the address that the call
+/// Which part of CUPTI the program is about to claim (foreign_cupti.h). `caller`: the address that the call
 /// returns to.
 enum class ForeignCall : std::uint8_t {
   kSubscribe,

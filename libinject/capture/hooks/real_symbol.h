@@ -74,8 +74,8 @@ void* symbol_of_same_library(const void* function, const char* name) noexcept;
 /// Counts the times that libraries may have been unloaded.
 std::uint32_t unloads_so_far() noexcept;
 
-/// A function of the library that hooked calls go to, remembered by the real function that is called: for 64
-/// of them, looked up each time for any more, and once more after a library may have been unloaded. F: its
+/// A function of the library that a hooked call goes to, cached per real function that is called: for 64
+/// of them; for others it is looked up each time. Renewed after a library may have been unloaded. F: its
 /// type.
 template <typename F>
 class SameLibraryFunction {

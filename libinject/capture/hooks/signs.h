@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a hooked call tells the search for iterations (window/launch_sign.h), read off its arguments: the
+// What a hooked call tells the search for iterations (record/launch_sign.h), read from its arguments: the
 // kernel and its launch shape, the direction and size of a copy, the sizes of a matrix product. Written once
 // for all rows of the tables, by category and type of argument.
 #pragma once

@@ -6,10 +6,10 @@
 
 namespace inject {
 
-/// What fp32 is computed in where a call lets it be rounded to TF32: that, unless NVIDIA_TF32_OVERRIDE=0
-/// forbids it to all of NVIDIA's libraries, whatever the program asks them for. cuDNN then runs the engines
-/// that it has for tensor cores without them: so of 35 of a ResNet-50's 68 convolutions (H200, cuDNN 9), of
-/// which no kernel was one of TF32.
+/// The compute type of fp32 if a call allows TF32: TF32, unless NVIDIA_TF32_OVERRIDE=0
+/// disables it in all of NVIDIA's libraries, whatever the program requests. cuDNN then runs its tensor-core
+/// engines without tensor cores: for example, 35 of a ResNet-50's 68 convolutions (H200, cuDNN 9),
+/// none of whose kernels used TF32.
 ComputeType tf32_if_allowed() noexcept;
 
 /// `compute`, or kOther where the environment lets cuBLAS emulate fp32 or fp64 by other types

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Who is likely to use a GPU's performance counters where they are busy: CUPTI does not tell, and the
-// counters are the whole machine's.
+// Who is probably using a GPU's performance counters when they are busy: CUPTI does not say, and the
+// counters are shared by the whole machine.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// Goes on from "another profiler uses its counters", with what can be done. `tool`: one that this process
+/// Continues "another profiler uses its counters" with what can be done. `tool`: one that this process
 /// runs under, empty if none; `processes`: names of those that are visible.
 std::string counter_holder(std::string_view tool, const std::vector<std::string>& processes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// When a device's buffer is decoded, by what buffer and image have room for. Pure.
+// When a device's buffer is decoded, given the sizes of buffer and image. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace inject {
 Nanoseconds poll_interval(Nanoseconds interval) noexcept;
 inline constexpr Nanoseconds kMinPause = 2 * kMillisecond;
 
-/// CUPTI tells what an image takes, not a sample: so many samples are asked for to know it.
+/// CUPTI reports the size of an image, not of a sample: it is derived from an image of so many samples.
 inline constexpr std::uint32_t kMinImageSamples = 16;
 
 /// How many samples CUPTI's image gets room for, and the pause from one decode to the next, at most.
@@ -28,16 +28,16 @@ struct DecodePlan {
 DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval,
                          Nanoseconds most) noexcept;
 
-/// Of one device.
+/// The schedule of one device.
 class DecodePace {
  public:
-  /// One whose buffer overflows so often samples faster than it can be decoded …
+  /// A device whose buffer overflows so often is sampled faster than it can be decoded …
   static constexpr int kMaxOverflows = 8;
   /// … within this time of each other.
   static constexpr Nanoseconds kOverflowsForgotten = 10 * kSecond;
-  /// Where samples were missing decoding is done twice as often, down to this pause …
+  /// If samples were missing, decoding is done twice as often, down to this pause …
   static constexpr Nanoseconds kMinDecodePause = 10 * kMillisecond;
-  /// … if it was so many. Fewer can have other reasons.
+  /// … if at least so many were missing. Fewer may have other reasons.
   static constexpr std::uint64_t kMinMissing = 4;
 
   /// The pause grows up to here.
@@ -47,17 +47,17 @@ class DecodePace {
   void start(Nanoseconds time, Nanoseconds interval) noexcept;
   bool due(Nanoseconds time) const noexcept { return time >= decode_at_; }
   Nanoseconds until_due(Nanoseconds time) const noexcept;
-  /// What was begun at that time has been decoded.
+  /// A decode that began at that time is done.
   void decoded(Nanoseconds begun) noexcept;
-  /// The hardware's buffer was full: from now on twice as often. False: that is not possible.
+  /// The hardware's buffer was full: decodes twice as often from now on. False: that is not possible.
   bool shorten() noexcept;
   Nanoseconds longest_pause() const noexcept { return longest_pause_; }
-  /// Whether an image in which so many samples have room is to be emptied: it has to have room for what comes
-  /// until the next time, and where that is late.
+  /// Whether an image with room for `room` more samples has to be emptied: it needs room for what comes
+  /// until the next decode, even if that is late.
   bool is_tight(std::size_t room, Nanoseconds interval) const noexcept;
 
   void note_overflow(Nanoseconds time) noexcept;
-  /// The latest does not count.
+  /// Does not count the latest overflow.
   void forgive_overflow() noexcept { overflows_ -= overflows_ > 0 ? 1 : 0; }
   bool too_fast() const noexcept { return overflows_ == kMaxOverflows; }
   /// Decoding failed: whether sampling may restart, which it may unless it has done so recently.

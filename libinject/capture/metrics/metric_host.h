@@ -22,15 +22,15 @@ class MetricHost {
   MetricHost(const MetricHost&) = delete;
   MetricHost& operator=(const MetricHost&) = delete;
 
-  /// What the device says of its counters (cuptiPmSamplingGetCounterAvailability): from now on what it lacks
-  /// is no metric. Without it a chip newer than CUPTI is not known, and what the driver holds back is.
+  /// The device's counter availability (cuptiPmSamplingGetCounterAvailability): from now on, metrics that it
+  /// lacks are left out. Without it, chips newer than CUPTI are unknown, and reserved counters are included.
   void availability(std::vector<std::uint8_t> image) { availability_ = std::move(image); }
 
   /// Loads the vendor's libraries for it, which takes up to a third of a second the first time.
   CUptiResult base_names(std::vector<std::string>& names);
   /// Passes that `names` need together; 0: one of them is unknown.
   std::size_t passes(const std::vector<std::string>& names);
-  /// What the latest passes() came to.
+  /// The result of the latest passes().
   CUptiResult result_of_passes() const { return result_of_passes_; }
 
   /// Prepares evaluate() for these metrics, and the image that a device is configured with.

@@ -18,7 +18,7 @@ namespace inject {
 ///   read_availability, enable, open, configure, make_image, start
 ///   → decode, image_state, times, evaluate, …, empty_image
 ///   → stop, disable
-/// When to call them is for who samples (sampled_devices), what samples are worth for sample_account.
+/// sampled_devices decides when to call them; sample_account decides which samples can be used.
 class PmDevice {
  public:
   /// The buffer that the hardware writes to.

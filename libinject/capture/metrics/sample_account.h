@@ -44,15 +44,15 @@ struct SampleTotals {
   std::string first_lost_error;
 };
 
-/// Of one device's samples: which are taken from CUPTI's image, which can't be used and why, and how many
-/// did not come at all. Nothing here calls CUPTI.
+/// One device's samples: which are taken from CUPTI's image, which can't be used and why, and how many
+/// never arrived. Nothing here calls CUPTI.
 ///
 /// A sample that came without its times, or with impossible ones, is not lost yet. What is lost shows at the
 /// next sample that has its place in time: the gap before it is put down to what came meanwhile.
 class SampleAccount {
  public:
-  /// A device of which so many samples have begun to come while not one could be used will have none: some
-  /// of its units, as links that are switched off, tell nothing of theirs.
+  /// A device from which so many samples started to arrive without one being usable will yield none: some
+  /// of its units, such as links that are switched off, report no values.
   static constexpr std::size_t kMaxFruitless = 64;
   /// A sample whose time is further from ours is on a clock that is not known.
   static constexpr Nanoseconds kMaxClockDistance = 60 * kSecond;
@@ -86,7 +86,7 @@ class SampleAccount {
   /// A sample whose time is known, but that can't be used.
   void drop(const MetricSampleTimes& times, MetricLoss loss, std::string error = {});
 
-  /// So many samples of the image have begun to come, and are not complete.
+  /// So many samples of the image have started to arrive and are not complete.
   void wait_for(std::size_t samples) noexcept { waiting_ = samples; }
   /// These will not be completed.
   void stop_waiting(ImageReader& image);
@@ -110,7 +110,7 @@ class SampleAccount {
   MetricLoss main_reason() const;
   /// Samples that are missing without a trace since begin_decode().
   std::uint64_t missing() const { return missing_; }
-  /// The newest has no times, as where it found no room in the image.
+  /// The newest sample has no times, for example because the image was full.
   bool unplaced() const { return unplaced_; }
   /// CUPTI's times are the wall clock's.
   bool on_wall_clock() const { return clock_known_ && clock_ahead_ != 0; }
@@ -151,8 +151,8 @@ class SampleAccount {
   std::uint64_t missing_ = 0;
 };
 
-/// CUPTI's clock beyond CLOCK_MONOTONIC, by which of the two a time lies nearer that it has just taken: 0, or
-/// what the wall clock is ahead.
+/// How far CUPTI's clock is ahead of CLOCK_MONOTONIC, by which clock a time just taken is closer to: 0, or
+/// the wall clock's lead.
 Nanoseconds clock_ahead_of_ours(Nanoseconds time, Nanoseconds monotonic, Nanoseconds realtime) noexcept;
 
 /// Samples that should have come between two times that follow each other.

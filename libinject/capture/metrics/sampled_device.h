@@ -33,7 +33,7 @@ struct CuptiCall {
   bool failed() const { return result != CUPTI_SUCCESS; }
 };
 
-/// One device from its set-up to its end: PmDevice makes the calls, SampleAccount says which samples count,
+/// One sampled device, from set-up to end: PmDevice makes the calls, SampleAccount says which samples count,
 /// DecodePace when to decode. The sampling thread's alone; calls nothing more where `stop` says so. What to
 /// do about a failure or an overflow is for SampledDevices, which has the other devices as well.
 class SampledDevice {

@@ -21,7 +21,7 @@ struct SamplingOptions {
   bool on = false;
   std::vector<std::string> names;  ///< the user's; none: a set chosen for the chip
   Nanoseconds interval = 0;
-  /// Called on the sampling thread, once for each, when the vendor's libraries have been loaded: their exit
+  /// Called on the sampling thread when each of the vendor's libraries has been loaded: their exit
   /// handlers run before those that were registered earlier.
   void (*loaded)() = nullptr;
 };
@@ -66,7 +66,7 @@ class SampledDevices {
   /// Opens the devices that have come into use. Those in `noted`, a bit each, are; others the driver is asked
   /// for. How long it took.
   Nanoseconds open(const std::atomic<std::uint64_t>& noted);
-  /// Nothing can be sampled until CUPTI is attached again.
+  /// Whether nothing can be sampled until CUPTI is attached again.
   bool refused() const { return refused_; }
   void decode_due();
   /// Until the next one is due, `max` at most.

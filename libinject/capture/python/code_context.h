@@ -9,7 +9,7 @@
 
 namespace inject {
 
-/// The node below which the innermost frames of a deep stack are.
+/// The name of the node under which the innermost frames of a deep stack are kept.
 inline constexpr std::string_view kOuterFrames = "[outer frames]";
 
 /// Whether stacks are read; not by default.
@@ -17,9 +17,9 @@ void read_stacks(bool read) noexcept;
 /// innermost_frame() while they are, else none.
 PythonFrame stack_frame() noexcept;
 
-/// The stack that ends with that frame of the calling thread, innermost_frame(), and the PyTorch modules in
-/// whose calls it is; which, is not known if it is deeper than 128 frames. Empty without a frame; nor is
-/// anything known where `places` has no room for it.
+/// The stack that ends with the calling thread's innermost_frame(), and the PyTorch modules whose calls it
+/// is in; these are not known if it is deeper than 128 frames. Empty without a frame; also unknown
+/// if `places` has no room.
 CodeContext code_context(PythonFrame innermost, CodePlaces& places) noexcept;
 
 /// A node of the backward pass, in which Python runs.

@@ -62,11 +62,11 @@ class CopiedMemory {
   const Memory& memory() const noexcept { return static_cast<const Memory&>(*this); }
 };
 
-/// Memory that may not be there. It can still go between the question and the read, if another thread frees
-/// it: what is asked for is read at once.
+/// Memory that may not be mapped. It can still disappear between check and read, if another thread frees
+/// it: so it is read right after the check.
 class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
  public:
-  /// Emulated kernels may look at what to do first: with them the test can't be made.
+  /// Emulated kernels may check the operation first; on those the test does not work.
   bool works() const noexcept {
     alignas(8) std::uint64_t here = 0;
     return can_be_read(&here) && !can_be_read(reinterpret_cast<const void*>(std::uintptr_t{8}));

@@ -21,9 +21,9 @@
 
 namespace inject {
 
-/// Looks for an interpreter among the objects that have been loaded since the last call. Once there is one
-/// that can be read, or that can't, later calls only return. A debug message says what was found, and why it
-/// is not read. On our own thread, with no lock held. Whether there is one that may be read.
+/// Looks for an interpreter among the objects loaded since the last call. Once it has found one, readable
+/// or not, later calls return at once. A debug message says what was found, and why it
+/// is not read. On our own thread, with no lock held. Returns whether there is one that can be read.
 bool find_python() noexcept;
 /// Whether it has found one that may be read. Any thread.
 bool has_python() noexcept;

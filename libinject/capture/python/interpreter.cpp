@@ -151,11 +151,11 @@ void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
 
 /// Why it is refused; null if it isn't.
 const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonInterpreter& python) noexcept {
-  if (!version.is_final()) return "it is no final release";
+  if (!version.is_final()) return "it is not a final release";
   // With Py_REF_DEBUG, which Py_DEBUG implies; Py_TRACE_REFS moves every object's type, which the test sees.
   if (symbols.find("_Py_NegativeRefcount") != nullptr) return "it is a debug build";
   python.layout = version.major() == 3 ? python_layout(version.minor()) : nullptr;
-  if (python.layout == nullptr) return "only those of 3.10 to 3.14 are read";
+  if (python.layout == nullptr) return "only 3.10 to 3.14 are supported";
   set_function(python.this_thread, symbols.find("PyGILState_GetThisThreadState"));
   set_function(python.is_finalizing, symbols.find("_Py_IsFinalizing"));
   set_function(python.is_finalizing, symbols.find("Py_IsFinalizing"));  // its name since 3.13
@@ -170,7 +170,7 @@ const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonI
   if (python.this_thread == nullptr || python.is_finalizing == nullptr || python.code_type == nullptr ||
       python.text_type == nullptr || python.bytes_type == nullptr || python.tuple_type == nullptr ||
       python.cell_type == nullptr || python.frame_type == nullptr || runtime == nullptr)
-    return "it lacks symbols by which they are found";
+    return "it lacks symbols that are needed to find them";
   return contradiction(*python.layout, version.hex, runtime);
 }
 
@@ -189,7 +189,7 @@ PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text)
   const char* refusal = examine(symbols, version, interpreter);
   text = str_format("{} is CPython {}.{}", found.is_program ? "the program" : found.path.data(),
                     version.major(), version.minor());
-  if (version.hex == 0) text = "the program has a CPython that is older than 3.10";
+  if (version.hex == 0) text = "the program's CPython is older than 3.10";
   if (refusal != nullptr) {
     text += str_format(", whose frames are not read: {}", refusal);
     return PythonSearch::kRefused;

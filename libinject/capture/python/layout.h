@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Where CPython keeps what its frames are read by: 64-bit builds with a GIL, without Py_DEBUG.
+// Where CPython keeps the data needed to read its frames: 64-bit builds with a GIL, without Py_DEBUG.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Python of ours (memory_reading.py) that the program's interpreter runs on the program's main thread,
+// Our own Python code (memory_reading.py), which the program's interpreter runs on the program's main thread,
 // between two of its instructions: a pending call, as the interpreter's own signal handlers are. It waits
 // until that thread runs Python again.
 #pragma once
@@ -22,7 +22,7 @@ void reading_is_due(bool at_step) noexcept;
 bool memory_is_expected() noexcept;
 
 /// From now on an allocation of PyTorch's that fails leaves `folder`/oom.json, as soon as PyTorch can be
-/// told. To be called again until it returns true: that it has been told, or never will be. Any thread.
+/// told. Call it again until it returns true: PyTorch has been told, or never will be. Any thread.
 bool watch_memory_errors(std::string_view folder) noexcept;
 
 /// What has been read; empty until then. May throw std::bad_alloc.

@@ -10,8 +10,8 @@
 
 namespace inject {
 
-/// Says it as units of work (emit_units()) of what follows; a number that can't be told is said not to be
-/// known. Nothing where the loader returned none, as at its end. Of the thread whose fetch has just ended.
+/// Reports the batch as units of work (emit_units()) of what follows; a size that can't be read counts as
+/// unknown. Reports nothing if the loader returned no batch. Call on the thread whose fetch has just ended.
 void say_batch() noexcept;
 
 }  // namespace inject

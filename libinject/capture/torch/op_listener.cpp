@@ -173,12 +173,12 @@ void prepare_operators(const RecordFunctionApi& torch) noexcept {
     sequence = find_sequence(known_torch);
     remove_callbacks();
   } catch (...) {
-    Log::error_without_allocation("PyTorch's operators are not asked for: out of memory");
+    Log::error_without_allocation("PyTorch's operators are not recorded: out of memory");
     return;
   }
   if (!as_expected || !sequence) {
-    Log::debug(as_expected ? "PyTorch's operators are not asked for: their sequence numbers are not found"
-                           : "PyTorch's operators are not asked for: it calls back otherwise than is known");
+    Log::debug(as_expected ? "PyTorch's operators are not recorded: their sequence numbers are not found"
+                           : "PyTorch's operators are not recorded: its callbacks are not as expected");
     return;
   }
   sequence_offset = *sequence;
@@ -194,7 +194,7 @@ void prepare_operator_inputs() noexcept {
     input_layout = *layout;
     inputs_told.store(true, std::memory_order_release);
   }
-  Log::debug(layout ? "PyTorch tells of its operators' inputs"
+  Log::debug(layout ? "PyTorch reports its operators' inputs"
                     : "PyTorch's operators are not asked for their inputs: how these are read is not known");
 }
 

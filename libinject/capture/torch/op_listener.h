@@ -14,23 +14,23 @@
 
 namespace inject {
 
-/// Tests whether PyTorch calls back as is expected. On our own thread, once, as PyTorch has been found.
+/// Tests whether PyTorch's callbacks work as expected. On our own thread, once, when PyTorch has been found.
 void prepare_operators(const RecordFunctionApi& torch) noexcept;
-/// Tests how their inputs are read: on our own thread, once that is so. With the loader held off (LoaderUse).
+/// Finds out how operators' inputs are read. On our own thread, after that test; the caller holds LoaderUse.
 void prepare_operator_inputs() noexcept;
-/// Whether it does.
+/// Whether the callbacks passed that test.
 bool operators_told() noexcept;
 
-/// From here on each thread keeps its operators (ThreadState::operators), or no longer. One caller at a time.
+/// Starts or stops tracking each thread's operators (ThreadState::operators). One caller at a time.
 void listen_to_operators(bool listen) noexcept;
-/// The same, without a word to PyTorch: the process exits, and what its callbacks are kept in may be gone; or
+/// Stops without calling PyTorch: the process is exiting, and the list of callbacks may be gone; or
 /// it is a forked child.
 void ignore_operators() noexcept;
 bool listens_to_operators() noexcept;
-/// Whether one has begun on the thread since then, or they are not listened to.
+/// Whether an operator has begun on the thread since tracking started, or operators are not tracked.
 bool operators_heard(const ThreadState& thread) noexcept;
 
-/// The context of that frame of the thread's, stack_frame().
+/// The context of the thread's stack_frame().
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept;
 
 /// The name of an operator that is open on the calling thread; null if it has none.

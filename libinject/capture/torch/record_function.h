@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// PyTorch's interface for observers (ATen/record_function.h): C++ that is not promised to stay. Of it we use
+// PyTorch's interface for observers (ATen/record_function.h), C++ without a stability guarantee. We use
 //
 //   - at::addGlobalCallback(RecordFunctionCallback), which takes a struct of 40 bytes by value: two
 //     functions, the share of calls that are sampled, a flag for each of ten scopes, three for what is kept

@@ -151,7 +151,7 @@ void listen(const LoadedTorch& torch) {
     return;
   }
   if (!torch.api.complete()) {
-    Log::debug(torch.library + " lacks functions that tell of its optimizers' steps");
+    Log::debug(torch.library + " lacks functions that report its optimizers' steps");
     return;
   }
   read_name = torch.api.name;
@@ -161,7 +161,7 @@ void listen(const LoadedTorch& torch) {
   }
   listening_to = torch.api;
   iteration_watch.steps_told.store(true, std::memory_order_release);
-  Log::debug("PyTorch tells of its optimizers' steps");
+  Log::debug("PyTorch reports its optimizers' steps");
   prepare_operators(torch.api);
 }
 
@@ -174,7 +174,7 @@ void listen_again() noexcept {
   if (register_callback(listening_to)) {
     Log::debug("the program has cleared PyTorch's callbacks: ours is registered again");
   } else if (++refused == kMaxRefusals) {
-    Log::debug("PyTorch no longer calls back: it is not asked for its optimizers' steps any more");
+    Log::debug("PyTorch no longer calls back: its optimizers' steps are no longer recorded");
   }
 }
 
@@ -188,7 +188,7 @@ bool look_for_torch(unsigned long long& adds_seen) noexcept {
     if (torch->held != nullptr && !iteration_watch.steps_told.load(std::memory_order_relaxed))
       dlclose(torch->held);
   } catch (...) {
-    Log::error_without_allocation("PyTorch is not asked for its optimizers' steps: out of memory");
+    Log::error_without_allocation("PyTorch's optimizer steps are not recorded: out of memory");
   }
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// PyTorch tells of its optimizers' steps: torch.optim.Optimizer wraps each in a RecordFunction of user scope
+// PyTorch reports its optimizers' steps: torch.optim.Optimizer wraps each in a RecordFunction of user scope
 // named `Optimizer.step#CLASS.step`, whatever the kernels in it are called. A callback for that scope makes a
 // sign of it (SignKind::kStep). The same callback is told of the fetches from data loaders (loader_fetch.h).
 #pragma once

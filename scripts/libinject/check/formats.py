@@ -51,7 +51,7 @@ def readable(folder: Folder) -> Iterator[Place]:
         yield Place(problem.path.name, problem.line or 1, "-", problem.why)
 
 
-@rule("size", WARNING, "No table is too large to be looked at.")
+@rule("size", WARNING, "No table is too large to check.")
 def size(folder: Folder) -> Iterator[Place]:
     for _ in folder.tables():
         pass
@@ -59,7 +59,7 @@ def size(folder: Folder) -> Iterator[Place]:
         yield Place(name, 1, "-", "too large: nothing in it was looked at")
 
 
-@rule("header", ERROR, "A table that Nsight Systems has as well has its header, byte for byte.")
+@rule("header", ERROR, "A table that Nsight Systems also has uses the same header, byte for byte.")
 def header(folder: Folder) -> Iterator[Place]:
     for name, expected in HEADERS.items():
         if (table := folder.table(name)) is not None and ",".join(table.columns) != expected:
@@ -102,7 +102,7 @@ def negative(folder: Folder) -> Iterator[Place]:
 _BEYOND = {"Share of a Core (%)", "Workers Computing (%)", "Workers Queued (%)", "FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
 
 
-@rule("share-range", ERROR, "A percentage is between 0 and 100, but for the few that may go beyond by what they are.")
+@rule("share-range", ERROR, "A percentage is between 0 and 100, except for the few that can exceed 100 by definition.")
 def share_range(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column in table.columns:
@@ -117,7 +117,7 @@ _OVERHEAD = "Profiler Overhead (%)"
 _INTERVAL = ("Profiler Overhead Low (%)", "Profiler Overhead High (%)")
 
 
-@rule("overhead-range", ERROR, "The profiler's overhead is above 0 and within its interval, and shown where that lies above 0.")
+@rule("overhead-range", ERROR, "The profiler's overhead is above 0 and within its interval, and is shown if the whole interval is above 0.")
 def overhead_range(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", _OVERHEAD)
     if table is None:

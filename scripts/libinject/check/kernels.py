@@ -18,7 +18,7 @@ _PEAKS = 1.03  # how far the peaks may be off (docs/peaks.md)
 _SHAPE = ("Device", "GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ")
 
 
-@rule("theoretical-occupancy", ERROR, "Theoretical occupancy is that of Blocks/SM, and blocks, waves and SM efficiency follow from the grid.")
+@rule("theoretical-occupancy", ERROR, "Theoretical occupancy follows from Blocks/SM, and blocks, waves and SM efficiency from the grid.")
 def theoretical_occupancy(folder: Folder) -> Iterator[Place]:
     table = folder.table("kernel_detail", *_SHAPE)
     if table is None:
@@ -66,7 +66,7 @@ def _most_of_a_peak(nanoseconds: float) -> float:
     return 100 * _PEAKS * (1 + _TICKS / max(nanoseconds, 1))
 
 
-@rule("peak", ERROR, "No rate is above the peak of its arithmetic by more than peaks and clocks may be off.")
+@rule("peak", ERROR, "No rate exceeds the peak of its arithmetic by more than the error of peaks and clocks.")
 def peak(folder: Folder) -> Iterator[Place]:
     for name in SHAPES:
         if (table := folder.table(name)) is not None:
@@ -82,7 +82,7 @@ def peak(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "Peak (%)", f"{value} % of the peak")
 
 
-@rule("roofline", ERROR, "No kernel is above the roofline by more than peaks and clocks may be off.")
+@rule("roofline", ERROR, "No kernel exceeds the roofline by more than the error of peaks and clocks.")
 def roofline(folder: Folder) -> Iterator[Place]:
     table = folder.table("kernel_metrics", "Name")
     if table is None:
@@ -92,7 +92,7 @@ def roofline(folder: Folder) -> Iterator[Place]:
             yield table.place(index, "Roofline (%)", f"{value} % of what memory and arithmetic allow: {named(table.cells('Name')[index])}")
 
 
-@rule("traffic", ERROR, "A kernel's memory traffic is its share of the peak bandwidth over its time, and its intensity the FLOPs by it.")
+@rule("traffic", ERROR, "A kernel's traffic is its share of the peak bandwidth times its time, its intensity its FLOPs divided by that.")
 def traffic(folder: Folder) -> Iterator[Place]:
     table = folder.table("kernel_metrics", "Device")
     if table is None:
@@ -121,7 +121,7 @@ _UNITS = {"Tensor Pipe": ("Tensor Pipe (%)",), "FMA Pipe": ("FMA Pipe (%)",), "F
           "DRAM": ("DRAM Read (%)", "DRAM Write (%)")}
 
 
-@rule("busiest-unit", ERROR, "Utilization is the value of the busiest unit, and Unused Time what it leaves of the kernel's time.")
+@rule("busiest-unit", ERROR, "Utilization is the value of the busiest unit, and Unused Time is the rest of the kernel's time.")
 def busiest_unit(folder: Folder) -> Iterator[Place]:
     table = folder.table("kernel_metrics", "Busiest Unit", "Utilization (%)")
     if table is None:
@@ -207,7 +207,7 @@ def sample_time(folder: Folder) -> Iterator[Place]:
         reached[devices[index]] = end
 
 
-@rule("sample-occupancy", ERROR, "A sample's occupancy is its active warps by SM Active.")
+@rule("sample-occupancy", ERROR, "A sample's occupancy is Warps Active divided by SM Active.")
 def sample_occupancy(folder: Folder) -> Iterator[Place]:
     if (table := folder.table(SAMPLES)) is not None:
         for index, (value, warps, active) in table.each("Occupancy (%)", "Warps Active (%)", "SM Active (%)"):

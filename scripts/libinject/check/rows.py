@@ -51,7 +51,7 @@ def is_derived(table: Table, index: int) -> bool:
     return table.has("Derived") and table.cells("Derived")[index] != ""
 
 
-@rule("order", ERROR, "Least, median, mean and greatest are in that order.")
+@rule("order", ERROR, "The median and the mean are between the minimum and the maximum.")
 def order(folder: Folder) -> Iterator[Place]:
     forms = {name: form for name, (_, _, form) in _SUMS.items()} | dict.fromkeys(SHAPES, "GPU {} (ns)") | {"library_sum": "Host {} (ns)"}
     for name, form in forms.items():
@@ -69,7 +69,7 @@ def order(folder: Folder) -> Iterator[Place]:
                         yield table.place(index, column, f"{value} is not between {low} and {high}")
 
 
-@rule("average", ERROR, "A mean is the total by the count.")
+@rule("average", ERROR, "A mean is the total divided by the count.")
 def average(folder: Folder) -> Iterator[Place]:
     rows = [(table, total, count, _column(table, form, "Avg")) for table, total, count, form in _summed(folder)]
     for name, total, count, mean in (("copy_sum", "Total Time (ns)", "Count", "Avg (ns)"), ("copy_sum", "Total (MB)", "Count", "Avg (MB)")):
@@ -94,7 +94,7 @@ def average(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "GPU Avg (ns)", f"{value} of {number} calls is less than the time of all, {summed}")
 
 
-@rule("total", ERROR, "A total is not more than its values can be, by their number, the least and the greatest.")
+@rule("total", ERROR, "A total is possible for the number of values, their minimum and their maximum.")
 def total(folder: Folder) -> Iterator[Place]:
     for table, column, count, form in _summed(folder):
         least, greatest = form.format("Min"), form.format("Max")
@@ -104,7 +104,7 @@ def total(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, column, f"{summed} is no sum of {number} values from {low} to {high}")
 
 
-@rule("deviation", ERROR, "A standard deviation is 0 of one value, and not beyond what least and greatest allow.")
+@rule("deviation", ERROR, "A standard deviation is 0 for a single value, and possible for the minimum and the maximum.")
 def deviation(folder: Folder) -> Iterator[Place]:
     for table, _, count, form in _summed(folder):
         column = form.format("StdDev")
@@ -161,7 +161,7 @@ _KEYS = {
 }
 
 
-@rule("distinct", ERROR, "No two rows of a table are of the same thing.")
+@rule("distinct", ERROR, "No two rows of a table have the same key.")
 def distinct(folder: Folder) -> Iterator[Place]:
     for name, columns in _KEYS.items():
         if (table := folder.table(name, *columns)) is not None:
@@ -186,13 +186,17 @@ def total_mark(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "Total", f"{named(mark)} of {column} {named(cell)}, where it is {expected}")
 
 
-@rule("rate", ERROR, "A rate is the work by the time: FLOPs, bytes, samples.")
+@rule("rate", ERROR, "A rate is the work divided by the time: FLOPs, bytes, samples.")
 def rate(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "iteration_sum"):
         if (table := folder.table(name)) is not None:
-            for index, (flops, time, value) in table.each("FLOPs", "Duration (ns)", "TFLOP/s"):
-                if time and abs(value - flops / time / 1e3) > table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
-                    yield table.place(index, "TFLOP/s", f"{value} is not {flops} in {time} ns, which is {flops / time / 1e3:.3f}")
+            steps = dict(table.each("Step Time (ns)")) if name == "iteration_sum" and table.has("Step Time (ns)") else {}
+            for index, (flops, duration, value) in table.each("FLOPs", "Duration (ns)", "TFLOP/s"):
+                # Older versions divided by the duration where the host ran ahead, too.
+                times = [time for time in {duration, *steps.get(index, ())} if time]
+                slack = table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value
+                if times and all(abs(value - flops / time / 1e3) > slack for time in times):
+                    yield table.place(index, "TFLOP/s", f"{value} is not {flops} in {times[0]} ns, which is {flops / times[0] / 1e3:.3f}")
     if (table := folder.table("family_sum")) is not None:
         for index, (flops, time, value) in table.each("FLOPs", "Total Time (ns)", "TFLOP/s"):
             if time and value > flops / time / 1e3 + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
@@ -227,7 +231,7 @@ _BUS = {"AllReduce": lambda ranks: 2 * (ranks - 1) / ranks, "AllGather": lambda 
         "Broadcast": lambda ranks: 1, "Reduce": lambda ranks: 1, "Send": lambda ranks: 1, "Recv": lambda ranks: 1, "SendRecv": lambda ranks: 1}
 
 
-@rule("bus-bandwidth", ERROR, "The bus bandwidth of a collective is the algorithm's by the factor of the operation and the ranks.")
+@rule("bus-bandwidth", ERROR, "The bus bandwidth of a collective is the algorithm bandwidth times the factor for its operation and ranks.")
 def bus_bandwidth(folder: Folder) -> Iterator[Place]:
     if (table := folder.table("nccl_sum", "Operation")) is not None:
         operations = table.cells("Operation")
@@ -240,7 +244,7 @@ def bus_bandwidth(folder: Folder) -> Iterator[Place]:
                                       f"{bus} is not {factor:.3f} · {algorithm}, as of {operations[index]} of {ranks} ranks")
 
 
-@rule("call-counts", ERROR, "Of a row's calls no more were captured, and no more kernels nested, than there are.")
+@rule("call-counts", ERROR, "A row has no more captured calls than calls, and its time including nested calls is not less than its own.")
 def call_counts(folder: Folder) -> Iterator[Place]:
     for name in SHAPES:
         if (table := folder.table(name)) is not None:
@@ -254,7 +258,7 @@ def call_counts(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, nested, f"{both} is less than the call's own, {own}")
 
 
-@rule("memory", ERROR, "No more is live than was at the peak, a device's rows add up to its [all], and no more is in use than it has.")
+@rule("memory", ERROR, "Live bytes do not exceed the peak, a device's rows add up to its [all], and memory in use fits the device.")
 def memory(folder: Folder) -> Iterator[Place]:
     table = folder.table("memory_sum", "Device", "Kind", "API")
     if table is None:
@@ -337,7 +341,7 @@ def memory_timeline(folder: Folder) -> Iterator[Place]:
             yield table.place(row, "Highest at (ns)", f"{time}, where the peak is at {reached}")
 
 
-@rule("energy", ERROR, "Energy is not shown with an error beyond a third of it, power is energy by time, and the parts of a window do not use more than it.")
+@rule("energy", ERROR, "An energy's error is at most a third of it, power is energy divided by time, and a window's parts use no more than the window.")
 def energy(folder: Folder) -> Iterator[Place]:
     table = folder.table("energy_sum", "Window", "Of", "Device")
     if table is None:
@@ -370,7 +374,7 @@ def energy(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, lesser, f"{low} is more than {greater}, {high}")
 
 
-@rule("memory-purpose", ERROR, "A device's purposes add up to its [all], memory of tensors has tensors, and nothing is beyond the peaks.")
+@rule("memory-purpose", ERROR, "A device's purposes add up to its row [all], memory of tensors has tensors, and nothing exceeds the peaks.")
 def memory_purpose(folder: Folder) -> Iterator[Place]:
     table = folder.table("memory_purpose", "Device", "Purpose", "Memory (B)")
     if table is None:
@@ -397,7 +401,7 @@ _THREADS = ("main", "autograd", "NCCL", "pin memory", "libinject", "CUDA driver"
 _TAKEN = ("Processor Time (ns)", "Voluntary Switches", "Involuntary Switches", "Minor Faults", "Major Faults", "Read (MB)")
 
 
-@rule("host-sum", ERROR, "The threads of a window add up to the process, within what the readings took, and shares follow from the times.")
+@rule("host-sum", ERROR, "A window's threads add up to the process, within the time of the readings, and shares follow from the times.")
 def host_sum(folder: Folder) -> Iterator[Place]:
     table = folder.table("host_sum", "Window", "Role", "Span (ns)", "Reading (ns)", "Count")
     if table is None:

@@ -84,7 +84,7 @@ def _of_members(value: dict, part: dict, path: str, strict: bool) -> Iterator[tu
             yield where, "no member of this schema version"
 
 
-@rule("run-schema", ERROR, "run.json is as its schema has it, and of the same libinject it has no other members.")
+@rule("run-schema", ERROR, "run.json conforms to its schema; if it is from the same version of libinject, it has no other members.")
 def run_schema(folder: Folder) -> Iterator[Place]:
     # A later libinject may write more of the same version; before 0.2.0 there was no schema.
     same = folder.written["libinject"] == libinject.__version__

@@ -75,7 +75,7 @@ def _conv(table: Table) -> Iterator[tuple[int, Number]]:
             yield index, 2 * batch * filters * math.prod(results) * (channels // groups) * math.prod(window)
 
 
-@rule("flops", ERROR, "The FLOPs of a product, a convolution, attention or a recurrent layer are those of its sizes.")
+@rule("flops", ERROR, "The FLOPs of a product, a convolution, attention or a recurrent layer follow from its sizes.")
 def flops(folder: Folder) -> Iterator[Place]:
     for name, expected in (("gemm_sum", _gemm), ("conv_sum", _conv), ("attention_sum", _attention), ("rnn_sum", _rnn)):
         if (table := folder.table(name, "FLOPs")) is not None:
@@ -85,7 +85,7 @@ def flops(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "FLOPs", f"{told}, the row's sizes come to {number:.0f}")
 
 
-@rule("intensity", ERROR, "FLOP/Byte is a call's FLOPs by its bytes.")
+@rule("intensity", ERROR, "FLOP/Byte is a call's FLOPs divided by its bytes.")
 def intensity(folder: Folder) -> Iterator[Place]:
     for name in SHAPES:
         if (table := folder.table(name)) is not None:
@@ -94,7 +94,7 @@ def intensity(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "FLOP/Byte", f"{value} is not {work} by {size} bytes")
 
 
-@rule("one-peak", ERROR, "All rates that are held against the peak of one arithmetic, on one GPU, are held against the same.")
+@rule("one-peak", ERROR, "All rates on one GPU that are compared with the peak of one arithmetic are compared with the same value.")
 def one_peak(folder: Folder) -> Iterator[Place]:
     if len(folder.run["devices"]) != 1:
         return
@@ -161,7 +161,7 @@ _WORDS = {
 _WORDS_OF = {"attention_sum": {"Source"}, "nccl_sum": {"Grouped"}}
 
 
-@rule("word", ERROR, "A column of a few words has one of them.")
+@rule("word", ERROR, "A column with a fixed set of words has one of them.")
 def word(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column, words in _WORDS.items():

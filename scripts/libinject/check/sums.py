@@ -77,7 +77,7 @@ def _by_name(table: Table, name: str, *columns: str) -> dict[str, list[Number]]:
     return found
 
 
-@rule("kernel-name-sum", ERROR, "A kernel's count and time are the same by name, by name and launch shape, and in detail.", compares=True)
+@rule("kernel-name-sum", ERROR, "A kernel has the same count and time by name, by name and launch shape, and in kernel_detail.csv.", compares=True)
 def kernel_name_sum(folder: Folder) -> Iterator[Place]:
     columns = ("Instances", "Total Time (ns)")
     source = folder.table("cuda_gpu_kern_sum", "Name", *columns)
@@ -192,7 +192,7 @@ def gap_sum(folder: Folder) -> Iterator[Place]:
             yield lines.place(index, "Idle Time (ns)", f"{total} is not the sum of its causes, {sum(parts)}")
 
 
-@rule("device-sum", ERROR, "A row of all devices has the sums over the rows of its devices.")
+@rule("device-sum", ERROR, "A row for all devices has the sums over the rows of the devices.")
 def device_sum(folder: Folder) -> Iterator[Place]:
     times = (*WORK, "GPU Busy (ns)", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)", "Exposed Collective (ns)",
              "H2D Busy (ns)", "D2H Busy (ns)")
@@ -246,7 +246,7 @@ def launch_sum(folder: Folder) -> Iterator[Place]:
             yield _differs(iterations, "Launches", found, expected, f"{windows.path.name} (Submissions)")
 
 
-@rule("call-sum", ERROR, "API calls, library calls and ranges are as many in the windows as in their tables, API time likewise.", compares=True)
+@rule("call-sum", ERROR, "The windows have as many API calls, library calls and ranges, and as much API time, as the tables of these.", compares=True)
 def call_sum(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Device")
     if windows is None:
@@ -261,7 +261,7 @@ def call_sum(folder: Folder) -> Iterator[Place]:
                 yield _differs(windows, column, windows.sum(column, rows), expected, table.path.name)
 
 
-@rule("library-kernels", ERROR, "Library calls launched no more kernels than there are, and the outermost calls have them all.", compares=True)
+@rule("library-kernels", ERROR, "Library calls launched no more kernels than there are, and the outermost calls account for all of these.", compares=True)
 def library_kernels(folder: Folder) -> Iterator[Place]:
     table = folder.table("library_sum", "Depth")
     kernels = folder.table("cuda_gpu_kern_sum", "Instances", "Total Time (ns)")

@@ -19,6 +19,8 @@ from libinject.result import printable
 _FETCHES = ("Waiting", "Processing")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
 _MOST_STEPS = 1000  # rows of step_times
+# With these a device's work, or its time, is not all known.
+_UNKNOWN_WORK = ("busy_time_records", "device_time_records", "activity_records", "invalid_timestamps", "missing_activity_records")
 _UNIT_STEP = 5e-7  # of units of work: half of the last decimal
 _MOST_EXACT = 1024  # values of which a median is exact
 
@@ -65,7 +67,7 @@ def busy(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "GPU Busy (%)", f"{value} is not {time} of {whole}")
 
 
-@rule("kernel-busy", ERROR, "Kernels are busy no longer than they take together, than the GPU is busy, and than the device's time.")
+@rule("kernel-busy", ERROR, "Kernel Busy exceeds neither the sum of the kernels' times, nor GPU Busy, nor Device Time.")
 def kernel_busy(folder: Folder) -> Iterator[Place]:
     for table in _window_tables(folder):
         whole = ("Kernel Time (ns)", *(["Device Time (ns)"] if table.has("Device Time (ns)") else []),
@@ -90,7 +92,7 @@ def device_time(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "GPU Busy (ns)", f"{whole} is not {parts[0]} + {parts[1]} of kernels and copies alone")
 
 
-@rule("device-span", ERROR, "A device's time holds all its work of the window but copies ahead of the first kernel, and is not less than the window.")
+@rule("device-span", ERROR, "A device's time covers its work in the window, except copies ahead of the first kernel, and is no less than the window.")
 def device_span(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Device")
     if table is None:
@@ -100,7 +102,7 @@ def device_span(folder: Folder) -> Iterator[Place]:
         for index, (whole, part) in table.each("Device Time (ns)", column):
             if column == "GPU Span (ns)" and index in ahead:
                 continue
-            if table.cells("Device")[index] != "all" and whole < part and not folder.lost("busy_time_records", "device_time_records"):
+            if table.cells("Device")[index] != "all" and whole < part and not folder.lost(*_UNKNOWN_WORK):
                 yield table.place(index, "Device Time (ns)", f"{whole} is less than {column}, {part}")
 
 
@@ -159,7 +161,7 @@ def _contradicts(verdict: str, known: bool) -> bool:
     return known if verdict in _UNBOUNDED else verdict in _BOUNDED and not known
 
 
-@rule("gain", ERROR, "What fixing a bottleneck could save is known where the verdict bounds it, and empty where nothing does.")
+@rule("gain", ERROR, "The potential gain is known if the verdict bounds it, and empty if nothing does.")
 def gain(folder: Folder) -> Iterator[Place]:
     column = "Potential Gain (%)"
     table = folder.table("window_sum", "Verdict", column)
@@ -197,18 +199,18 @@ def utilization(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, f"{column} (%)", f"{value} is not within {low} … {high}")
 
 
-@rule("concurrency", ERROR, "Kernel Concurrency is the kernels' time by the time in which any runs, and no device runs more than 128 at once.")
+@rule("concurrency", ERROR, "Kernel Concurrency is the kernels' time divided by Kernel Busy, and no device runs more than 128 at once.")
 def concurrency(folder: Folder) -> Iterator[Place]:
     column = "Kernel Concurrency"
     if (table := folder.table("window_sum", column)) is not None:
         for index, (value, time, part) in table.each(column, "Kernel Time (ns)", "Kernel Busy (ns)"):
             if value > _MOST_AT_ONCE:
                 yield table.place(index, column, f"{value} kernels at once")
-            elif part and not folder.lost("device_time_records") and abs(value - time / part) > table.half(index, column) + 1e-6:
+            elif part and not folder.lost(*_UNKNOWN_WORK) and abs(value - time / part) > table.half(index, column) + 1e-6:
                 yield table.place(index, column, f"{value} is not {time} by {part}, which is {time / part:.3f}")
 
 
-@rule("overlap", ERROR, "What runs alone, or beside something, is no longer than either.")
+@rule("overlap", ERROR, "The time in which work runs alone or overlaps with other work is no longer than the times it is part of.")
 def overlap(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum")
     if table is None:
@@ -310,7 +312,7 @@ def _ran_ahead(table: Table, index: int) -> bool:
     return _step_times(table)[index] != table.numbers("Duration (ns)")[index]
 
 
-@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.", compares=True)
+@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and its samples per second follow from their median.", compares=True)
 def iteration_count(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)")
     windows = folder.table("window_sum", "Window", "Device", "Iterations")
@@ -512,7 +514,7 @@ _SHORTEST = 100_000  # ns: what is shorter can take longer for a moment's sake
 @rule("longest-kernel", ERROR, "No kernel, copy or memset takes longer than its window's work on the GPU, from the first to the last.", compares=True)
 def longest_kernel(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Window", "Device", "GPU Span (ns)")
-    if windows is None or not len(windows) or any(map(is_others, windows.cells("Window"))) or folder.lost("busy_time_records"):
+    if windows is None or not len(windows) or any(map(is_others, windows.cells("Window"))) or folder.lost(*_UNKNOWN_WORK):
         return
     most = max((span for _, (span,) in windows.each("GPU Span (ns)")), default=None)
     for name in ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "kernel_detail", "family_sum", "cuda_gpu_mem_time_sum"):
@@ -550,7 +552,7 @@ def outlier(folder: Folder) -> Iterator[Place]:
 
 # --- raw records ------------------------------------------------------------------------------------------------------
 
-@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, and have their shortest and longest.", compares=True)
+@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, with the same minimum and maximum.", compares=True)
 def trace_sum(folder: Folder) -> Iterator[Place]:
     # What a process that was killed had written stays as it was (docs/recovery.md).
     kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
@@ -593,7 +595,7 @@ def _compared(trace: Table, sums: dict[str, list[Number]], table: Table | None, 
 def trace_busy(folder: Folder) -> Iterator[Place]:
     trace = folder.table("cuda_gpu_trace", "Device", "Start (ns)", "Duration (ns)")
     windows = folder.table("window_sum", "Device", "GPU Busy (ns)", "GPU Span (ns)")
-    if trace is None or windows is None or folder.lost("trace_rows", "busy_time_records") or folder.run.get("state") != "closed":
+    if trace is None or windows is None or folder.lost("trace_rows", *_UNKNOWN_WORK) or folder.run.get("state") != "closed":
         return
     spans: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
     for index, (start, duration) in trace.each("Start (ns)", "Duration (ns)"):

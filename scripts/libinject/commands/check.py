@@ -59,4 +59,4 @@ def _print(folder: str, found: list) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="check", short_help="Check that tables keep what their documentation promises.")(check)
+    app.command(name="check", short_help="Check the tables against their documentation.")(check)

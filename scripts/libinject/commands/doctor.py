@@ -16,7 +16,7 @@ _MARKS = {"good": ("ok", "green"), "note": ("note", "cyan"), "warning": ("warnin
 
 
 def doctor(
-    python: str = typer.Option(sys.executable, metavar="PROGRAM", help="The Python whose packages bring CUDA's libraries (PyTorch's, JAX's)."),
+    python: str = typer.Option(sys.executable, metavar="PROGRAM", help="The Python whose packages include the CUDA libraries (PyTorch's, JAX's)."),
     trial: bool = typer.Option(True, help="Run a few CUDA calls under libinject and check what it writes."),
     as_json: bool = console.Json,
 ) -> None:

@@ -31,7 +31,7 @@ def sweep(
                                   "all combinations are run; the first variable is the x axis."),
     out: pathlib.Path = typer.Option(pathlib.Path("inject-sweep"), "--out", "-o", metavar="SWEEPDIR",
                                      help="Folder of the sweep. Points already finished there are not run again."),
-    batch_var: str = typer.Option(None, "--batch-var", metavar="NAME", help="The variable that is the number of samples per iteration."),
+    batch_var: str = typer.Option(None, "--batch-var", metavar="NAME", help="The variable that holds the number of samples per iteration."),
     timeout_each: str = typer.Option(None, "--timeout-each", metavar="TIME", help="End a run that takes longer: 10m."),
     again: bool = typer.Option(False, "--again", help="Also rerun the points that ran out of memory."),
     report: pathlib.Path = typer.Option(None, "--report", metavar="SWEEPDIR",

@@ -47,7 +47,7 @@ def _table(rows: list[Row], id_: str, title: str, first: tuple[str, ...], on: tu
 
 
 def section(result: Result) -> Section:
-    part = Section("code", "Modules, lines and operators", "What in the program launches the kernels: in the backward pass, what its forward pass did.")
+    part = Section("code", "Modules, lines and operators", "What in the program launches the kernels. The backward pass counts towards the code of its forward pass.")
     times = ("Self Time (ns)", "Total Time (ns)", *(f"{phase} (ns)" for phase in PHASES))
     modules = result.rows("module_sum", "Module", "Class", *times)
     lines = result.rows("line_sum", "File", "Line", "Function", "User Code Time (ns)", *times)

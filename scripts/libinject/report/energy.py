@@ -57,7 +57,7 @@ def over_time(result: Result) -> list[tuple[dict[str, Any], list[dict[str, Any]]
 
 
 def section(result: Result) -> Section:
-    part = Section("energy", "Energy and clocks", "What each GPU used in windows and their iterations, by all processes on it, and the clock at which it "
+    part = Section("energy", "Energy and clocks", "Energy of each GPU in windows and their iterations, for all processes on it, and the clock at which it "
                                                   "ran: rates and shares of peaks are at that clock.")
     highest: dict[str, float] = {}
     for row in result.rows("energy_sum", *(column for column in _COLUMNS if column != "Idle Energy (%)"), "SM Clock Highest (MHz)"):

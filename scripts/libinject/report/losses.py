@@ -16,22 +16,22 @@ _LOST = {
     "range_records": "NVTX ranges lost: the ring was full, raise INJECT_RING",
     "activity_records": "GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS",
     "invalid_timestamps": "GPU records left out: without usable times",
-    "missing_activity_records": "launches whose GPU record never came",
+    "missing_activity_records": "launches whose GPU record never arrived",
     "window_times": "windows without timestamps: they followed one another too fast",
     "names": "names counted as [other]",
     "shapes": "library calls whose shape is counted as [other]",
     "code_places": "launches without operator, module or line: beyond the limit",
     "impossible_rates": "rates left out: above the device's peak",
-    "range_paths": "nested NVTX ranges counted as the range around them",
+    "range_paths": "nested NVTX ranges counted as the enclosing range",
     "trace_rows": "rows left out of the raw traces",
     "trace_events": "events left out of the timeline",
     "iteration_records": "GPU records not assigned to an iteration: too many arrived before it was known",
-    "iteration_signs": "calls unseen in the search for iterations, whose numbers may be off: raise INJECT_RING",
+    "iteration_signs": "calls missed by the iteration search, so iteration numbers may be off: raise INJECT_RING",
     "busy_time_records": "GPU records too late for the busy times",
-    "device_time_records": "records too late, or too many, for the causes of idle time",
+    "device_time_records": "records left out of the idle time by cause: too late or too many",
     "graph_nodes": "nodes of CUDA graphs beyond the limit: their kernels have no library call",
     "live_allocations": "allocations beyond the limit: not in live and peak bytes",
-    "memory_lines": "devices without their allocations over time",
+    "memory_lines": "devices without a timeline of their allocations",
     "metric_samples": "samples of hardware metrics lost",
     "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
     "metric_rows": "rows left out of metric_samples.csv",
@@ -40,14 +40,14 @@ _RECOVERED = {
     "calls_not_kept": "calls not in the file when the process was killed",
     "submissions_after_full": "submissions after the journal was full: raise INJECT_RING",
     "records_after_full": "GPU records after the journal was full",
-    "records_without_call": "GPU records whose call was not among what was left",
+    "records_without_call": "GPU records whose call could not be recovered",
     "names_missing": "names shown as [not recovered]",
     "records_refused": "records left out: damaged",
     "bytes_unread": "bytes of CUPTI's buffers that can't be read",
 }
 _STATES = {
-    "open": "run.json says that the run is open: the program is still running, or was killed. The tables have the windows that were "
-            "closed; if it was killed, injectctl recover makes the rest from its records.",
+    "open": "run.json says that the run is open: the program is still running, or was killed. The tables cover the windows that had "
+            "closed; if it was killed, injectctl recover adds the rest from its records.",
     "recovered": "The process was killed: these tables were recovered from its records, which do not include hardware metrics and memory in use on the GPU.",
 }
 
@@ -77,7 +77,7 @@ def losses(result: Result) -> dict[str, Any]:
                 reasons.setdefault(reason, []).append(text_of(window.get("number")))
         notes += [f"Window{'s' if len(which) > 1 else ''} {', '.join(which[:20])}{' …' if len(which) > 20 else ''} {what}: {reason}"
                   for reason, which in list(reasons.items())[:10]]
-    for key, what in (("stale_files", "Of an earlier moment, as it could not be written anew"),
+    for key, what in (("stale_files", "Out of date, because it could not be rewritten"),
                       ("write_errors", "A file could not be written"), ("messages", "libinject said")):
         notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
     return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= METRIC_LOSSES, "notes": notes}

@@ -231,7 +231,7 @@ def _step_notes(step: _Step, median: float, left_out: int, timeline: Timeline) -
     if joined := sum(count for lane in lanes for count in lane[5::7] if count > 1):
         notes.append(f"{joined:,} short events are drawn with their neighbours, and can't be told apart.")
     if any(0 in lane[4::7] for lane in lanes):
-        notes.append("What is pale belongs to another iteration.")
+        notes.append("Events drawn pale belong to another iteration.")
     if left_out:
         notes.append(f"{left_out:,} records are left out: of further streams and threads, and of calls inside calls.")
     return notes

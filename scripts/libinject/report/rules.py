@@ -16,23 +16,23 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("GPU-bound", "The time with at least one kernel that is not a collective's. What limits these kernels is judged one by one: latency if they "
-         "take less than 5 us on average or their grid has fewer blocks than half of the multiprocessors; compute for products, convolutions, attention and "
-         "recurrent layers that their roofline does not show to be bound by memory; memory for kernels that move data. Where hardware metrics were "
-         "taken, these decide.",
-         "It is the verdict if such kernels run for 80% of the time or more, or if nothing else takes 10%. What can be won is the share of the kernels with "
+    Rule("GPU-bound", "Time with at least one kernel that is not a collective. Each of these kernels is judged separately: limited by latency if it "
+         "takes less than 5 us on average or its grid has fewer blocks than half of the multiprocessors; compute for products, convolutions, attention and "
+         "recurrent layers, unless the roofline shows that they are memory-bound; memory for kernels that move data. Where hardware metrics were "
+         "collected, they decide.",
+         "It is the verdict if such kernels run for 80% of the time or more, or if nothing else takes 10%. The potential gain is the share of the kernels with "
          "that limit; for compute it is known only where 90% of them or more do not use tensor cores."),
     Rule("launch-bound", "Idle time in which the host was in the launch call or in another call, or computed on its way to the next launch, and the time "
          "that the GPU takes from one piece of work to the next.", _LARGEST),
-    Rule("synchronization-bound", "Idle time that ended late because the host had waited for the GPU before it launched on.", _LARGEST),
+    Rule("synchronization-bound", "Idle time because the host had waited for the GPU, and so launched the next work late.", _LARGEST),
     Rule("input-bound", "Idle time in which the host waited for something other than the GPU, or did work of its own: 1 ms or more without any call.", _LARGEST),
     Rule("copy-bound", "Time with copies and no kernel, and idle time in which the host was in a copy call.", _LARGEST),
-    Rule("communication-bound", "Time with collectives and no other kernel, and idle time that waited for a collective. What can be won includes the "
-         "multiprocessors that collectives take from the kernels beside them.", _LARGEST),
+    Rule("communication-bound", "Time with collectives and no other kernel, and idle time spent waiting for a collective. The potential gain includes the "
+         "multiprocessors that collectives take from concurrent kernels.", _LARGEST),
 )
-GENERAL = ("Each moment of a GPU's time belongs to one part. What a remedy can win is at most its part of the time, without what the profiler added where "
-           "that is known; how much of it will be won is not predicted. If the second part takes 10% and half of the largest, the verdict is mixed. "
-           "It is undetermined if waiting for other streams and unknown causes take 10% together, and more than each of the others, and too short if half of the time is the start-up. "
+GENERAL = ("Each moment of a GPU's time belongs to one part. A remedy can save at most its part of the time, excluding what the profiler added where "
+           "that is known; how much it will actually save is not predicted. If the second part takes 10% and half of the largest, the verdict is mixed. "
+           "It is undetermined if waiting for other streams and unknown causes take 10% together, and more than each of the others, and too short if start-up takes half of the time. "
            "docs/diagnosis.md has every rule in full.")
 
 

@@ -168,9 +168,9 @@ class Others(unittest.TestCase):
 
     def test_versions(self):
         for version in ("030900f0", "030f00f0", "040a00f0", "020a00f0"):
-            self.check_refused("whose frames are not read: only those of 3.10 to 3.14 are read", "WHOLE", version)
+            self.check_refused("whose frames are not read: only 3.10 to 3.14 are supported", "WHOLE", version)
         for version in ("030b00c1", "030c00b4", "030e00a7", "00000000"):
-            self.check_refused("it is no final release", "WHOLE", version)
+            self.check_refused("it is not a final release", "WHOLE", version)
         self.check_refused("older than 3.10", "VERSION_3_9")
 
     def test_builds(self):
