@@ -206,6 +206,29 @@ class Noise(unittest.TestCase):
         self.assertAlmostEqual(change.relative, 0, delta=0.02)
         self.assertEqual((change.count_before, change.count_after), (3, 3))
 
+    def test_iterations_for_which_there_were_no_rows(self):
+        """The tables' totals have them as well. The windows say how many, and otherwise the kernels of the row that they are in."""
+        def run(seed, windows, cut=0, validation=0):
+            result = Simulated(seed, [("k", 3, 1e5)], 40)
+            rows = [{**row, "Window": 1} for row in result._tables["iteration_sum"]]
+            rows[:25] = [{"Window": "[other]", "Device": "all", "Label": "", "Complete": None, "Duration (ns)": None, "Kernels": 75 + cut + validation}]
+            if cut:
+                rows.append({**rows[-1], "Label": "outside", "Complete": None, "Kernels": cut})
+            for name, content in (("iteration_sum", rows), ("window_sum", [{**result._tables["window_sum"].rows[0], **each} for each in windows])):
+                result._tables[name] = Table(result.path / f"{name}.csv", tuple(content[0]), tuple(content))
+            return Run(result)
+
+        told = [{"Window": 1, "Iterations": 40}]
+        for windows, more, divisor in ((told, {}, 40), (told, {"validation": 600}, 40), (told, {"cut": 1}, 40 + 40 / 15 / 3), ([{}], {}, 40),
+                                       ([{"Window": 1, "Iterations": 15}, {"Window": "[other]", "Iterations": 0}], {}, 40)):
+            other = run(1, windows, **more)
+            runs = [Run(Simulated(2, [("k", 3, 1e5)], 40)), other]
+            (change,) = changes.compare(runs[:1], runs[1:], changes.measure(runs)).tables["kernels"]
+            self.assertEqual(other.iterations, 40, (windows, more))
+            self.assertAlmostEqual(other.divisor, divisor)
+            self.assertAlmostEqual(change.count_after, 120 / divisor)
+            self.assertFalse(change.real, change)
+
 
 def steps(luck, count, kind, alike, factor=1.0):
     """Step times about 1 % apart, whose neighbours have the correlation `alike`."""

@@ -333,6 +333,20 @@ class StepTimes(folders.TemporaryFolder):
         self.assertTrue(said[0].endswith("the step times include the profiler's overhead: there are fewer than seven step times without it in d, e"), said)
         self.assertIn("median of the complete iterations in windows; error bars are quartiles", page)
 
+    def test_iterations_for_which_there_were_no_rows(self):
+        """They are in one row, and in the totals that are divided by their number."""
+        self.write(a=("done", 40, None))
+        tables = self.folder / "a" / "tables"
+        row = {"Device": "all", "Kernels": 1}
+        folders.write_table(tables, "iteration_sum", [{"Window": 1, "Label": "iteration", "Complete": 1, "Duration (ns)": 40 * 10**6, **row}] * 3
+                            + [{"Window": "[other]", "Label": "", "Complete": "", "Duration (ns)": "", **row, "Kernels": 7}])
+        folders.write_table(tables, "window_sum", [{"Window": 1, "Device": "all", "Duration (ns)": 10**9, "Kernels": 10, "Iterations": 10}])
+        folders.write_table(tables, "gemm_sum", [{"API": "cublasSgemm", "Calls": 10, "GPU Time (ns)": 10**6, "GPU Avg (ns)": 10**5, "GPU Min (ns)": 10**5,
+                                                  "GPU Max (ns)": 10**5, "TFLOP/s": 1}])
+        done = folders.invoke("sweep", "--report", self.folder, "--json")
+        (point,) = json.loads(done.stdout)["points"]
+        self.assertEqual((point["iterations"], point["gemm_time_ns"]), (10, 10**5), done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

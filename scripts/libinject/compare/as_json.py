@@ -14,7 +14,7 @@ from libinject.compare.measures import KINDS, Run
 
 
 def _run(run: Run) -> dict:
-    return {"folder": str(run.result.path), "iterations": len(run.complete), "unprofiled_iterations": figures.unprofiled_count(run.result),
+    return {"folder": str(run.result.path), "iterations": run.iterations, "unprofiled_iterations": figures.unprofiled_count(run.result),
             "divisor": run.divisor, "window_s": run.seconds, "problems": run.result.problems}
 
 

@@ -169,7 +169,7 @@ def run_line(run: Run) -> str:
         name = device.get("name") if isinstance(device, dict) else None
         gpus[printable(str(name), 40)] = gpus.get(printable(str(name), 40), 0) + 1
     names = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()) or "no GPU listed"
-    return (f"{printable(str(run.result.path), 80)} ({len(run.complete)} iterations, {run.seconds:.3f}s in {len(run.windows)} "
+    return (f"{printable(str(run.result.path), 80)} ({run.iterations} iterations, {run.seconds:.3f}s in {len(run.windows)} "
             f"window{'' if len(run.windows) == 1 else 's'}; {names})")
 
 
@@ -247,7 +247,7 @@ def caveats(runs: Iterable[Run]) -> list[str]:
         if lost:
             lines.append(f"{name}: lost: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(lost.items())))
         # Of iterations without the profiler there are seven at least where these are used.
-        if len(run.complete) < 5 and run.basis is Basis.ITERATION and not run.unprofiled:
-            lines.append(f"{name}: {len(run.complete)} complete iterations; at least five per run are needed to judge a change of step time")
+        if run.iterations < 5 and run.basis is Basis.ITERATION and not run.unprofiled:
+            lines.append(f"{name}: {run.iterations} complete iterations; at least five per run are needed to judge a change of step time")
         lines += [f"{name}: {note}" for note in run.notes]
     return lines

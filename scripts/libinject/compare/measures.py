@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from libinject import figures
 from libinject.compare import noise
-from libinject.result import Result, Row, Table
+from libinject.result import OTHERS, Result, Row, Table
 
 # Time stamps of kernels come in steps of 32 ns on some GPUs: the deviation that alone makes.
 _STEP = 32 / math.sqrt(12)
@@ -195,11 +195,13 @@ class Run:
     def __init__(self, result: Result):
         self.result = result
         self.notes: list[str] = []
-        self._iterations = [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)")
-                            if row["Device"] == "all"]
+        rows = [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)") if row["Device"] == "all"]
+        self._iterations = [row for row in rows if row.get("Window") != OTHERS]
+        self._older = [row for row in rows if row.get("Window") == OTHERS]
         self.complete = figures.complete_iterations(result)
         self.steps = figures.unprofiled_steps(result)
         self.windows = figures.windows(result)
+        self.iterations = self._count_iterations()
         self.seconds = _total(self.windows, "Duration (ns)") / 1e9
         self.metrics: dict[str, Measure] = {}
         self.tables: dict[str, dict[str, Measure]] = {}
@@ -235,7 +237,7 @@ class Run:
         self._same_work = same_work
         if basis is Basis.ITERATION:
             self.divisor = self._iterations_worth()
-            self.observations = len(self.complete)
+            self.observations = self.iterations
         elif basis is Basis.SECOND:
             self.divisor, self.observations = self.seconds, _UNGROUPED
         else:
@@ -265,25 +267,39 @@ class Run:
     def _has_kernels(self) -> bool:
         return _total(self.windows, "Kernels") > 0
 
+    def _count_iterations(self) -> int:
+        """How many complete iterations the windows had. Of more than 10,000 rows the older ones are one row, which does not say: the windows
+        do. Where not all of these have a row, the older iterations are taken to be like the others, by their kernels."""
+        count = len(self.complete)
+        if not self._older:
+            return count
+        known = figures.numbers([row for row in self.windows if row.get("Window") != OTHERS], "Iterations")
+        if known and len(known) == len(self.windows):
+            return max(count, round(math.fsum(known)))
+        latest = _total(self._iterations, "Kernels")
+        return count + round(count * _total(self._older, "Kernels") / latest) if latest > 0 else count
+
     def _iterations_worth(self) -> float:
         """The number of complete iterations, plus what the windows' edges cut off, by its share of a complete iteration's kernels."""
         count = len(self.complete)
         each = _total(self.complete, "Kernels") / count
         if each <= 0:
-            return count
+            return self.iterations
         cut = [row for row in self._iterations if row["Label"] == "outside" or (row["Label"] == "iteration" and row["Complete"] != 1)]
         parts = [number(row, "Kernels") / each for row in cut]
         parts = [part for part in parts if part > 0]
+        # How many the older rows have is not known: as many as the others.
+        all_by_latest = self.iterations / count
         # A kernel that comes once is in such a part whole, or not at all.
-        self._cuts = len(parts)
+        self._cuts = round(len(parts) * all_by_latest)
         self._cut_deviation = 0.5 * math.sqrt(self._cuts)
         phases = [row for row in self._iterations if row["Label"] in ("validation", "checkpoint")]
         share = _total(phases, "Kernel Time (ns)") / max(1.0, _total(self._iterations, "Kernel Time (ns)"))
         if share >= 0.01:
             self.notes.append(f"{share:.0%} of the kernels' time is in validation or checkpoints: the tables include it, iterations do not")
         if math.fsum(parts) > 0.05 * count:
-            self.notes.append(f"window edges cut iterations: {count} complete, and parts worth {math.fsum(parts):.1f}")
-        return count + math.fsum(parts)
+            self.notes.append(f"window edges cut iterations: {self.iterations} complete, and parts worth {math.fsum(parts) * all_by_latest:.1f}")
+        return self.iterations + math.fsum(parts) * all_by_latest
 
     # Figures of the whole run
 

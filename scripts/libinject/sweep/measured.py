@@ -100,7 +100,7 @@ def _kernel_time(result: Result) -> float:
 
 def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> None:
     values = found.figures
-    values["iterations"] = len(run.complete)
+    values["iterations"] = run.iterations
     values["unprofiled_iterations"] = figures.unprofiled_count(result)
     for name, metric in (("step_time_ns", "step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
                          ("gemm_tflops", "gemm_rate"), ("flop_rate_tflops", "flop_rate")):
