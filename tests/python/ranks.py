@@ -49,9 +49,10 @@ def collective(calls, transfer, waits, *, world, bytes=64 << 20, operation="AllR
 
 
 def write_rank(folder, number, durations, *, host="node0", first=100, start=0, batch=None, nccl=(), link=86.0, peak=1000.0, lost=None,
-               utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, units=None, **run):
+               utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, units=None, steps=None, **run):
     """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock. `unprofiled`: the step time
-    without the profiler. `units`: who says so, and how many an iteration is of."""
+    without the profiler. `units`: who says so, and how many an iteration is of. `steps`: step times, which older versions do not tell from
+    `durations`."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     rank = number or 0
@@ -66,9 +67,12 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
         if units:
             row["Units From"], row["Units"] = units
         rows += [row, {**row, "Device": "0", "Units From": "", "Units": ""}]
+        if steps:
+            for row in rows[-2:]:
+                row["Step Time (ns)"] = steps[iteration - first]
         at += duration
     rows.append({"Window": 1, "Label": "outside", "Device": "all", "Start (ns)": at, "Duration (ns)": 1000})
-    write(folder / "iteration_sum.csv", ITERATION, rows)
+    write(folder / "iteration_sum.csv", (*ITERATION, "Step Time (ns)") if steps else ITERATION, rows)
     time = sum(durations)
     row = {"Window": 1, "Reason": "iter", "State": "closed", "Start (ns)": begin, "End (ns)": at, "Duration (ns)": time, "Device": "all",
            "Iterations": len(durations), "Device Time (ns)": time, "Kernel Busy (ns)": int(utilization * time), "Idle (ns)": time - int(utilization * time),

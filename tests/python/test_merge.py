@@ -127,6 +127,28 @@ class Steps(Case):
         job = self.job()
         self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
 
+    def test_where_the_host_runs_ahead(self):
+        """Its time is that of the launches. What an iteration takes is known of all but the last, and that is what counts."""
+        for rank, step in enumerate((100 * MS, 120 * MS)):
+            ranks.write_rank(self.folder / "job" / str(rank), rank, [30 * MS] * 10, steps=[step] * 9 + [""], start=40 * MS * rank, units=("called", 7))
+        ahead = "rank 1 begins its iterations 1.3 steps after those of the same numbers on its host's other ranks"
+        folders.invoke("merge", self.folder / "job", "--parquet", self.folder / "copy")
+        for place in ("job", "copy"):
+            job = self.job(self.folder / place)
+            self.assertEqual([(row["step"]["iterations"], row["step"]["median_ns"]) for row in job["by_rank"]], [(9, 100 * MS), (9, 120 * MS)])
+            self.assertEqual((job["step_ns"], job["window_step_ns"], job["throughput"]["steps_per_s"]), (110 * MS, 110 * MS, (10 + 1e3 / 120) / 2))
+            self.assertIsNone(job["throughput"]["units_per_s"])
+            self.assertEqual((job["skew"]["mean_ns"], job["compared"]["iterations"], self.stragglers(job)), (20 * MS, 9, [(1, "step time")]))
+            # The host's starts are as far apart as the host takes for an iteration.
+            self.assertEqual([text.partition(":")[0] for text in self.said], [ahead])
+        # Older versions had the host's time alone.
+        with Store() as store:
+            path = self.folder / "copy" / "iteration_sum.parquet"
+            store.run(f"""COPY (SELECT * EXCLUDE ("Step Time (ns)") FROM '{path}') TO '{path}.new' (FORMAT parquet)""")
+            os.replace(f"{path}.new", path)
+        job = self.job(self.folder / "copy")
+        self.assertEqual((job["step_ns"], job["by_rank"][0]["step"]["iterations"]), (30 * MS, 10))
+
     def test_gpus_that_ranks_see_of_each_other(self):
         both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]
         for rank in (0, 1):
@@ -159,7 +181,7 @@ class Steps(Case):
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
                 store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "")])
-                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 8)
+                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, *[int(MS * chance.gauss(1, noise))] * 2, *[None] * 8)
                                             for number in range(10)])
             store.flush()
             divided = divide(store, "folders")
@@ -808,11 +830,11 @@ class NotProfiled(Case):
         missing = {(rank, iteration) for rank, row in enumerate(heat["ns"]) for iteration, cell in zip(heat["iterations"], row, strict=True) if cell is None}
         self.assertEqual(missing, {*((rank, None) for rank in range(4)), (1, 1109), (1, 1110), (2, 103)})
         self.assertEqual({cell for row in heat["ns"] for cell in row}, {100 * MS, None})
-        self.assertEqual((heat["blank"], drawn.note), (3, "3 are blank: iterations that a rank did not profile completely"))
+        self.assertEqual((heat["blank"], drawn.note), (3, "3 are blank: iterations that a rank has no step time of"))
         (job,) = built["jobs"]
         self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [12, 10, 11, 12])
         self.assertEqual((job["compared"]["iterations"], job["compared"]["left_out"]), (9, 3))
-        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks did not profile completely are left out", dict(shown.lines(job)).get("", ""))
+        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks have no step time of are left out", dict(shown.lines(job)).get("", ""))
 
 
 class Hostile(Case):
@@ -849,7 +871,7 @@ class Hostile(Case):
             "rank-6/run.json:2: not JSON: Expecting value", "rank-7/run.json:1: not written by libinject: it does not say which version wrote it",
             "rank-8/iteration_sum.csv: not a regular file", "rank-9/memory_sum.csv: not a regular file", "rank-10/window_sum.csv: far too large: 1099511627776 bytes, at most 134217728 are read",
             "rank-11/window_sum.csv:2: '1e30' in column 'Duration (ns)' is not a number", "2 of 12 ranks are missing: 6-7",
-            "no window: rank 2, 10-11", "no complete iteration: rank 1, 8"])
+            "no window: rank 2, 10-11", "no complete iteration with a step time: rank 1, 8"])
         self.assertEqual(job["compared"]["ranks"], 8)
 
     def test_tables_of_an_earlier_moment_are_named(self):
@@ -1111,7 +1133,7 @@ class Real(Case):
         self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [1_050_000, 0, 1_050_000])
         self.assertEqual([(entry["size"], entry["ranks"], entry["kernels"]) for entry in spent["communicators"]], [(3, "0-2", 60), (3, "0-2", 3)])
         self.assertEqual(job["id"], "torchrun:real")
-        self.assertEqual(self.said, ["no complete iteration: rank 0-2"])
+        self.assertEqual(self.said, ["no complete iteration with a step time: rank 0-2"])
         (bus,) = job["links"]["bus"]
         self.assertEqual((bus["best_rank"], bus["best_gbps"]), (1, 133.333))
 

@@ -140,7 +140,8 @@ def _table_rows(run: int, path: pathlib.Path, listed: bool, problems: list[str])
 
 
 def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
-    columns = list(TABLES[table.name].columns.items())
+    kept = TABLES[table.name]
+    columns = [(name if name in table.columns else kept.instead.get(name, name), kind) for name, kind in kept.columns.items()]
     rows = []
     for row in table:
         cells: list[Any] = [run]

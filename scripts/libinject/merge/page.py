@@ -68,7 +68,7 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     # One very slow step, such as the first, would make all others look the same.
     most = min(ordered[-1], 2 * ordered[len(ordered) // 2])
     return Plot("heat", title, "heat", {"title": "iteration"}, [{"x": heat_map["iterations"], "y": heat_map["ranks"], "z": heat_map["ns"], "most": most}],
-                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank did not profile completely" if blank else "")
+                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank has no step time of" if blank else "")
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:

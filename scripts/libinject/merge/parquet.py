@@ -40,7 +40,7 @@ def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) ->
     """Adds the runs of a folder that `write` has made, numbered from `first` on; how many they are."""
     store.flush()
     try:
-        count = _read_table(store, folder, "runs", [name for name in RUNS if name not in RUNS_OTHERS], RUNS, first, None)
+        count = _read_table(store, folder, "runs", [name for name in RUNS if name not in RUNS_OTHERS], RUNS, {}, first, None)
     except BadFile as problem:
         problems.append(str(problem))
         return 0
@@ -48,14 +48,14 @@ def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) ->
         try:
             if kept.is_new and not os.path.lexists(folder / f"{name}.parquet"):
                 continue
-            _read_table(store, folder, name, {"run": WHOLE, **kept.needed}, {"run": WHOLE, **kept.columns}, first, count)
+            _read_table(store, folder, name, {"run": WHOLE, **kept.needed}, {"run": WHOLE, **kept.columns}, kept.instead, first, count)
         except BadFile as problem:
             problems.append(str(problem))
     return count
 
 
-def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable[str], columns: dict[str, str], first: int,
-                runs: int | None) -> int:
+def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable[str], columns: dict[str, str], instead: dict[str, str],
+                first: int, runs: int | None) -> int:
     """`runs`: how many there are, None for the table of runs itself, of which it is returned. Raises BadFile."""
     import duckdb
 
@@ -72,7 +72,8 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
         missing = [name for name in needed if name not in there]
         if missing:
             raise BadFile(path, f"no column '{missing[0]}'")
-        cells = ", ".join(_cell(name, kind) if name in there else "''" if kind == TEXT else "NULL" for name, kind in columns.items() if name != "run")
+        cells = ", ".join(_cell(source, kind) if source in there else "''" if kind == TEXT else "NULL" for source, kind in (
+            (name if name in there else instead.get(name, name), kind) for name, kind in columns.items() if name != "run"))
         if runs is None:
             runs, least, most, distinct = store.connection.execute(
                 "SELECT count(*), min(run), max(run), count(DISTINCT run) FROM read_parquet(?)", [str(link)]).fetchall()[0]

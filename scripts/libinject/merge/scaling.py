@@ -15,13 +15,15 @@ _UNPROFILED = """
            arg_max("Units/s", "Window") AS units, max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
     FROM window_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
     WHERE job = ? AND Device = 'all' AND "Step Time (ns)" > 0 GROUP BY rank"""
+# Units are by the host's time: where it ran ahead of the GPU, which the step time is of then, that says nothing.
 _IN_WINDOWS = """
-    SELECT rank, median("Duration (ns)") AS step,
+    SELECT rank, median("Step Time (ns)") AS step,
            CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples,
-           sum("Units") * 1e9 / sum("Duration (ns)") FILTER ("Units" IS NOT NULL) AS units,
+           sum("Units") FILTER (by_host) * 1e9 / sum("Duration (ns)") FILTER (by_host AND "Units" IS NOT NULL) AS units,
            max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
-    FROM iteration_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
-    WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank"""
+    FROM (SELECT *, "Step Time (ns)" = "Duration (ns)" AS by_host FROM iteration_sum) JOIN member USING (run)
+    JOIN (SELECT run, unit_ranges FROM runs) USING (run)
+    WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Step Time (ns)" > 0 GROUP BY rank"""
 
 
 def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:

@@ -13,11 +13,13 @@ LARGEST_RANK = 999_999
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """Columns of a table with their types. A table without one of the `needed` is not used; the others may be missing."""
+    """Columns of a table with their types. A table without one of the `needed` is not used; the others may be missing. `instead`: where
+    older versions have it."""
 
     needed: dict[str, str]
     others: dict[str, str]
     is_new: bool = False  # older copies have none
+    instead: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -48,7 +50,8 @@ TABLES = {
     "iteration_sum": Kept(
         {"Window": WHOLE, "Iteration": WHOLE, "Label": TEXT, "Complete": WHOLE, "Device": TEXT, "Start (ns)": WHOLE,
          "Duration (ns)": WHOLE},
-        {"Total": TEXT, "Samples/s": REAL, "Units": REAL, "Units From": TEXT, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
+        {"Step Time (ns)": REAL, "Total": TEXT, "Samples/s": REAL, "Units": REAL, "Units From": TEXT, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE,
+         "Kernel Busy (ns)": WHOLE}, instead={"Step Time (ns)": "Duration (ns)"}),
     "window_sum": Kept(
         {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
         {"Total": TEXT, "Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Units/s": REAL, "Units From": TEXT,

@@ -46,7 +46,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         inside = f"; in windows {duration(job['window_step_ns'])}" if rate["unprofiled"] and job["window_step_ns"] is not None else ""
         found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{work}{inside}"))
     else:
-        found.append(("step time", "not known: no complete iterations"))
+        found.append(("step time", "not known: no complete iteration with a step time"))
     found += _skew(job) + _stragglers(job) + _collectives(job)
     used = [(row["utilization"], row["rank"]) for row in job["by_rank"] if row.get("utilization") is not None]
     if used:
@@ -93,9 +93,9 @@ def _from_to(job: dict[str, Any], what: str, says: str, figure: str, text: Calla
 def _iterations(job: dict[str, Any]) -> str:
     counts = [row["step"]["iterations"] for row in job["by_rank"] if row.get("step")]
     if len(counts) == 1:
-        return f"{_count(counts[0], 'complete iteration')} on the host"
+        return _count(counts[0], "complete iteration")
     least, most = min(counts), max(counts)
-    return f"each rank's {least if least == most else f'{least} to {most}'} complete iterations on the host, and of the ranks"
+    return f"each rank's {least if least == most else f'{least} to {most}'} complete iterations, and of the ranks,"
 
 
 def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     if not skew or not compared:
         return []
     iterations = _count(compared["iterations"], "iteration")
-    left_out = f"; {compared['left_out']} that some ranks did not profile completely are left out" if compared["left_out"] else ""
+    left_out = f"; {compared['left_out']} that some ranks have no step time of are left out" if compared["left_out"] else ""
     mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
     most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
     return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),

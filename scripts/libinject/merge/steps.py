@@ -21,14 +21,14 @@ OUT_OF_STEP = 0.75  # of a step
 
 
 def prepare(store: Store) -> None:
-    """`step`: complete iterations of all jobs. `compared`: those that the ranks of a job have in common, with what a rank took
-    longer than the median of the others."""
+    """`step`: complete iterations of all jobs, as far as their step time (d) is known. `compared`: those that the ranks of a job have in common,
+    with what a rank took longer than the median of the others."""
     store.run("""
         CREATE OR REPLACE TABLE step AS
-        SELECT job, rank, run, Iteration AS iteration, "Start (ns)" AS start, "Duration (ns)" AS d
+        SELECT job, rank, run, Iteration AS iteration, "Start (ns)" AS start, "Duration (ns)" AS duration, "Step Time (ns)" AS d
         FROM iteration_sum JOIN member USING (run)
-        WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 AND Iteration IS NOT NULL
-        QUALIFY row_number() OVER (PARTITION BY run, Iteration ORDER BY "Window" DESC, "Start (ns)" DESC) = 1""")
+        WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' AND Iteration IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY run, Iteration ORDER BY "Window" DESC, "Start (ns)" DESC) = 1 AND "Step Time (ns)" > 0""")
     # Iterations that at least half of the ranks have; ranks that have at least half of these; what all of those have.
     store.run("""
         CREATE OR REPLACE TABLE usual AS
@@ -47,7 +47,7 @@ def prepare(store: Store) -> None:
               GROUP BY job, iteration, ranks HAVING count(*) = ranks AND ranks > 1)""")
     store.run(f"""
         CREATE OR REPLACE TABLE compared AS
-        SELECT job, rank, run, iteration, start, d, d = most AND most > least AS slowest, d - {median_of_others('d')} AS excess
+        SELECT job, rank, run, iteration, start, duration, d, d = most AND most > least AS slowest, d - {median_of_others('d')} AS excess
         FROM step JOIN fitting USING (job, rank) JOIN common USING (job, iteration)""")
 
 
@@ -59,7 +59,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
     _tell_repeated(store, number, job)
     without = [rank for rank in sorted(job.ranks) if rank not in ranks]
     if without:
-        job.problems.append(f"no complete iteration: rank {spans(without)}")
+        job.problems.append(f"no complete iteration with a step time: rank {spans(without)}")
     found: dict[str, Any] = {"ranks": ranks, "compared": None, "skew": None, "stragglers": [], "step_ns": None}
     if ranks:
         found["step_ns"] = statistics.median(row["median_ns"] for row in ranks.values())
@@ -84,7 +84,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
 
 
 def _skew(store: Store, number: int) -> dict[str, Any]:
-    """For each iteration the slowest rank's duration minus the fastest one's."""
+    """For each iteration the slowest rank's step time minus the fastest one's."""
     return store.rows("""
         SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns,
                arg_max(iteration, s) AS max_iteration, avg(s / usual) AS mean_share
@@ -123,12 +123,13 @@ def _tell_repeated(store: Store, number: int, job: Job) -> None:
 
 def _check_starts(store: Store, number: int, job: Job) -> None:
     """Whether iterations of one number are the same ones. Ranks of one host have one clock; those of others are only told of.
-    Ranks that drift apart, as nothing holds them together, are not meant: all of the iterations must be apart."""
+    Ranks that drift apart, as nothing holds them together, are not meant: all of the iterations must be apart. Starts are the host's, and so
+    is what they are compared with."""
     sql = """
-        WITH begun AS (SELECT c.rank, host, iteration, time_zero + start AS start, d FROM compared c JOIN runs USING (run)
+        WITH begun AS (SELECT c.rank, host, iteration, time_zero + start AS start, duration FROM compared c JOIN runs USING (run)
                        WHERE job = ? AND time_zero IS NOT NULL),
-             apart AS (SELECT rank, host, start - quantile_disc(start, 0.5) OVER (PARTITION BY {group}) AS off, d FROM begun)
-        SELECT {what} AS what, min(abs(off)) / median(d) AS steps, sign(median(off)) * min(abs(off)) AS off FROM apart GROUP BY what
+             apart AS (SELECT rank, host, start - quantile_disc(start, 0.5) OVER (PARTITION BY {group}) AS off, duration FROM begun)
+        SELECT {what} AS what, min(abs(off)) / median(duration) AS steps, sign(median(off)) * min(abs(off)) AS off FROM apart GROUP BY what
         HAVING steps > ? ORDER BY steps DESC, what"""
     inside = store.rows(sql.format(group="host, iteration", what="rank"), [number, OUT_OF_STEP])
     for row in inside[:8]:
