@@ -927,6 +927,14 @@ class Hostile(Case):
         (folder / "run.json").write_text(text)
         self.assertEqual(self.job()["by_rank"][0]["host"], "?")
 
+    def test_no_window_has_a_number(self):
+        folder = ranks.write_rank(self.folder / "a", 0, [100 * MS] * 5, unprofiled=80 * MS)
+        path = folder / "window_sum.csv"
+        path.write_text(path.read_text().replace("\n1,", "\n[other],"))
+        done = folders.invoke("merge", self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("step time    100.000ms, median of 5 complete iterations in windows", done.stdout)
+
     def test_nothing_is_left(self):
         (self.folder / "empty").mkdir()
         done = folders.invoke("merge", self.folder / "empty", self.folder / "none")

@@ -14,7 +14,7 @@ _UNPROFILED = """
     SELECT rank, arg_max("Step Time (ns)", "Window") AS step, arg_max("Samples/s", "Window") AS samples,
            arg_max("Units/s", "Window") AS units, max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
     FROM window_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
-    WHERE job = ? AND Device = 'all' AND "Step Time (ns)" > 0 GROUP BY rank"""
+    WHERE job = ? AND Device = 'all' AND "Window" IS NOT NULL AND "Step Time (ns)" > 0 GROUP BY rank"""
 # Units are by the host's time: where it ran ahead of the GPU, which the step time is of then, that says nothing.
 _IN_WINDOWS = """
     SELECT rank, median("Step Time (ns)") AS step,
