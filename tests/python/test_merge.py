@@ -927,6 +927,23 @@ class Hostile(Case):
         (folder / "run.json").write_text(text)
         self.assertEqual(self.job()["by_rank"][0]["host"], "?")
 
+    def test_folders_without_run_json(self):
+        """Processes that were killed early: they are named, not passed over."""
+        ranks.write_job(self.folder / "job", 6)
+        for rank, left in ((1, "records"), (2, "records.at"), (3, "window_sum.csv"), (4, "notes")):
+            folder = self.folder / "job" / f"rank-{rank}"
+            shutil.rmtree(folder)
+            folder.mkdir()
+            (folder / left).touch()
+        said = [f"job/rank-{rank}: left out: it has no run.json; if its process was killed, 'injectctl recover' makes it" for rank in (1, 2, 3)]
+        self.assertEqual(self.job(self.folder / "job")["ranks"], 2)
+        self.assertEqual(self.said, [*said, "4 of 6 ranks are missing: 1-4"])
+        # Named by itself, whatever is in it.
+        (self.folder / "job" / "rank-1" / ".recovering").mkdir()
+        (self.folder / "job" / "rank-1" / ".recovering" / "window_sum.csv").touch()
+        done = folders.invoke("merge", self.folder / "job" / "rank-1")
+        self.assertEqual((done.returncode, done.stderr.replace(f"{self.folder}/", "").splitlines()), (2, [f"inject: {said[0]}", "inject: no result folders to merge"]))
+
     def test_no_window_has_a_number(self):
         folder = ranks.write_rank(self.folder / "a", 0, [100 * MS] * 5, unprofiled=80 * MS)
         path = folder / "window_sum.csv"

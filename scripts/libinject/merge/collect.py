@@ -32,13 +32,16 @@ def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Pat
             if not path.is_dir():
                 problems.append(str(BadFile(path, "not a folder" if path.exists() else "no such folder")))
                 continue
-            inside = [path] if _is_result(path) else sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=natural)
+            there = [path] if _is_result(path) else sorted((folder for folder in path.iterdir() if folder.is_dir()), key=natural)
+            inside = [folder for folder in there if _is_result(folder)]
+            lacking = [folder for folder in (there if inside or not _lacks_run(path) else [path]) if not _is_result(folder) and _lacks_run(folder)]
         except OSError as error:
             problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
             continue
         for folder in inside:
             take(folder)
-        if not inside:
+        problems += [str(BadFile(folder, "left out: it has no run.json; if its process was killed, 'injectctl recover' makes it")) for folder in lacking]
+        if not inside and not lacking:
             problems.append(str(BadFile(path, "neither a libinject folder (it has no run.json) nor one that contains such folders")))
     return list(found.values())
 
@@ -48,6 +51,11 @@ def _is_result(folder: pathlib.Path) -> bool:
         return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
     except OSError:
         return True  # reading it says why it cannot be read
+
+
+def _lacks_run(folder: pathlib.Path) -> bool:
+    """A process left it that did not get as far as its run.json."""
+    return any((folder / name).exists() for name in ("records", "records.at", *(f"{table}.csv" for table in TABLES)))
 
 
 def _has_copies(folder: pathlib.Path) -> bool:
