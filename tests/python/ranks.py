@@ -6,6 +6,7 @@ usage: ranks.py FOLDER RANKS: one of 20 iterations, with all files that a run wr
 """
 
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ NCCL = ("Operation", "Type", "Reduction", "Bytes", "Ranks", "Peer/Root", "Groupe
 COPY = ("Device", "Direction", "Source", "Target", "Count", "Total Time (ns)", "Avg (ns)", "Total (MB)", "Avg (MB)", "Throughput (GB/s)",
         "Link (GB/s)", "Link (%)")
 MEMORY = ("Device", "Kind", "API", "Allocations", "Live (MB)", "Peak (MB)", "Failed")
+_PIDS = itertools.count(1000)
 KERNELS = ("Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)", "StdDev (ns)", "Name")
 
 
@@ -89,7 +91,7 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
                                               ["host", "[all]", "[all]", 3, 30, 30, 0]])
     files = ["iteration_sum.csv", "window_sum.csv", "nccl_sum.csv", "copy_sum.csv", "memory_sum.csv"]
     (folder / "run.json").write_text(json.dumps({
-        "libinject": "0.1.0", "state": "closed", "command_line": ["python3", "train.py"], "host": host, "pid": 1000 + rank,
+        "libinject": "0.1.0", "state": "closed", "command_line": ["python3", "train.py"], "host": host, "pid": next(_PIDS),
         "rank": None if number is None else str(number), "time_zero": {"utc_ns": zero}, "devices": [{"id": 0, "name": "NVIDIA H200"}], "windows": [],
         "diagnosis": [{"device": 0, "verdict": verdict, "device_time_ns": time, "potential_gain_ns": time // 10}], "lost": lost or {},
         "messages": [], "files": files, **run}), encoding="utf-8")

@@ -180,7 +180,7 @@ class Steps(Case):
         with Store() as store:
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
-                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "")])
+                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", run, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "")])
                 store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, *[int(MS * chance.gauss(1, noise))] * 2, *[None] * 8)
                                             for number in range(10)])
             store.flush()
@@ -787,6 +787,25 @@ class OfOneJob(Case):
             ranks.write_rank(self.folder / name, rank, [100 * MS] * 9)
         self.assertEqual(self.refusal("--jobs", "one"), "b and c are not ranks of one job: both are rank 1")
         self.assertEqual(self.job(force=True)["ranks"], 2)
+
+    def test_a_run_that_is_there_twice(self):
+        """Without ranks in one job, with them in two."""
+        same = {"pid": 7, "host": "node3", "time_zero": {"utc_ns": 1_795_000_000_000_000_000}}
+        for job, rank in (("without", None), ("with", 0)):
+            for name in "ab":
+                folder = self.folder / job / name
+                ranks.write_rank(folder if rank is None else folder / "0", rank, [100 * MS] * 9, **same)
+        for paths, names in (([self.folder / "without"], ("without/a", "without/b")), ([self.folder / "with" / name for name in "ab"], ("with/a/0", "with/b/0"))):
+            with self.assertRaises(NotOneJob) as caught:
+                self.merge(*paths)
+            self.assertEqual(str(caught.exception).replace(f"{self.folder}/", ""),
+                             f"{names[0]} and {names[1]} are not ranks of one job: both are the one run of process 7 on node3; --force merges them anyway")
+            self.assertEqual(sum(job["ranks"] for job in self.merge(*paths, force=True)["jobs"]), 2)
+        # Some one thing is another: several processes, or nobody knows.
+        for other in ({"pid": 8}, {"host": "node4"}, {"time_zero": {"utc_ns": 1_795_000_000_000_000_001}}, {"time_zero": {}}):
+            shutil.rmtree(self.folder / "without" / "b")
+            ranks.write_rank(self.folder / "without" / "b", None, [100 * MS] * 9, **{**same, **other})
+            self.assertEqual(self.job(self.folder / "without")["ranks"], 2, other)
 
     def test_other_ids_and_sizes(self):
         for rank, id in enumerate(("slurm:1.0", "slurm:2.0")):

@@ -64,6 +64,7 @@ def divide(store: Store, how: str = "auto", force: bool = False) -> list[Job]:
         ends = dict(store.connection.execute('SELECT run, max("Start (ns)" + "Duration (ns)") FROM window_sum GROUP BY run').fetchall())
         for group in groups:
             _check(group, communicators, ends)
+        _check_once(runs)
     complete = dict(store.connection.execute(
         "SELECT run, count(*) FROM iteration_sum WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' GROUP BY run").fetchall())
     largest = dict(store.connection.execute("SELECT run, max(Ranks) FROM nccl_sum WHERE Ranks < 1000000 GROUP BY run").fetchall())
@@ -135,6 +136,16 @@ def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int
             differs = _differs(runs[0], run, related[run["run"]] == related[runs[0]["run"]], ends)
             if differs:
                 _refuse(runs[0], run, differs)
+
+
+def _check_once(runs: list[Run]) -> None:
+    """Checks that no folder is another one's copy."""
+    first_of: dict[tuple[str, int, int], Run] = {}
+    for run in runs:
+        if run["host"] and run["pid"] is not None and run["time_zero"] is not None:
+            other = first_of.setdefault((run["host"], run["pid"], run["time_zero"]), run)
+            if other is not run:
+                _refuse(other, run, f"both are the one run of process {run['pid']} on {printable(run['host'], 40)}")
 
 
 def _refuse(a: Run, b: Run, why: str) -> NoReturn:
