@@ -197,6 +197,18 @@ class Command(folders.TemporaryFolder):
             self.assertEqual((done.returncode, point["status"], point["why"], point["folder"]),
                              (1, "timed out", "took longer than 0.7s", f"001-N=1{attempt}"), done.stderr)
 
+    def test_process_groups_of_a_run(self):
+        """Where a program puts what it starts into groups of its own, these are ended with it all the same, and left behind as little."""
+        waits = "trap 'echo > got; exit' INT; echo $$ > left; while true; do sleep 0.1; done"
+        program = f"import os, subprocess, time; subprocess.Popen(['sh', '-c', \"{waits}\"], preexec_fn=os.setpgrp); time.sleep({{N}})"
+        for seconds, status in ((60, "timed out"), (1, "no tables")):
+            (self.folder / "left").unlink(missing_ok=True)
+            self.sweep("--var", f"N={seconds}", "--timeout-each", "3s", "--", sys.executable, "-c", program)
+            self.assertEqual(self.statuses()[0], status)
+            self.assertFalse(runs(int((self.folder / "left").read_text())), status)
+            if seconds == 60:
+                self.assertTrue((self.folder / "got").exists(), "SIGINT comes first")
+
     def test_more_values_and_other_commands(self):
         prepared = folders.profile_example(self.folder / "prepared")
         command = ("--", "sh", "-c", f"cp -r {prepared} \"$INJECT_OUT\" && echo {{N}} >> runs")

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterable
 
 from libinject.result import BadFile, Result
 from libinject.sweep.points import Point, Status, Sweep
@@ -66,26 +67,55 @@ def _end(process: subprocess.Popen) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             break
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        _signal(process.pid, number)
         try:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
             continue
         except KeyboardInterrupt:  # pressed twice: do not wait
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _signal(process.pid, signal.SIGKILL)
     process.wait()
     # Workers that it left behind would take the GPU from the next point.
+    _end_left(lambda: _in_session(process.pid).keys())
+
+
+def _signal(session: int, number: int) -> None:
+    """To its leader's process group at once, then to its other groups: shells with job control and some launchers make such."""
+    _to_group(session, number)
+    for group in {*_in_session(session).values()} - {session}:
+        _to_group(group, number)
+
+
+def _to_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _end_left(find: Callable[[], Iterable[int]]) -> int:
+    """Ends the processes that `find` finds. How many there were."""
+    found: set[int] = set()
     for number in (signal.SIGTERM, signal.SIGKILL):
+        signalled: set[int] = set()
         until = time.monotonic() + LEFT_BEHIND
-        try:
-            os.killpg(process.pid, number)
-            while number == signal.SIGTERM and time.monotonic() < until:
-                time.sleep(0.02)
-                os.killpg(process.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return
+        while time.monotonic() < until and (left := {*find()}):
+            for process in left - signalled:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, number)
+            signalled |= left
+            time.sleep(0.02)
+        found |= signalled
+    return len(found)
+
+
+def _in_session(session: int) -> dict[int, int]:
+    """The processes of a session, and the groups that they are in. Zombies have ended."""
+    found = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            state, _, group, of = pathlib.Path("/proc", str(int(name)), "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found[int(name)] = int(group)
+    return found
 
 
 def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
