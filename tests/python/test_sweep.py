@@ -237,7 +237,8 @@ class Command(folders.TemporaryFolder):
         prepared = folders.profile_example(self.folder / "prepared")
         command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1,2,3", "--",
                    "sh", "-c", f"cp -r {prepared} \"$INJECT_OUT\"; echo $$ > pid{{N}}; test {{N}} = 2 && exec sleep 600; true"]
-        for number, after in ((signal.SIGINT, ["done", "interrupted", "not run"]), (signal.SIGTERM, ["done", "interrupted", "not run"])):
+        for number, after in ((signal.SIGINT, ["done", "interrupted", "not run"]), (signal.SIGTERM, ["done", "interrupted", "not run"]),
+                              (signal.SIGQUIT, ["done", "interrupted", "not run"])):
             (self.folder / "pid2").unlink(missing_ok=True)
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                        env={**os.environ, "COLUMNS": "120"})
@@ -255,6 +256,28 @@ class Command(folders.TemporaryFolder):
             self.assertRegex(out, r"1 +[\d.]+us")
             self.assertFalse(runs(int((self.folder / "pid2").read_text())))
             self.assertTrue((self.folder / "sweep" / "sweep.csv").exists())
+
+    def test_killed(self):
+        """The run's process ends with the sweep, and what it has started when the sweep is continued."""
+        command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1", "--", "sh", "-c",
+                   "test -e left && exit {N}; trap '' TERM; sleep 600 & trap - TERM; echo $! > left; echo $$ > run; exec sleep 600"]
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while not (self.folder / "run").exists() or not (self.folder / "run").read_text().strip():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        run, left = (int((self.folder / name).read_text()) for name in ("run", "left"))
+        while runs(run):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+        self.assertTrue(runs(left))
+        self.assertEqual(self.statuses(), ["running"])
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("inject: N=1: ended what still ran of its last run, 1 process\n", done.stderr)
+        self.assertFalse(runs(left))
+        self.assertEqual(self.statuses(), ["failed"])
 
     def test_bad_use(self):
         for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} does not occur in the command"),

@@ -171,8 +171,11 @@ def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> 
     todo = [point for point in asked if not point.status.finished or (again and point.status is not Status.DONE)]
     if len(todo) < len(asked):
         console.err.print(f"inject: {len(asked) - len(todo)} of {len(asked)} points are finished")
-    before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP)]
+    before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)]
     try:
+        for point in whole.points:
+            if point.status is Status.RUNNING and (count := runner.end_earlier(whole, point)):
+                console.err.print(f"inject: {point.title}: ended what still ran of its last run, {count} process{'' if count == 1 else 'es'}")
         whole.write()
         clock = _Clock(len(todo))
         for number, point in enumerate(todo, 1):

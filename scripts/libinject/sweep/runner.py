@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import re
@@ -23,13 +24,14 @@ _OUT_OF_MEMORY = re.compile(rb"out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_
 _TAIL = 1 << 20  # of the log, which is looked at
 GRACE = 10.0  # seconds from one signal to the next
 LEFT_BEHIND = 2.0  # likewise, for what a program has left running
+_PR_SET_PDEATHSIG = 1
 
 
 def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
     """Raises OSError if the folder cannot be made, KeyboardInterrupt once the program has ended because of it."""
     folder = sweep.new_folder(point)
     command = fill(sweep.command, point.values)
-    variables = {**sweep.settings, "INJECT_OUT": str(folder.resolve() / "tables").replace("%", "%%")}
+    variables = {**sweep.settings, "INJECT_OUT": _output(folder)}
     if sweep.batch_variable is not None:
         variables["INJECT_BATCH"] = point.values[sweep.batch_variable]
     point.status, point.why, point.exit_status, point.seconds = Status.RUNNING, "", None, None
@@ -41,7 +43,7 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
         try:
             # A session of its own: everything it starts can be ended with it, and Ctrl+C goes through us.
             process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       start_new_session=True)
+                                       start_new_session=True, preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509 - needs no lock that a thread may hold
         except (OSError, ValueError) as error:
             point.status = Status.FAILED
             reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
@@ -60,6 +62,37 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
         point.status, point.why, point.exit_status = Status.INTERRUPTED, "", process.returncode
         raise KeyboardInterrupt
     _judge(sweep, point, process.returncode, limit if timed_out else None)
+
+
+def end_earlier(sweep: Sweep, point: Point) -> int:
+    """Ends what still runs of the point's last run, whose sweep was killed. How many processes there were."""
+    own = b"\0" + os.fsencode(f"INJECT_OUT={_output(sweep.folder / point.folder)}") + b"\0"
+
+    def processes() -> list[int]:
+        found = []
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdecimal() and own in b"\0" + pathlib.Path("/proc", name, "environ").read_bytes():
+                    found.append(int(name))
+        return found
+
+    return _end_left(processes)
+
+
+def _output(folder: pathlib.Path) -> str:
+    return str(folder.resolve() / "tables").replace("%", "%%")
+
+
+def _ending_with(parent: int) -> Callable[[], None]:
+    """For the process of a run: it gets SIGTERM if we are killed. What it has started does not: see end_earlier()."""
+    prctl = ctypes.CDLL(None).prctl  # here, as a forked process should do as little as possible
+
+    def set_signal() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return set_signal
 
 
 def _end(process: subprocess.Popen) -> None:
