@@ -40,7 +40,9 @@ class Variables(unittest.TestCase):
                              ("64,32,16,…,1", doubled[::-1]), ("10,20,…,50", ["10", "20", "30", "40", "50"]), ("10..50+20", ["10", "30", "50"]),
                              ("1..3", ["1", "2", "3"]), ("3..1", ["3", "2", "1"]), ("9..1-4", ["9", "5", "1"]), ("7..7", ["7"]),
                              ("0.1,0.2,0.3,…,0.5", ["0.1", "0.2", "0.3", "0.4", "0.5"]), ("fp32, bf16", ["fp32", "bf16"]),
-                             ("1e-3,1e-4", ["1e-3", "1e-4"]), ("1..4*2,100", ["1", "2", "4", "100"]), ("a..b,../x", ["a..b", "../x"])):
+                             ("1e-3,1e-4", ["1e-3", "1e-4"]),
+                             ("1e-5..1e-3*10", ["1e-05", "0.0001", "0.001"]), ("1E3..1.5e+3+2.5e2", ["1000", "1250", "1500"]),
+                             ("1e-1,1e-2,1e-3,…,1e-5", ["1e-1", "1e-2", "1e-3", "0.0001", "1e-05"]), ("1..4*2,100", ["1", "2", "4", "100"]), ("a..b,../x", ["a..b", "../x"])):
             self.assertEqual(variables.parse(f"X={text}"), ("X", values), text)
 
     def test_what_is_none(self):
@@ -49,7 +51,8 @@ class Variables(unittest.TestCase):
                           ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "at least two numbers before"),
                           ("X=a,b,…,z", "at least two numbers before them and one after"), ("X=0..8*2", "never reaches its end"), ("X=1..8*1", "never reaches its end"),
                           ("X=1..8+0", "never reaches its end"), ("X=8..1+1", "never reaches its end"), ("X=1..99999999", "too many values"),
-                          ("X=1..2..3", "is not a range"), ("X=\x1b[2J", "is not a value"), ("X=4,4,4,…,8", "does not grow by a constant")):
+                          ("X=1..2..3", "is not a range"), ("X=1e-999999999..1", "is not a range"), ("X=1e-5..1e-3", "no value but its first"),
+                          ("X=1..8*10", "no value but its first"), ("X=\x1b[2J", "is not a value"), ("X=4,4,4,…,8", "does not grow by a constant")):
             with self.assertRaises(BadVariable) as caught:
                 variables.parse(text)
             self.assertIn(why, str(caught.exception), text)

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from libinject.result import printable
 
 MOST_POINTS = 10_000
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
-_RANGE = re.compile(r"(?P<first>[+-]?[\d.]*\d)\.\.(?P<last>[+-]?\d[\d.]*)(?:(?P<how>[*+-])(?P<step>\d[\d.]*))?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?", re.IGNORECASE)
+_RANGE = re.compile(r"(?P<first>[+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.(?P<last>[+-]?\d[\d.]*(?:e[+-]?\d+)?)(?:(?P<how>[*+-])(?P<step>\d[\d.]*(?:e[+-]?\d+)?))?",
+                    re.IGNORECASE)
 _PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}|[{}]")
-_FORMS = "1,2,4,8; fp32,bf16; 1..64*2 (times 2), 10..50+10, 1..8; 1,2,4,…,64 or 1,2,4,...,64"
+_FORMS = "1,2,4,8; fp32,bf16; 1..64*2 (times 2), 1e-5..1e-3*10, 10..50+10, 1..8; 1,2,4,…,64 or 1,2,4,...,64"
 
 
 class BadVariable(Exception):
@@ -94,6 +95,8 @@ def parse(text: str) -> tuple[str, list[str]]:
                                                         -step if span["how"] == "-" or (span["how"] is None and last < first) else step)
             if found is None:
                 raise BadVariable(f"--var {name}: '{printable(item, 40)}' never reaches its end, or has too many values: {_FORMS}")
+            if len(found) == 1 and first != last:
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' has no value but its first, as its step is longer than the range: {_FORMS}")
             values += [_text(value) for value in found]
         elif not item:
             raise BadVariable(f"--var {name}: an empty value: {_FORMS}")
