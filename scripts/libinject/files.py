@@ -7,16 +7,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
+import sys
 import tempfile
 
 from libinject import console
 
+_NO_FILES_NAME = re.compile("/(dev(?!/shm/)|proc)/")  # but a device's, or that of a descriptor, whose file may have no name any more
+
 
 def write_whole(path: pathlib.Path, text: str) -> None:
     """Atomically: a reader sees either the old file or the new one. Readable by the user only, as it has command lines. Raises OSError."""
-    if path.exists() and not path.is_file():  # /dev/stdout, a pipe
-        path.write_text(text, encoding="utf-8")
-        return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="") as file:
@@ -30,8 +31,31 @@ def write_whole(path: pathlib.Path, text: str) -> None:
         raise
 
 
+def write_named(path: pathlib.Path, text: str) -> None:
+    """Likewise what the user has named: where a link leads, and into what is no file (a pipe, /dev/stdout). Raises OSError."""
+    target = path
+    if path.is_symlink() and path.lstat().st_uid in (0, os.geteuid()):  # others' links, in /tmp, may lead to a file that is not meant
+        target = pathlib.Path(os.path.realpath(path))
+    stream = _stream(path)
+    if stream is None and not (path.exists() and (not path.is_file() or _NO_FILES_NAME.match(os.path.abspath(path)))):
+        write_whole(target, text)
+        return
+    with open(path if stream is None else os.dup(stream), "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def _stream(path: pathlib.Path) -> int | None:
+    """Of stdout and stderr, the one that `path` leads to: what is printed besides would overwrite a file that is opened once more."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with contextlib.suppress(OSError):
+            if os.path.samefile(path, descriptor):
+                stream.flush()
+                return descriptor
+    return None
+
+
 def write_or_fail(path: pathlib.Path, text: str) -> None:
     try:
-        write_whole(path, text)
+        write_named(path, text)
     except OSError as error:
         console.fail(f"can't write '{path}': {(error.strerror or str(error)).lower()}")

@@ -5,8 +5,12 @@
 import csv
 import json
 import math
+import os
 import shutil
 import stat
+import subprocess
+import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -157,6 +161,32 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(stat.S_IMODE((self.folder / "report.html").stat().st_mode), 0o600)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a", "report.html"])
         self.assertEqual(folders.inject("report", self.folder / "a", "-o", "-").stdout.count("</html>"), 1)
+
+    def test_where_a_link_leads(self):
+        """Not to /dev/stdout itself, which root would replace where it isn't followed."""
+        folders.write_run(self.folder / "a")
+        command = [sys.executable, folders.ROOT / "scripts" / "inject", "report", "a", "-o"]
+        for name, target in (("link", "page.html"), ("link", "new.html"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")):
+            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).symlink_to(target)
+            (self.folder / "page.html").write_text("old")
+            with open(self.folder / "out", "w+b") as out, open(self.folder / "err", "w+b") as err:
+                done = subprocess.run([*command, name], cwd=self.folder, stdout=out, stderr=err, check=False)
+            self.assertEqual((done.returncode, os.readlink(self.folder / name)), (0, target))
+            written = self.folder / {"stdout": "out", "stderr": "err"}.get(name, target)
+            page = written.read_text(encoding="utf-8")
+            self.assertEqual(page[:15], "<!DOCTYPE html>", target)
+            # What is printed besides is behind it.
+            self.assertRegex(page[-60:], "</html>stdout: 1 run, .*\n$" if name == "stdout" else "</html>$")
+        # A file without a name, and a pipe that is no stream of ours.
+        with tempfile.TemporaryFile() as file:
+            subprocess.run([*command, f"/proc/self/fd/{file.fileno()}"], cwd=self.folder, pass_fds=[file.fileno()], capture_output=True, check=True)
+            file.seek(0)
+            self.assertTrue(file.read().endswith(b"</html>"))
+        os.mkfifo(self.folder / "pipe")
+        with open(self.folder / "read", "wb") as out, subprocess.Popen(["timeout", "60", "cat", self.folder / "pipe"], stdout=out):
+            self.assertEqual(folders.inject("report", "a", "-o", "pipe", cwd=self.folder).returncode, 0)
+        self.assertTrue((self.folder / "read").read_bytes().endswith(b"</html>"))
 
     def test_a_bad_folder_among_good_ones(self):
         folders.write_run(self.folder / "a")

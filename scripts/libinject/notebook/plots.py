@@ -74,7 +74,7 @@ class Figure:
         """As a page that opens offline. Raises OSError."""
         from libinject import files
 
-        files.write_whole(pathlib.Path(path), self.html)
+        files.write_named(pathlib.Path(path), self.html)
 
     def _repr_html_(self) -> str:
         """In a frame without the notebook's origin: whatever is in the page, it can't reach the notebook, and nothing of either's style or
