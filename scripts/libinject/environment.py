@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -44,6 +46,17 @@ def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict
     _check(result, set_by_name, "OUT" in chosen)
     result["LD_PRELOAD"] = preload(found, os.environ.get("LD_PRELOAD"))
     return result
+
+
+def given() -> dict[str, str]:
+    """The environment that this process was started with: in the C locale, Python sets LC_CTYPE at its start (PEP 538)."""
+    env = dict(os.environ)
+    with contextlib.suppress(OSError):
+        before = re.search(rb"(?:^|\0)LC_CTYPE=([^\0]*)", pathlib.Path("/proc/self/environ").read_bytes())
+        env.pop("LC_CTYPE", None)
+        if before is not None:
+            env["LC_CTYPE"] = os.fsdecode(before[1])
+    return env
 
 
 def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import sys
 import unittest
 
 import folders
@@ -156,6 +158,19 @@ class Run(folders.TemporaryFolder):
         process = subprocess.Popen(["python3", folders.ROOT / "scripts" / "inject", "run", "--", "python3", "-c", "import os; print(os.getpid())"],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.assertEqual(process.communicate()[0], f"{process.pid}\n")
+
+    def test_what_it_starts_is_as_it_would_be_without(self):
+        """Ignored signals, and the locale: Python changes both."""
+        show = ["sh", "-c", "grep SigIgn /proc/self/status; env | grep ^LC_CTYPE="]
+        for locale in ({}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}):
+            env = {**{name: value for name, value in os.environ.items() if name != "LANG" and name[:3] != "LC_"}, **locale}
+            alone = subprocess.run(show, env=env, capture_output=True, text=True, check=False)
+            for started in (["run"], ["sweep", "--var", "A=1", "-o", self.folder / "sweep"]):
+                command = [sys.executable, folders.ROOT / "scripts" / "inject", *started, "--", *show, *(["{A}"] if "sweep" in started else [])]
+                done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+                said = done.stdout if "run" in started else (self.folder / "sweep" / "001-A=1" / "log.txt").read_text()
+                self.assertEqual(re.findall("^(?:SigIgn|LC_CTYPE).*", said, re.MULTILINE), alone.stdout.splitlines(), (started, locale))
+            shutil.rmtree(self.folder / "sweep")
 
     def test_the_librarys_path(self):
         done = folders.inject("lib")

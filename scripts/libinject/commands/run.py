@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import shlex
+import signal
 import time
 
 import typer
@@ -46,7 +47,9 @@ def run(
     try:
         # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
         before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
-        os.execvpe(command[0], command, {**os.environ, **variables, "_INJECT_RUN": before})
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores from its start on
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(command[0], command, {**environment.given(), **variables, "_INJECT_RUN": before})
     except OSError as error:
         console.fail(f"can't run '{command[0]}': {(error.strerror or str(error)).lower()}",
                      127 if isinstance(error, FileNotFoundError) else 126)

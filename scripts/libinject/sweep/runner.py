@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 
+from libinject import environment
 from libinject.result import BadFile, Result
 from libinject.sweep.points import Point, Status, Sweep
 from libinject.sweep.variables import fill
@@ -42,7 +43,7 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
     with open(sweep.log(point), "xb") as log:
         try:
             # A session of its own: everything it starts can be ended with it, and Ctrl+C goes through us.
-            process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            process = subprocess.Popen(command, env={**environment.given(), **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        start_new_session=True, preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509 - needs no lock that a thread may hold
         except (OSError, ValueError) as error:
             point.status = Status.FAILED
