@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -57,6 +59,17 @@ def given() -> dict[str, str]:
         if before is not None:
             env["LC_CTYPE"] = os.fsdecode(before[1])
     return env
+
+
+def by_shell(command: Sequence[str], problem: OSError) -> list[str] | None:
+    """How shells, env and nohup start a script without #!, which the system does not; None where that is not the problem."""
+    path = shutil.which(command[0])
+    if problem.errno != errno.ENOEXEC or path is None:
+        return None
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if b"\0" in file.read(256):  # a program of another machine
+            return None
+    return ["/bin/sh", path, *command[1:]]
 
 
 def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) -> None:

@@ -50,6 +50,22 @@ class Run(folders.TemporaryFolder):
             self.assertEqual(folders.inject("run", "--", *command).returncode, status)
         self.assertIn("can't run 'no-such-program': no such file or directory", folders.inject("run", "no-such-program").stderr)
 
+    def test_a_script_that_does_not_say_by_what_it_is_run(self):
+        """As env starts it, by PATH or not."""
+        (self.folder / "my-script").write_text("echo said $0 $1; exit 7\n")
+        (self.folder / "other").write_bytes(b"\x7fELF\0")
+        for name in ("my-script", "other"):
+            (self.folder / name).chmod(0o755)
+        env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+        for name in ("my-script", "./my-script", self.folder / "my-script"):
+            done = folders.inject("run", "--", name, "a b", env=env, cwd=self.folder)
+            path = self.folder / "my-script" if name == "my-script" else name
+            self.assertEqual((done.returncode, done.stdout), (7, f"said {path} a b\n"), name)
+        folders.inject("sweep", "--var", "A=1", "-o", "sweep", "--", "my-script", "{A}", env=env, cwd=self.folder)
+        self.assertIn(f"said {self.folder}/my-script 1\n", (self.folder / "sweep" / "001-A=1" / "log.txt").read_text())
+        done = folders.inject("run", "--", "./other", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (126, "inject: can't run './other': exec format error\n"))
+
     def refused(self, line, *options, env=None):
         """Before anything runs: the command would make a file."""
         ran = self.folder / "ran"

@@ -44,15 +44,24 @@ def run(
         settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         console.out.print(" ".join([*settings, shlex.join(command)]))
         return
+    # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
+    before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
+    env = {**environment.given(), **variables, "_INJECT_RUN": before}
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores from its start on
+        signal.signal(number, signal.SIG_DFL)
+    problem = _become(command, env)
+    if (script := environment.by_shell(command, problem)) is not None:
+        problem = _become(script, env)
+    console.fail(f"can't run '{command[0]}': {(problem.strerror or str(problem)).lower()}",
+                 127 if isinstance(problem, FileNotFoundError) else 126)
+
+
+def _become(command: list[str], env: dict[str, str]) -> OSError:
+    """Returns only if it can't."""
     try:
-        # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
-        before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores from its start on
-            signal.signal(number, signal.SIG_DFL)
-        os.execvpe(command[0], command, {**environment.given(), **variables, "_INJECT_RUN": before})
+        os.execvpe(command[0], command, env)
     except OSError as error:
-        console.fail(f"can't run '{command[0]}': {(error.strerror or str(error)).lower()}",
-                     127 if isinstance(error, FileNotFoundError) else 126)
+        return error
 
 
 def add_to(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from typing import BinaryIO
 
 from libinject import environment
 from libinject.result import BadFile, Result
@@ -42,9 +43,7 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
     timed_out = False
     with open(sweep.log(point), "xb") as log:
         try:
-            # A session of its own: everything it starts can be ended with it, and Ctrl+C goes through us.
-            process = subprocess.Popen(command, env={**environment.given(), **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       start_new_session=True, preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509 - needs no lock that a thread may hold
+            process = _start(command, {**environment.given(), **variables}, log)
         except (OSError, ValueError) as error:
             point.status = Status.FAILED
             reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
@@ -94,6 +93,18 @@ def _ending_with(parent: int) -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGTERM)
 
     return set_signal
+
+
+def _start(command: list[str], env: dict[str, str], log: BinaryIO) -> subprocess.Popen:
+    try:
+        # A session of its own: everything it starts can be ended with it, and Ctrl+C goes through us.
+        return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                                preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509 - needs no lock that a thread may hold
+    except OSError as error:
+        script = environment.by_shell(command, error)
+        if script is None:
+            raise
+        return _start(script, env, log)
 
 
 def _end(process: subprocess.Popen) -> None:
