@@ -50,10 +50,15 @@ def print_wrapped(text: str, first: str = "", indent: str = "", used: int = 0) -
 
 
 def print_json(value: Any) -> None:
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False, default=os.fspath)
-    if not text.replace("\n", "").isprintable():  # half a character, as in names that are no text, can't be written; others act on a terminal
-        text = json.dumps(finite(value), indent=2, default=os.fspath)
-    sys.stdout.write(text + "\n")
+    """In ASCII: it is JSON in any locale, also where names are no text, and nothing in it acts on a terminal."""
+    sys.stdout.write(json.dumps(finite(value), indent=2, default=os.fspath) + "\n")
+
+
+def print_bytes(data: bytes) -> None:
+    """As they are, whatever the locale's encoding."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def finite(value: Any) -> Any:

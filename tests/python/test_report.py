@@ -188,6 +188,16 @@ class Command(folders.TemporaryFolder):
             self.assertEqual(folders.inject("report", "a", "-o", "pipe", cwd=self.folder).returncode, 0)
         self.assertTrue((self.folder / "read").read_bytes().endswith(b"</html>"))
 
+    def test_in_any_locale(self):
+        folders.write_run(self.folder / "\u00e9", host="\u8282\u70b9")
+        command = [sys.executable, folders.ROOT / "scripts" / "inject", "report", "\u00e9"]
+        for encoding in ("utf-8", "ascii", "latin-1"):
+            def said(*how, encoding=encoding):
+                return subprocess.run([*command, *how], cwd=self.folder, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True).stdout
+            self.assertEqual(json.loads(said("--json"))["runs"][0]["name"], "\u00e9", encoding)
+            said("-o", "page.html")
+            self.assertEqual(said("-o", "-"), (self.folder / "page.html").read_bytes(), encoding)
+
     def test_a_bad_folder_among_good_ones(self):
         folders.write_run(self.folder / "a")
         folders.write_run(self.folder / "b", files=["cuda_gpu_kern_sum.csv"])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import sys
 import webbrowser
 
 import typer
@@ -51,7 +50,7 @@ def report(
 
     text = render(model)
     if str(out) == "-":
-        sys.stdout.write(text)
+        console.print_bytes(text.encode())
         return
     files.write_or_fail(out, text)
     console.out.print(f"{clean(str(out))}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
