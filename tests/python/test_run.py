@@ -40,6 +40,16 @@ class Run(folders.TemporaryFolder):
         done = folders.inject("run", "--window", "nvtx:a b", "--show", "--", "echo", "it's")
         self.assertRegex(done.stdout, r"^INJECT_WINDOW='nvtx:a b' LD_PRELOAD=\S+/libinject\.so echo 'it'\"'\"'s'\n$")
 
+    def test_what_it_shows_is_what_it_would_run(self):
+        words = ["a\tb", "line\nbreak", "bell\a\x1b[31m1", "not UTF-8: \udcff\udce9'\\", "\u00e9 \u00b5", "\u00a0", "", "$HOME", "\\n", "'\t'"]
+        for locale in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+            done = subprocess.run([sys.executable, folders.ROOT / "scripts" / "inject", "run", "--set", "LOG_FILE=a\tb", "--show", "printf", r"%s\0", *words],
+                                  env={**os.environ, **locale}, capture_output=True, check=True)
+            self.assertTrue(done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n").isprintable(), done.stdout)
+            shown = subprocess.run(["bash", "-c", done.stdout], capture_output=True, check=True).stdout
+            self.assertEqual(shown.split(b"\0")[:-1], [os.fsencode(word) for word in words])
+            self.assertIn(b"INJECT_LOG_FILE=$'a\\011b' ", done.stdout)
+
     def test_a_preload_that_is_there_already(self):
         first = json.loads(folders.inject("run", "--json", "true").stdout)["environment"]["LD_PRELOAD"]
         done = folders.inject("run", "--json", "true", env={"LD_PRELOAD": f"/a.so {first}:/b.so"})

@@ -41,8 +41,8 @@ def run(
         console.print_json({"environment": variables, "command": command})
         return
     if show:
-        settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        console.out.print(" ".join([*settings, shlex.join(command)]))
+        line = " ".join([*(f"{name}={_quoted(value)}" for name, value in variables.items()), *map(_quoted, command)])
+        console.print_bytes(os.fsencode(line + "\n"))
         return
     # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
     before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
@@ -54,6 +54,14 @@ def run(
         problem = _become(script, env)
     console.fail(f"can't run '{command[0]}': {(problem.strerror or str(problem)).lower()}",
                  127 if isinstance(problem, FileNotFoundError) else 126)
+
+
+def _quoted(text: str) -> str:
+    """For a shell, and to be seen and copied: what isn't printable byte by byte."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in os.fsencode(text))
+    return f"$'{''.join(plain)}'"
 
 
 def _become(command: list[str], env: dict[str, str]) -> OSError:
