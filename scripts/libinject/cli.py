@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
+import traceback
 from typing import Any
 
 import typer
@@ -14,6 +17,7 @@ import typer.core
 import libinject
 from libinject import console, near
 from libinject.commands import check, compare, doctor, lib, merge, report, run, sweep
+from libinject.result import printable
 
 # Typer's own name for it differs from version to version.
 _WrongUse = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -30,6 +34,7 @@ class _Group(typer.core.TyperGroup):
                 stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*arguments, standalone_mode=False, **more)
+            sys.stdout.flush()
         except SystemExit as left:  # nobody reads the output any more: 1 would say what the command has found
             status = console.BAD_USE if left.code == 1 else left.code
         except typer.Abort:
@@ -41,8 +46,11 @@ class _Group(typer.core.TyperGroup):
             else:
                 console.warn(_wrong_use(error))
             status = console.BAD_USE
+        except BrokenPipeError:
+            status = console.BAD_USE
         except OSError as error:
-            console.warn(": ".join(part for part in (str(error.filename or ""), (error.strerror or str(error)).lower()) if part))
+            console.warn("stdout is closed" if error.errno == errno.EBADF else
+                         ": ".join(part for part in (str(error.filename or ""), (error.strerror or str(error)).lower()) if part))
             status = console.BAD_USE
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -89,5 +97,28 @@ for added in app.registered_commands:
     added.cls = _Command
 
 
+def _open_missing_streams() -> None:
+    """Or the next file that is opened takes the place of one, and what is printed is written into it. To print to a stdout that was closed
+    stays an error; a command that `inject run` becomes has the streams closed again."""
+    for name, mode in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:  # the lowest number that is free
+            setattr(sys, name, open(os.open(os.devnull, mode), "r" if name == "stdin" else "w"))  # noqa: SIM115
+
+
 def main() -> None:
-    app()
+    _open_missing_streams()
+    try:
+        status = app()
+    except SystemExit as end:
+        status = end.code
+    except Exception as error:  # noqa: BLE001 - the interpreter's status would be 1, which says what a command has found
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        console.warn(f"the Python package '{error.name}' is not installed" if isinstance(error, ModuleNotFoundError) else
+                     f"{type(error).__name__}: {printable(str(error), 500)} ({os.path.basename(place.filename)}:{place.lineno})")
+        status = console.BAD_USE
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # the interpreter would try once more, and make a status of its own of it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)

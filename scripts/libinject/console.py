@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
@@ -15,9 +17,17 @@ import rich.console
 import typer
 
 BAD_USE = 2  # exit status, the same as for wrong options
+
+
+class _Console(rich.console.Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would throw away stdout, even if it is stderr that nobody reads, and exit with status 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 # Text is printed verbatim: the brackets in kernel names are not markup.
-out = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-err = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+out = _Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = _Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 Json = typer.Option(False, "--json", help="Print the result as JSON.")
 
@@ -29,7 +39,8 @@ def fail(message: str, status: int = BAD_USE) -> NoReturn:
 
 def warn(message: str) -> None:
     """File names are untrusted: none of their escape sequences may reach the terminal."""
-    err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
+    with contextlib.suppress(OSError):  # the status says it as well
+        err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
 
 
 def width() -> int:

@@ -212,6 +212,30 @@ class Run(folders.TemporaryFolder):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertEqual(done.stderr, f"inject: {line}\n")
 
+    def test_streams_that_are_closed_or_can_not_be_written(self):
+        """Status 1 would say what a command has found."""
+        folders.write_run(self.folder / "a")
+        end, nobody = os.pipe()
+        self.addCleanup(os.close, nobody)
+        os.close(end)
+        closed, full = "inject: stdout is closed\n", "inject: no space left on device\n"
+        for line, status, said in (("lib >&-", 2, closed), ("--version >&-", 2, closed), ("report a --json >&-", 2, closed), ("report a -o - >&-", 2, closed),
+                                   ("compare a a >&-", 2, closed), ("check a --json >&-", 2, closed), ("check a >&-", 0, ""),
+                                   ("run --show true >&-", 2, closed), ("run --set LOG=error -- sh -c 'exit 5' >&-", 5, ""),
+                                   ("lib >/dev/full", 2, full), ("report a --json >/dev/full", 2, full), ("report a -o - >/dev/full", 2, full),
+                                   (f"lib >&{nobody}", 2, ""), (f"report a --json >&{nobody}", 2, ""), (f"report a -o - >&{nobody}", 2, ""),
+                                   ("lib <&-", 0, ""), ("lib 2>&-", 0, ""), ("check b >&- 2>&-", 2, ""),
+                                   *((f"{wrong} 2>{to}", 2, "") for wrong in ("check b", "--foo", "") for to in ("&-", "/dev/full", f"&{nobody}"))):
+            done = subprocess.run(["sh", "-c", f'exec "$0" "$1" {line}', sys.executable, folders.ROOT / "scripts" / "inject"], cwd=self.folder,
+                                  pass_fds=[nobody], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (status, said), line)
+
+    def test_an_error_of_its_own(self):
+        code = "import sys; from libinject import cli, library; library.find_library = lambda: {}['a\\nb']; sys.argv = ['inject', 'lib']; cli.main()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": f"{folders.ROOT / 'scripts'}:{os.environ.get('PYTHONPATH', '')}"})
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "inject: KeyError: 'a\\nb' (<string>:1)\n"))
+
     def test_help_fits_80_columns(self):
         for command in ((), ("run",), ("doctor",), ("report",), ("check",), ("compare",), ("merge",), ("sweep",), ("lib",)):
             shown = folders.inject(*command, "--help", env={"COLUMNS": "80"}).stdout
