@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 import unittest.mock
@@ -58,6 +59,12 @@ class Command(folders.TemporaryFolder):
             found = {finding.subject: finding for finding in trial._judge(out, done)}
             self.assertEqual((found["trial"].state, found["counters"].state), states)
             self.assertIn(f"3 {kind}", found["counters" if kind == "metric_samples" else "trial"].text)
+
+    def test_what_records_take(self):
+        """As the file says that a killed program leaves."""
+        env = {**SIMULATION, "LD_PRELOAD": str(folders.BUILD / "libinject.so"), "INJECT_OUT": str(self.folder / "out"), "INJECT_WINDOW": "always"}
+        subprocess.run([folders.BUILD / "tests/integration/script/script_cuda", "gemm", "sync", "until_delivered", "crash:KILL"], env={**os.environ, **env}, capture_output=True, check=False)
+        self.assertEqual((self.folder / "out" / "records").stat().st_size, machine.RECORDS)
 
     def test_a_program_that_fails(self):
         found = self.doctor("--python", self.folder / "none", status=1, **SIMULATION)
@@ -130,8 +137,9 @@ class Machine(folders.TemporaryFolder):
 
     def test_output(self):
         self.assertEqual([finding.state for finding in machine.output_folder(self.folder)], ["good"])
-        with unittest.mock.patch.object(machine.shutil, "disk_usage", return_value=unittest.mock.Mock(free=10 << 20)):
-            self.assertEqual([finding.state for finding in machine.output_folder(self.folder)], ["warning"])
+        for free, states in ((203_292_671, ["warning"]), (203_292_672, ["good"])):
+            with unittest.mock.patch.object(machine.shutil, "disk_usage", return_value=unittest.mock.Mock(free=free)):
+                self.assertEqual([finding.state for finding in machine.output_folder(self.folder)], states)
         with unittest.mock.patch.object(machine.os, "access", return_value=False):
             self.assertEqual([finding.state for finding in machine.output_folder(pathlib.Path("/"))], ["warning"])
 

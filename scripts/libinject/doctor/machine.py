@@ -26,6 +26,7 @@ COUNTER_TOOLS = {
     "ncu": "wait for it to end",
 }
 CAP_SYS_ADMIN = 21
+RECORDS = 101_646_336  # bytes of their file, by default (docs/recovery.md)
 
 
 def libinject_itself() -> Iterator[Finding]:
@@ -151,11 +152,12 @@ def output_folder(folder: pathlib.Path) -> Iterator[Finding]:
         yield Finding(WARNING, "output", f"cannot write to {folder}", "choose a folder: inject run --out FOLDER")
         return
     free = shutil.disk_usage(folder).free
-    if free < 256 << 20:
-        yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB free in {folder}: records alone take 48 MB while a program runs",
+    if free < 2 * RECORDS:
+        yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB free in {folder}: while a program runs, records take {RECORDS / 1e6:.0f} MB, and where less than "
+                      "twice that is free they stay in memory, from which a killed program's can't be recovered",
                       "choose a folder: inject run --out FOLDER")
     else:
-        yield Finding(GOOD, "output", f"{folder}: {free / 1e9:.0f} GB free")
+        yield Finding(GOOD, "output", f"{folder}: {free / 1e9:.1f} GB free")
 
 
 def process() -> Iterator[Finding]:
