@@ -70,6 +70,21 @@ class Command(folders.TemporaryFolder):
         found = self.doctor("--python", self.folder / "none", status=1, **SIMULATION)
         self.assertTrue(found["trial"]["text"].endswith("can't be run: no such file or directory"), found["trial"])
 
+    def test_a_trial_without_an_answer(self):
+        program = self.folder / "python"
+        crash, hang = "kill -SEGV $$", "exec sleep 60"
+        for with_it, without, said in (
+                (crash, "exit 0", "under libinject, a small CUDA program was ended by SIGSEGV (oh); without libinject it ends as it should"),
+                (crash, f"echo no driver >&2; {crash}", "under libinject, a small CUDA program was ended by SIGSEGV (oh); without libinject it was ended by SIGSEGV (no driver)"),
+                ("exit 3", "exit 4", "under libinject, a small CUDA program ended with status 3 (oh); without libinject it ended with status 4 (oh)"),
+                (hang, "exit 0", "under libinject, a small CUDA program has not ended after 1 s; without libinject it ends as it should"),
+                (hang, hang, "under libinject, a small CUDA program has not ended after 1 s; without libinject it has not ended after 1 s")):
+            program.write_text(f'#!/bin/sh\necho oh >&2\n[ -n "$LD_PRELOAD" ] || {{ {without}; }}\necho memsets 20\n{with_it}\n')
+            program.chmod(0o755)
+            with unittest.mock.patch.object(trial, "_SECONDS", 1):
+                (found,) = trial.look(str(program))
+            self.assertEqual((found.state, found.subject, found.text), ("bad", "trial", said))
+
     def test_variables(self):
         found = self.doctor("--no-trial", INJECT_WINDOWS="x", INJECT_RING="1M", CUDA_INJECTION64_PATH="/tool.so", LD_PRELOAD="/no/such.so")
         self.assertEqual((found["INJECT_WINDOWS"]["state"], found["INJECT_WINDOWS"]["remedy"]), ("warning", "did you mean INJECT_WINDOW?"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,11 @@ _PROGRAM = pathlib.Path(__file__).with_name("trial_program.py")
 _SECONDS = 60
 
 
-def _run(python: str, preload: pathlib.Path, folder: pathlib.Path, metrics: bool) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("INJECT_")}
-    env.update(LD_PRELOAD=str(preload), INJECT_OUT=str(folder), INJECT_WINDOW="api", INJECT_SUMMARY="off", INJECT_LOG="info",
-               INJECT_METRICS="auto" if metrics else "off")
+def _run(python: str, preload: pathlib.Path | None, folder: pathlib.Path, metrics: bool) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("INJECT_") and name != "LD_PRELOAD"}
+    if preload is not None:
+        env.update(LD_PRELOAD=str(preload), INJECT_OUT=str(folder), INJECT_WINDOW="api", INJECT_SUMMARY="off", INJECT_LOG="info",
+                   INJECT_METRICS="auto" if metrics else "off")
     return subprocess.run([python, str(_PROGRAM)], env=env, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
 
 
@@ -45,18 +47,38 @@ def look(python: str = sys.executable) -> Iterator[Finding]:
         try:
             done = _run(python, preload, folder, metrics=True)
         except subprocess.TimeoutExpired:
-            yield Finding(BAD, "trial", f"a small CUDA program has not ended after {_SECONDS} s under libinject",
-                          "check whether it ends without libinject: the GPU may be in use")
-            return
+            done = None
         except OSError as error:
             yield Finding(BAD, "trial", f"'{printable(python)}' can't be run: {(error.strerror or '').lower()}")
             return
-        if done.returncode != 0:
-            # What the program says itself: that there is no driver, or no GPU.
-            why = next((line for line in done.stdout.splitlines() if line), f"it ended with status {done.returncode}")
-            yield Finding(BAD, "CUDA", printable(why, 300), "libinject needs a program that can use CUDA; nothing else was tried")
-            return
-        yield from _judge(folder, done)
+        if done is not None and done.returncode == 0:
+            yield from _judge(folder, done)
+        # What the program says itself: that there is no driver, or no GPU.
+        elif done is not None and done.returncode == 1 and (why := done.stdout.strip()):
+            yield Finding(BAD, "CUDA", printable(why.splitlines()[0], 300), "libinject needs a program that can use CUDA; nothing else was tried")
+        else:
+            yield _whose_fault(python, folder, done)
+
+
+def _whose_fault(python: str, folder: pathlib.Path, done: subprocess.CompletedProcess[str] | None) -> Finding:
+    """Of a trial without an answer, or that a signal has ended: by the same without libinject."""
+    try:
+        alone = _run(python, None, folder, metrics=False)
+    except subprocess.TimeoutExpired:
+        alone = None
+    said = f"under libinject, a small CUDA program {_end(done)}"
+    if alone is not None and alone.returncode == 0:
+        return Finding(BAD, "trial", f"{said}; without libinject it ends as it should")
+    return Finding(BAD, "trial", f"{said}; without libinject it {_end(alone)}", "make it work without libinject first" if alone is not None else "the GPU may be in use")
+
+
+def _end(done: subprocess.CompletedProcess[str] | None) -> str:
+    if done is None:
+        return f"has not ended after {_SECONDS} s"
+    code = -done.returncode
+    how = f"ended with status {-code}" if code <= 0 else f"was ended by {signal.Signals(code).name if code in set(signal.Signals) else f'signal {code}'}"
+    words = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("libinject[")]
+    return how + (f" ({printable(words[-1].strip(), 200)})" if words else "")
 
 
 def _judge(folder: pathlib.Path, done: subprocess.CompletedProcess[str]) -> Iterator[Finding]:
