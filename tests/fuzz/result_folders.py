@@ -55,6 +55,8 @@ CASES_OF_A_PROCESS = 200
 EVERYTHING = ("conv:forward comm:A:2 comm:B:2 start loop:6 [ push:step malloc:d:4000000 gemm gemm:3 sgemm conv:forward:4 conv:data:4 use:attention:2 "
               "rnn:forward norm:training nccl:AllReduce:A:1000000 nccl:AllGather:B:2000000 nccl:Send:A:1000:0:1 kernel:k:5 copy:h2d:4000000 "
               "memset:d pop device:1 kernel:other:2 device:0 sync ] stop sync")
+# Long enough for the energy to be known.
+BUSY = "malloc:d:4000000 kernel:k:1 sync start duration:k:50000000 loop:40 [ push:step kernel:k:1 sync sleep:20 pop ] stop sleep:150"
 
 
 # --- what the cases begin with -------------------------------------------------------------------------------------------
@@ -69,12 +71,13 @@ def profiled(folder, program, *words, **options):
 
 def profile(root):
     """Real folders: several windows and iterations, every table, metrics, raw records, the lines of a program in Python, a run that was
-    killed."""
+    killed, energy."""
     script = BUILD / "tests/integration/script/script_cuda"
     profiled(root / "windows", BUILD / "examples/inject-train", "--steps", "400", "--no-profiler-api", WINDOW="iter:10+8/20x3", BATCH="64")
     profiled(root / "everything", script, *EVERYTHING.split(), WINDOW="api", TRACE="csv", METRICS="auto", METRICS_INTERVAL="1ms", METRICS_TIMELINE="1",
              BATCH="8")
     profiled(root / "code", sys.executable, ROOT / "tests/packages/train.py", WINDOW="auto")
+    profiled(root / "usage", "env", "CUDASIM_POWER=step_us=20000,busy_mw=300000,limit_mw=160000", script, *BUSY.split(), WINDOW="api", BATCH="8")
     profiled(root / "recovered", script, *EVERYTHING.split(), "until_delivered", "crash:KILL", WINDOW="always", TRACE="csv", RECOVER="1")
     subprocess.run([BUILD / "injectctl" / "injectctl", "recover", root / "recovered"], capture_output=True, timeout=100, check=True)
 
@@ -114,7 +117,7 @@ def folders_to_begin_with(kept):
         for path in sorted(root.rglob("*")):
             if path.suffix in (".csv", ".folded", ".json", ".parquet"):
                 found[str(path.parent.relative_to(root))][path.name] = path.read_bytes()
-    short = [name for name in ("windows", "everything", "code", "recovered", "job/rank-0", "copies") if len(found[name]) < 6]
+    short = [name for name in ("windows", "everything", "code", "usage", "recovered", "job/rank-0", "copies") if len(found[name]) < 6]
     if short:
         raise SystemExit(f"result_folders.py: no tables in {', '.join(short)}: are library, programs and simulation in {BUILD}?")
     # PyTorch's part of these tables, and stacks that differ.
@@ -125,6 +128,9 @@ def folders_to_begin_with(kept):
         csv.writer(out, lineterminator="\n").writerows([header, *rows, *({**dict(zip(header, rows[0], strict=True)), **changed}.values() for changed in (
             {header[1]: name, **({"Class": "Linear", "Depth": name.count("."), "Parent": name.rpartition(".")[0]} if table == "module_sum.csv" else {})} for name in names))])
         code[table] = out.getvalue().encode()
+    found["usage"]["memory_purpose.csv"] = (
+        b"Device,Purpose,Total,Memory (B),Tensors,Largest (B),Largest Tensor,Peak Allocated (B),Peak Reserved (B),Activations at Peak (B)\n"
+        b"0,parameters,no,1000,3,600,\"Linear.weight (10, 15) torch.float32\",,,\n0,[cached],no,300,,,,,,\n0,[all],yes,1300,,,,900,1000,10\n")
     code["gpu_stacks.folded"] = found["everything"]["gpu_stacks.folded"] = "".join(
         f"{phase};train (/me/train.py:72);Net.forward (/me/model.py:{line});void gemm<float, {line}>(int) {line * 1000}\n"
         for phase in ("forward", "backward", "[unattributed]") for line in range(9)).encode()
@@ -176,6 +182,20 @@ class Damage:
         if kind < 6:
             return copy.deepcopy(self.chance.choice(VALUES))
         return self.chance.choice(TEXTS) if kind < 8 else self.number()
+
+    def made_up(self, rows):
+        """Other rows, of what the columns have and of small numbers: each by itself might be right."""
+        header, *before = rows
+        known = [sorted({row[at] for row in before if at < len(row)}) for at in range(len(header))]
+
+        def cell(at):
+            if self.chance.random() < 0.1:
+                return self.cell(header[at])[:200]
+            if is_number_column(header[at]):
+                return self.chance.choice(("", "0", "0", "1", "2", "5", "100", "1000000", "0.001", "-1"))
+            return self.chance.choice(known[at] or [""])
+
+        rows[1:] = [[cell(at) for at in range(len(header))] for _ in range(self.chance.randrange(1, 10))]
 
     # run.json
 
@@ -243,8 +263,11 @@ class Damage:
             return self.bytes(data)
         if not rows or not rows[0]:
             return self.bytes(data)
-        for _ in range(self.chance.choice((1, 1, 2, 4, 20))):
-            self.change_table(rows)
+        if self.chance.random() < 0.2:
+            self.made_up(rows)
+        else:
+            for _ in range(self.chance.choice((1, 1, 2, 4, 20))):
+                self.change_table(rows)
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator=self.chance.choice(("\n", "\n", "\n", "\r\n", "\r")),
                             quoting=self.chance.choice((csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL)))
@@ -410,7 +433,7 @@ class Case:
             file.write_bytes(self.damage.bytes(file.read_bytes()))
 
     def single(self):
-        return self.chance.choice(("windows", "everything", "everything", "code", "code", "recovered", "job/rank-1"))
+        return self.chance.choice(("windows", "everything", "everything", "code", "code", "usage", "usage", "recovered", "job/rank-1"))
 
     def oddity(self, parent):
         """What is no result folder."""

@@ -456,6 +456,12 @@ class Planted(CheckTest):
             folders.write_table(folder, "energy_sum", [{**ENERGY[1], "Energy per Unit (J)": joules}])
             self.assertEqual({finding.rule for finding in findings(folder)} - {"device-sum"}, said, name)
 
+    def test_a_process_without_threads(self):
+        for name, rows, said in (("all", HOST[:4], set()), ("none", HOST[3:4], {"host-sum"})):
+            folder = folders.write_run(self.folder / name, files=["host_sum.csv"])
+            folders.write_table(folder, "host_sum", rows)
+            self.assertEqual({finding.rule for finding in findings(folder)} & {"host-sum"}, said, name)
+
     def test_units_of_several_gpus_are_by_the_busiest(self):
         for name, rate, in_window, said in (("right", "200.000", "200.000", set()), ("by the sum", "125.000", "200.000", {"units"}),
                                             ("by the sum in the window", "200.000", "125.000", {"units"})):

@@ -601,6 +601,11 @@ class Command(folders.TemporaryFolder):
         self.assertEqual((row["verdict"], row["before"], row["after"], row["relative"], row["count_after"]), ("changed", 20000, 40000, 1.0, 2))
         self.assertEqual(shown["basis"], "iteration")
 
+    def test_counts_that_can_not_be(self):
+        a, b = self.pair()
+        rewrite(b, "family_sum", lambda row: row.update(Instances="-3"))
+        self.assertEqual(folders.invoke("compare", a, b).returncode, 0)
+
     def test_conditions(self):
         a, b = self.pair()
         for condition, status in (("kernel:sum_rows* > +5%", 1), ("kernel:sum_rows* > +150%", 0), ("kernel:relu* < -50%", 1), ("step_time > 1ns", 1),

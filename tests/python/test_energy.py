@@ -49,6 +49,11 @@ class Energy(folders.TemporaryFolder):
         self.assertAlmostEqual(figures.clock(result), (80 * 1500 + 10 * 1000) / 90)
         self.assertAlmostEqual(figures.clock(result, "Held Down (%)"), 25)
 
+    def test_no_time(self):
+        for name, time in (("none", 0), ("unknown", "")):
+            tiles = {tile["label"]: tile for tile in model.run_model(self.result({**ROW, "Duration (ns)": time}, name=name))["tiles"]}
+            self.assertEqual((tiles["Energy"]["value"], tiles["Energy"]["note"]), ("900.0 J", "± 30.0 J in windows; 1.406 J a sample"))
+
     def test_nothing_is_known(self):
         unknown = {**ROW, **EMPTY, "SM Clock (MHz)": "", "Held Down (%)": ""}
         for name, rows in (("unknown", [unknown]), ("none", [{**ROW, "Of": "iteration"}])):

@@ -418,7 +418,7 @@ def host_sum(folder: Folder) -> Iterator[Place]:
                 *parts, whole = parts
                 # Threads are read one after the other, and the process after them: the rest is none where they took more meanwhile.
                 slack = 0.0005 * (len(parts) + 2) if column == "Read (MB)" else 0
-                more = 0 if parts[-1] else (readings[process] or 0) * sum(counts[row] or 0 for row in threads) if "(ns)" in column else math.inf
+                more = 0 if not threads or parts[-1] else (readings[process] or 0) * sum(counts[row] or 0 for row in threads) if "(ns)" in column else math.inf
                 if not -slack <= sum(parts) - whole <= slack + more:
                     yield table.place(process, column, f"{whole} of the process, {sum(parts)} of its threads")
     for index, (time, span, value) in table.each("Processor Time (ns)", "Span (ns)", "Share of a Core (%)"):

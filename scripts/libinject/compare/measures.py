@@ -410,7 +410,7 @@ class Run:
         """`error` is the total's; the uncertainty of how often a row occurs is added."""
         freedom = max(0, self.observations - 1)
         if error is not None:
-            deviation = math.sqrt(count)  # as if at random
+            deviation = math.sqrt(max(0.0, count))  # as if at random
             if self.basis is not Basis.ITERATION:
                 if 0 < count < 3:
                     error = None

@@ -157,7 +157,8 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
         shown.append(_tile("Peak memory", _range(peaks, " MB"), "allocated by the program" + (", by GPU" if len(peaks) > 1 else "")))
     if (used := figures.energy(result)) is not None:
         share, of = next(((joules, of) for of in ("Sample", "Unit") if (joules := figures.joules_per(of, result)) is not None), (None, ""))
-        shown.append(_tile("Energy", f"{used.joules:,.1f} J", f"± {used.error:,.1f} J in windows{'' if used.whole else ' whose energy is known'}, {used.joules / used.seconds:,.0f} W a GPU"
+        shown.append(_tile("Energy", f"{used.joules:,.1f} J", f"± {used.error:,.1f} J in windows{'' if used.whole else ' whose energy is known'}"
+                           + (f", {used.joules / used.seconds:,.0f} W a GPU" if used.seconds > 0 else "")
                            + (f"; {share:,.4g} J a {of.lower()}" if share is not None else "")))
     if (clock := figures.clock(result)) is not None:
         held = figures.clock(result, "Held Down (%)")
