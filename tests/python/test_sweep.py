@@ -326,6 +326,7 @@ class Command(folders.TemporaryFolder):
         for content in ("", "[]", "{}", "[" * 100_000, json.dumps({**good, "inject_sweep": 2}), json.dumps(changed(folder="../secret")),
                         json.dumps(changed(folder="..")), json.dumps(changed(status="fine")), json.dumps(changed(values={})),
                         json.dumps(changed(seconds="x")), json.dumps({**good, "variables": 7}), json.dumps({**good, "variables": {}}),
+                        json.dumps({**good, "variables": {}, "points": []}), json.dumps({**good, "variables": {"N<b>": []}}),
                         json.dumps(changed(exit_status=1e999)), json.dumps({**good, "points": 1})):
             (folder / "points.json").write_text(content)
             with self.assertRaises(BadFile) as caught:

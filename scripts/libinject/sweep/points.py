@@ -143,6 +143,8 @@ def read(folder: pathlib.Path) -> Sweep:
 
 def _sweep(folder: pathlib.Path, content: dict[str, Any]) -> Sweep:
     variables = {_text(name): _texts(values) for name, values in content["variables"].items()}
+    if not variables or not all(variables.values()):
+        raise ValueError("a variable without values, or none")
     batch = content["batch_variable"]
     points: list[Point] = []
     for item in content["points"]:
@@ -153,7 +155,7 @@ def _sweep(folder: pathlib.Path, content: dict[str, Any]) -> Sweep:
         seconds, exit_status = item["seconds"], item["exit_status"]
         points.append(Point({_text(key): _text(value) for key, value in item["values"].items()}, name, Status(item["status"]),
                             _text(item["why"]), None if exit_status is None else int(exit_status), None if seconds is None else float(seconds)))
-        if not variables or set(points[-1].values) != set(variables):
+        if set(points[-1].values) != set(variables):
             raise ValueError("a point with other variables")
     return Sweep(folder, _texts(content["command"]), variables, None if batch is None else _text(batch),
                  {_text(name): _text(value) for name, value in content["settings"].items()}, points)
