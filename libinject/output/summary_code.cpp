@@ -17,7 +17,6 @@ constexpr std::size_t kShown = 5;
 constexpr std::uint64_t kCopiesShownFrom = 5;  // %
 
 /// `memory 81%`: what limits most of the kernels' time, if that is known of half of it.
-/// What limits the kernels for most of `time`.
 std::string bound_text(std::uint64_t time, const KernelLimits& limits) {
   struct Bound {
     std::uint64_t time;

@@ -328,7 +328,10 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
-    windows_.add_losses(std::min(windows_.opened(), settling_until_), losses);
+    Attribution unknown;
+    unknown.window = std::min(windows_.opened(), settling_until_);
+    windows_.add_losses(unknown.window, losses);
+    statistics_.lost_work(unknown);
     return;
   }
   event.launch = Attribution{};

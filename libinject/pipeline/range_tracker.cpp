@@ -144,9 +144,12 @@ void RangeTracker::end_earlier(std::uint32_t window, const Ended& ended) {
 // one of that name, it can't be told.
 void RangeTracker::restore_started(std::uint32_t thread, std::uint32_t window, std::uint32_t node) {
   std::vector<std::uint32_t> path;
-  for (std::uint32_t at = node; at != 0 && path.size() < kMaxRestored; at = tree_.node(at).parent)
-    path.push_back(at);
-  std::erase_if(path, [&](std::uint32_t at) { return tree_.node(at).style != RangeStyle::kStartEnd; });
+  std::uint32_t left = kMaxRestored;
+  for (std::uint32_t at = node; at != 0 && left > 0; --left) {
+    const RangeTree::Node here = tree_.node(at);
+    if (here.style == RangeStyle::kStartEnd) path.push_back(at);
+    at = here.parent;
+  }
   if (path.empty()) return;
   Earlier& earlier = earlier_[{window, thread}];
   if (earlier.known.size() >= kMaxKnown) return;

@@ -16,7 +16,6 @@ struct FlopRate {
 };
 
 /// `duration`: ns, 0 if not known. `devices`: how many may have worked at the same time in it.
-/// `duration`: in nanoseconds, 0 if not known.
 FlopRate flop_rate(const FlopCount& flops, double duration, const DeviceSpecs& device,
                    std::size_t devices = 1);
 

@@ -24,9 +24,9 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// `duration`: 0 if not known; `devices`: those that worked in that time.
+/// `duration`: 0 if not known; `devices`: those that are known to have worked in that time.
 FlopRate host_flop_rate(const FlopCount& flops, double duration, std::size_t devices, const RunInfo& run) {
-  return flop_rate(flops, duration, specs_of(run, 0), devices);
+  return flop_rate(flops, duration, specs_of(run, 0), devices != 0 ? devices : run.devices.size());
 }
 
 std::uint64_t duration_of(const WindowInfo* window) {
@@ -115,6 +115,8 @@ class WindowReports {
     }
     return std::move(ahead_);
   }
+  /// Those of which that can't be told, after build().
+  const std::set<std::uint32_t>& pace_unknown() const { return pace_unknown_; }
 
  private:
   struct Window {
@@ -151,7 +153,11 @@ class WindowReports {
     const SampleStats* const durations = statistics_.iterations().window_step_times(number);
     const DevicePace pace(rows_[number], statistics_.device_times());
     const bool ahead = durations != nullptr && ran_ahead(*durations, pace);
-    const SampleStats* const steps = ahead ? &pace.times() : durations;
+    // Where device work is missing, there may be nothing that tells whether the host ran ahead.
+    const bool pace_known =
+        window.info == nullptr || !window.info->losses.device_work() || pace.times().count() != 0;
+    if (!pace_known) pace_unknown_.insert(number);
+    const SampleStats* const steps = ahead ? &pace.times() : pace_known ? durations : nullptr;
     if (ahead) ahead_.insert(number);
     const std::optional<OverheadEstimate> overhead =
         steps != nullptr ? profiler_overhead(report_.steps.unprofiled, *steps) : std::nullopt;
@@ -183,10 +189,10 @@ class WindowReports {
       all.busy_share = share_of(busy, device_time);
     }
     // While the host runs ahead, the device does the work of a window after its end as well.
-    all.host = host_of(number, window, ahead ? 0 : duration);
+    all.host = host_of(number, window, ahead || !pace_known ? 0 : duration);
+    if (durations != nullptr) all.host->iterations = durations->count();
     if (steps != nullptr) {
       all.host->ahead = ahead;
-      all.host->iterations = durations->count();
       all.host->step_time = steps->median();
       all.host->samples_per_second = samples_per_second(run_.batch, steps->median());
     }
@@ -235,6 +241,7 @@ class WindowReports {
   std::map<std::uint32_t, WorkUnits> units_;
   std::map<std::uint32_t, std::vector<IterationRow>> rows_;
   std::set<std::uint32_t> ahead_;
+  std::set<std::uint32_t> pace_unknown_;
 };
 
 MetricValues iteration_metrics(const Statistics& statistics, const IterationRow& iteration,
@@ -255,6 +262,7 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
 struct WindowFacts {
   bool ahead = false;  // the host ran ahead of the device
   bool traced = true;  // device activity was recorded
+  bool pace_known = true;
 };
 
 /// `next`: the row after it, null if there is none.
@@ -267,7 +275,7 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   all.row = &row;
   if (phase && row.end != 0) all.duration = duration;
   all.ahead = ahead;
-  if (row.complete && row.label == IterationLabel::kIteration)
+  if (row.complete && row.label == IterationLabel::kIteration && window.pace_known)
     all.step_time = ahead ? DevicePace::time_of(row, next, report.statistics->device_times()) : all.duration;
   if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
@@ -284,8 +292,9 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
     overlapped = overlapped || device.overlapped;
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
-  all.flops = host_flop_rate(row.flops, ahead ? all.step_time.value_or(0) : static_cast<double>(duration),
-                             row.devices.size(), *report.run);
+  all.flops = host_flop_rate(
+      row.flops, ahead || !window.pace_known ? all.step_time.value_or(0) : static_cast<double>(duration),
+      row.devices.size(), *report.run);
   all.fetches = report.statistics->fetches().of(row);
   // Work that has no record would pass for idle time.
   const bool known = window.traced && !row.lost;
@@ -367,9 +376,8 @@ std::vector<FamilyReport> family_reports(const Statistics& statistics, const std
   }
   std::vector<FamilyReport> families;
   for (const FamilyRow& row : statistics.families()) {
-    FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt, false});
-    report.impossible = impossible.contains(row.family);
-    if (!report.impossible && flops[row.family] > 0 && row.time.sum != 0)
+    FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt});
+    if (!impossible.contains(row.family) && flops[row.family] > 0 && row.time.sum != 0)
       report.teraflops = flops[row.family] / static_cast<double>(row.time.sum) / 1e3;
   }
   return families;
@@ -380,7 +388,6 @@ std::uint64_t count_impossible_rates(const Report& report) {
   const auto add = [&count](bool impossible) { count += impossible ? 1 : 0; };
   for (const CallReport& call : report.calls) add(call.peak_share.impossible);
   for (const DerivedProducts& products : report.derived_products) add(products.report.peak_share.impossible);
-  for (const FamilyReport& family : report.families) add(family.impossible);
   for (const MeasuredKernel& kernel : report.measured_kernels) add(kernel.place && kernel.place->impossible);
   for (const WindowReport& window : report.windows)
     add(window.host && window.host->flops.peak_share.impossible);
@@ -460,8 +467,9 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   for (const WindowInfo& window : run.windows) {
     windows[window.number] = {false, window.untraced.empty()};
   }
-  for (const std::uint32_t window : WindowReports(statistics, run, report).build())
-    windows[window].ahead = true;
+  WindowReports window_reports(statistics, run, report);
+  for (const std::uint32_t window : window_reports.build()) windows[window].ahead = true;
+  for (const std::uint32_t window : window_reports.pace_unknown()) windows[window].pace_known = false;
   for (const IterationRow& row : report.iteration_rows)
     add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1,
                   windows[row.window]);

@@ -53,8 +53,7 @@ using MetricValues = std::vector<std::optional<double>>;
 
 /// A family of kernels.
 struct FamilyReport : FamilyRow {
-  std::optional<double> teraflops;  ///< 10^12 per second, of the calls whose kernels ran
-  bool impossible = false;          ///< it is left out: a call of the family has an impossible rate
+  std::optional<double> teraflops;  ///< 10^12 per second; empty if a call's is impossible
 };
 
 /// A window on one device, or on all together and on the host.
@@ -78,7 +77,7 @@ struct WindowReport {
   std::optional<std::uint64_t> span;      ///< from the first work's start to the last one's end; likewise
   std::optional<double> busy_share;       ///< of the device's time, 0 … 1; likewise
   std::optional<Host> host;               ///< only for all devices together
-  std::optional<DeviceTimeReport> times;  ///< once the window is settled; empty as `busy`
+  std::optional<DeviceTimeReport> times;  ///< once the window is settled; up to the first lost launch
   const WindowMemory* memory = nullptr;
   MetricValues metrics;
   MetricValues utilizations;  ///< by metric: the utilization that the kernels' own figures add up to
@@ -152,7 +151,7 @@ struct Report {
   StepReport steps;
   CodeReport code;
   std::optional<ModelFlops> model_flops;  ///< where launches are named
-  /// Rows of the tables of calls, families, kernels' metrics, windows and iterations whose share of a peak is
+  /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is
   /// left out because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;
 

@@ -220,14 +220,14 @@ void DeviceTimeStatistics::hand_on_gaps(std::uint32_t number, Window& window) {
 std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   std::vector<DeviceTimeRow> result;
   result.reserve(totals_.size());
-  for (const auto& [device, total] : totals_)
-    result.push_back({0, device, total.times, total.shares.largest(), {}});
+  for (const auto& [device, total] : totals_) {
+    if (total.times.span != 0) result.push_back({0, device, total.times, total.shares.largest(), {}});
+  }
   return result;
 }
 
 void DeviceTimeStatistics::lost_work(std::uint32_t number, Nanoseconds launch) {
   if (number > settled_through_) {
-    if (lost_.size() >= kMaxUnsettled && !lost_.contains(number)) return;
     Nanoseconds& first = lost_.try_emplace(number, launch).first->second;
     first = std::min(first, launch);
     return;
@@ -235,25 +235,28 @@ void DeviceTimeStatistics::lost_work(std::uint32_t number, Nanoseconds launch) {
   std::erase_if(rows_, [this, number](const DeviceTimeRow& row) {
     if (row.window != number) return false;
     totals_[row.device].times.remove(row.times);
+    pauses_ -= row.pauses.longer.size();
     return true;
   });
 }
 
-/// The end of what can be judged of a window, 0 if nothing can.
-Nanoseconds DeviceTimeStatistics::cut(std::uint32_t number, Window& window, Nanoseconds begin,
-                                      Nanoseconds end) {
-  const auto lost = lost_.find(number);
-  if (lost == lost_.end()) return end;
-  if (lost->second <= begin) return 0;
+/// The end of what can be judged of a window from whose launch at `lost` on work is missing, 0 if nothing
+/// can.
+Nanoseconds DeviceTimeStatistics::cut(Window& window, Nanoseconds begin, Nanoseconds end, Nanoseconds lost) {
+  if (lost <= begin) return 0;
+  if (lost >= end) return end;
   bool possible = true;
-  for (auto& [device, timeline] : window.devices) possible = timeline.cut(lost->second) && possible;
-  return possible ? std::min(end, lost->second) : 0;
+  for (auto& [device, timeline] : window.devices) possible = timeline.cut(lost) && possible;
+  return possible ? lost : 0;
 }
 
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
   if (number <= settled_through_) return;
   settled_through_ = number;
   last_window_ = nullptr;
+  const auto losing = lost_.find(number);
+  const Nanoseconds lost = losing == lost_.end() ? ~Nanoseconds{0} : losing->second;
+  lost_.erase(lost_.begin(), lost_.upper_bound(number));
   while (!windows_.empty() && windows_.begin()->first < number) drop(windows_.begin());
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
@@ -262,8 +265,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     return;
   }
   Window& window = found->second;
-  const Nanoseconds until = cut(number, window, begin, end);
-  lost_.erase(lost_.begin(), lost_.upper_bound(number));
+  const Nanoseconds until = cut(window, begin, end, lost);
   for (auto& [thread, host] : window.threads) host.closing = end;
   const std::vector<DeviceWait> waits = waits_of(window.threads);
   for (auto& [device, timeline] : window.devices) {

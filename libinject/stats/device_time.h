@@ -87,7 +87,7 @@ class DeviceTimeStatistics {
 
   Window* window(std::uint32_t number);
   void drop(Windows::iterator window);
-  Nanoseconds cut(std::uint32_t number, Window& window, Nanoseconds begin, Nanoseconds end);
+  static Nanoseconds cut(Window& window, Nanoseconds begin, Nanoseconds end, Nanoseconds lost);
   void hold(Window& window);
   void bound();
   void release(Window& window);

@@ -78,10 +78,15 @@ bool DeviceTimeline::add(const TimedWork& work) {
 }
 
 bool DeviceTimeline::cut(Nanoseconds launch) {
+  const bool one_stream = std::all_of(pending_.begin(), pending_.end(), [this](const TimedWork& work) {
+    return work.stream == pending_.front().stream;
+  });
   std::erase_if(pending_, [launch](const TimedWork& work) {
     return (work.launch_known ? work.launch_begin : work.start) >= launch;
   });
-  return judged_until_ <= launch;
+  const bool lags = std::any_of(pending_.begin(), pending_.end(),
+                                [launch](const TimedWork& work) { return work.end > launch; });
+  return judged_until_ <= launch && (one_stream || !lags);
 }
 
 Nanoseconds DeviceTimeline::earliest_gap() const {

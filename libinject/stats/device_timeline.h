@@ -59,7 +59,8 @@ class DeviceTimeline {
   /// False if work of that time has already been judged.
   bool add(const TimedWork& work);
   const std::vector<TimedWork>& pending() const { return pending_; }
-  /// Leaves out what was launched from then on. False if some of that has been judged.
+  /// Leaves out what was launched from then on. False if some of that has been judged, or may have run beside
+  /// what is left, on another stream.
   bool cut(Nanoseconds launch);
 
   // `waits` are waits_of(threads).

@@ -75,7 +75,12 @@ void IterationStatistics::activity(const IterationActivity& activity) {
 }
 
 void IterationStatistics::lost_work(std::uint32_t window, Nanoseconds launch) {
-  if (window > settled_through_ && lost_work_.size() < kMaxLost) lost_work_.emplace_back(window, launch);
+  if (window <= settled_through_) return;
+  if (launch != 0 && lost_work_.size() < kMaxLost) {
+    lost_work_.emplace_back(window, launch);
+  } else {
+    wholly_lost_.insert(window);
+  }
 }
 
 void IterationStatistics::launch(std::uint32_t window, Nanoseconds begin) {
@@ -345,10 +350,8 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   if (window <= settled_through_) return;
   final_through_ = window;
   assign_through(window);
-  bool lost_more = lost_work_.size() == kMaxLost;
-  std::erase_if(lost_work_, [&](const auto& lost) {
+  std::erase_if(lost_work_, [this, window](const auto& lost) {
     if (lost.first > window) return false;
-    lost_more = lost_more || (lost.second == 0 && lost.first == window);
     if (const auto place = rows_.find(key_of(lost.first, lost.second)); place != rows_.end()) {
       place->second.incomplete = true;
       place->second.complete = false;
@@ -358,7 +361,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   for (auto place = rows_.lower_bound({settled_through_ + 1, 0});
        place != rows_.end() && place->first.first <= window; ++place) {
     Row& row = place->second;
-    if (lost_more) {
+    if (wholly_lost_.contains(place->first.first)) {
       row.incomplete = true;
       row.complete = false;
     }
@@ -374,6 +377,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
     }
     settle_row(place->first, row);
   }
+  wholly_lost_.erase(wholly_lost_.begin(), wholly_lost_.upper_bound(window));
   settled_through_ = window;
   if (waiting_.empty()) waiting_.shrink_to_fit();
   if (waiting_launches_.empty()) waiting_launches_.shrink_to_fit();

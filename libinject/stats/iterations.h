@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -122,7 +123,7 @@ class IterationStatistics {
   /// Iterations that ran without CUPTI, and how long they took: all of them, and the latest, one by one.
   const SampleStats& unprofiled_step_times() const { return unprofiled_times_; }
   const std::deque<UnprofiledStep>& unprofiled_steps() const { return unprofiled_steps_; }
-  /// Those of one window; null if it has none, and for all but the latest kMaxWindows.
+  /// Those of one window; null if it has none, and for all but the first kMaxWindows.
   const SampleStats* window_step_times(std::uint32_t window) const;
   /// Iterations of settled windows that were cut by a window's edge, or part of whose work was lost().
   std::uint64_t incomplete() const { return incomplete_; }
@@ -244,6 +245,7 @@ class IterationStatistics {
   SampleStats unprofiled_times_;
   std::deque<UnprofiledStep> unprofiled_steps_;
   std::vector<std::pair<std::uint32_t, Nanoseconds>> lost_work_;  // by window and launch
+  std::set<std::uint32_t> wholly_lost_;                           // windows of which no iteration is complete
   SampleBudget window_budget_{std::size_t{4} << 20};
   std::map<std::uint32_t, SampleStats> windows_;
   std::uint64_t incomplete_ = 0;

@@ -115,7 +115,7 @@ class Kill:
                 int(after[number][column]) < int(row[column]) if column == "API Calls" else after[number][column] != row[column])]
             self.expect(f"window {number}, which was on disk, has other {changed}", not changed)
         again = subprocess.run([self.options.injectctl, "recover", self.out], capture_output=True, text=True, timeout=120, check=False)
-        self.expect("the second time says that it is done", again.returncode == 0 and "recovered already" in again.stdout)
+        self.expect("the second time says that it is done", again.returncode == 0 and "already been recovered" in again.stdout)
 
     def check(self):
         if self.killed():

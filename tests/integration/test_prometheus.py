@@ -308,7 +308,7 @@ class Files(Prometheus):
         done = self.script(TEXT, WINDOW="api", PROM="p.prom", env={"RANK": "1"})
         self.check_program(done)
         (warning,) = done.warnings()
-        self.assertIn("%r or %p tells them apart", warning)
+        self.assertIn("add %r or %p", warning)
         self.assertEqual(self.script(TEXT, WINDOW="api", PROM="p.prom", env={"RANK": "0"}).warnings(), [])
 
     def test_an_older_file_is_replaced(self):

@@ -152,7 +152,7 @@ class Case(simulated.SimulatedTest):
                 self.assertEqual(after[column], row[column], f"{column} of window {number}, which was on disk")
         # Once more there is nothing to do, and nothing is done.
         tables = {name: (out.path / name).read_bytes() for name in out.files()}
-        self.assertIn("is recovered already", self.recover(out.path).stdout)
+        self.assertIn("has already been recovered", self.recover(out.path).stdout)
         self.assertEqual({name: (out.path / name).read_bytes() for name in out.files()}, tables)
         return out
 

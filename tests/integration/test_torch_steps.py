@@ -172,9 +172,9 @@ class Others(simulated.SimulatedTest):
     def test_known_and_others(self):
         says = collections.namedtuple("says", "text removed")
         for library, version, calls, expected in (
-                ("other", "2.11.0+cu130", "", says("PyTorch tells of", False)),
-                ("other", "1.12.1", "", says("PyTorch tells of", False)),
-                ("other", "2.15.0a0+git1234", "", says("PyTorch tells of", False)),
+                ("other", "2.11.0+cu130", "", says("PyTorch reports", False)),
+                ("other", "1.12.1", "", says("PyTorch reports", False)),
+                ("other", "2.15.0a0+git1234", "", says("PyTorch reports", False)),
                 ("other", "1.11.0", "", says("is PyTorch 1.11: it is not asked", False)),
                 ("other", "2.16.0", "", says("is PyTorch 2.16: it is not asked", False)),
                 ("other", "12.1", "", says("is PyTorch 12.1: it is not asked", False)),
@@ -194,7 +194,7 @@ class Others(simulated.SimulatedTest):
         """Steps are told all the same."""
         lines, told = self.run_with("other", "2.11.0", TORCH_CALLS="no_sequence")
         self.assertEqual(len(lines), 2, lines)
-        self.assertIn("PyTorch tells of", lines[0])
+        self.assertIn("PyTorch reports", lines[0])
         self.assertIn("sequence numbers are not found", lines[1])
         self.assertEqual(told.split()[:4], ["removed", "2", "removed", "3"])
 

@@ -132,10 +132,6 @@ std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) 
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether what is multiplied by it counts: where no second operand is wanted, the factor is 0.
 bool is_factor(const void* factor, cudnnDataType_t type) noexcept {
   double number = 0;

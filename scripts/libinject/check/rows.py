@@ -190,7 +190,10 @@ def total_mark(folder: Folder) -> Iterator[Place]:
 def rate(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "iteration_sum"):
         if (table := folder.table(name)) is not None:
-            steps = dict(table.each("Step Time (ns)")) if name == "iteration_sum" and table.has("Step Time (ns)") else {}
+            # Where the host ran ahead, an iteration's rate is by its step time: the rate can't be told without that.
+            if name == "iteration_sum" and not table.has("Step Time (ns)"):
+                continue
+            steps = dict(table.each("Step Time (ns)")) if name == "iteration_sum" else {}
             for index, (flops, duration, value) in table.each("FLOPs", "Duration (ns)", "TFLOP/s"):
                 # Older versions divided by the duration where the host ran ahead, too.
                 times = [time for time in {duration, *steps.get(index, ())} if time]
