@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <utility>
 
 namespace inject {
@@ -205,25 +204,25 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
 }
 
 void RangeTracker::close_started(std::uint32_t window) {
-  const auto of_window = [window](auto& map) {
-    return std::ranges::subrange(map.lower_bound({window, 0}), map.lower_bound({window + 1, 0}));
+  // Takes a window's entries out of a map, and returns how many there were.
+  const auto take = [window](auto& map, const auto& use) {
+    const auto begin = map.lower_bound({window, 0});
+    const auto end = map.lower_bound({window + 1, 0});
+    std::size_t count = 0;
+    for (auto at = begin; at != end; ++at, ++count) use(at->first.second, at->second);
+    map.erase(begin, end);
+    return count;
   };
   // No queue has their starts.
-  for (const auto& [key, ended] : of_window(ends_)) end_earlier(window, ended);
+  open_ -= take(ends_, [&](std::uint32_t, const Ended& ended) { end_earlier(window, ended); });
   const Nanoseconds end = windows_(window).end;
-  for (const auto& [key, started] : of_window(started_)) emit(started.owner, window, started.open, end, true);
-  for (const auto& [key, earlier] : of_window(earlier_)) {
-    for (const auto& [name, open] : earlier.open) emit(key.second, window, open, end, true);
+  open_ -= take(started_, [&](std::uint32_t, const Started& started) {
+    emit(started.owner, window, started.open, end, true);
+  });
+  take(earlier_, [&](std::uint32_t thread, const Earlier& earlier) {
+    for (const auto& [name, open] : earlier.open) emit(thread, window, open, end, true);
     open_ -= earlier.open.size();
-  }
-  const auto erase_from = [&](auto& map) {
-    const auto range = of_window(map);
-    const std::size_t before = map.size();
-    map.erase(range.begin(), range.end());
-    return before - map.size();
-  };
-  open_ -= erase_from(ends_) + erase_from(started_);
-  erase_from(earlier_);
+  });
 }
 
 void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {

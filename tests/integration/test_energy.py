@@ -237,8 +237,8 @@ class Faults(EnergyTest):
         (row,) = self.windows(done)
         count = int(row["Clock Readings"])
         self.assertTrue(25 <= count <= 40, count)
-        # Ten of them, or a few more where the program was late.
-        self.assertTrue(900 / count < float(row["Held Down (%)"]) < 1700 / count, (row["Held Down (%)"], count))
+        # Ten of them, or a few more where the program was late; one that was on its way may have the flags from before.
+        self.assertTrue(850 / count < float(row["Held Down (%)"]) < 1700 / count, (row["Held Down (%)"], count))
 
     def test_what_the_driver_refuses(self):
         for column, function in FUNCTIONS.items():
