@@ -136,7 +136,8 @@ def of_algorithms(points: list[Point]) -> str:
     for name in ("Winograd", "FFT"):
         if found := extremes(points, lambda point, name=name: algorithm_share(point, name)):
             _, (most, where) = found
-            told.append(f"{most:.0f} % {name} ({where})")
+            if most >= 0.5:
+                told.append(f"{most:.0f} % {name} ({where})")
     return f"Of the convolutions' time at most: {', '.join(told)} (*Kernels*)." if told else ""
 
 

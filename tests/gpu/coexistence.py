@@ -36,9 +36,9 @@ def windows_of(folder):
     rows = {row["Window"]: row for row in folder.rows("window_sum.csv") if row["Device"] == "all"}
     for window in folder.run_json()["windows"]:
         row = rows[str(window["number"])]
-        work = sum(int(row[column]) for column in ("Kernels", "Copies", "Memsets"))
+        work = sum(int(row[column] or 0) for column in ("Kernels", "Copies", "Memsets"))
         if "no_device_activity" not in window:
-            found.append((int(row["Memsets"]), "ended_by" in window))
+            found.append((int(row["Memsets"] or 0), "ended_by" in window))
         elif work == 0 and int(row["API Calls"]) > 0:
             found.append(None)
         else:
@@ -119,7 +119,7 @@ def turns(options, report):
     windows = folder.run_json()["windows"]
     report.data["turns"] = {"seen": seen, "windows": windows, "stderr": result.err[-3000:]}
     report.check("torch.profiler in turns: it sees its kernels each time", seen["theirs"] == [seen["count"]] * len(seen["theirs"]), seen)
-    rows = {row["Window"]: int(row["Kernels"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all"}
+    rows = {row["Window"]: int(row["Kernels"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all"}
     # Each of ours is whole, ended by its coming, or says that it had CUPTI.
     told = [(rows[str(window["number"])], window.get("ended_by", ""), window.get("no_device_activity", "")) for window in windows]
     report.check("torch.profiler in turns: our windows are whole, or say why not",

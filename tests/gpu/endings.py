@@ -155,7 +155,7 @@ class Case:
             states = [row["State"] for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
             if run["state"] != "closed" or states != ["closed"] * windows:
                 wrong.append(f"run.json says {run['state']}, the windows are {states}")
-            if any(not int(row["Kernels"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all"):
+            if any(not int(row["Kernels"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all"):
                 wrong.append("a window without kernels")
             missing = [name for name in run["files"] if name not in folder.files()]
             if missing or run["write_errors"]:
@@ -322,7 +322,7 @@ def steps_of(options, cases, name, window, bracket):
         case.leaves_nothing()
         case.wrote_everything(windows=3)
         folder = case.results()[0]
-        kernels = [int(row["Kernels"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
+        kernels = [int(row["Kernels"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
         case.check("each window has the kernels of a step", len(kernels) == 3 and len(set(kernels)) == 1 and kernels[0] > 0, kernels)
         return folder.kernel_counts(), folder.operation_counts()
 

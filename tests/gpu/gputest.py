@@ -321,7 +321,7 @@ def check_sums(folder):
         agree("iteration_sum.csv", "Kernel Time (ns)", "Kernels", [r for r in iterations if r["Device"] == "all"])
         agree("iteration_sum.csv by device", "Kernel Time (ns)", "Kernels", [r for r in iterations if r["Device"] != "all"])
         copies = sum(len(d) for n, d in operations.items() if n != MEMSET)
-        listed = sum(int(r["Copies"]) for r in windows if r["Device"] == "all")
+        listed = sum(int(r["Copies"] or 0) for r in windows if r["Device"] == "all")
         if listed != copies:
             wrong.append(f"window_sum.csv: {listed} copies, {copies} in the raw records")
     return compared, wrong

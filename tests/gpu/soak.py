@@ -194,7 +194,7 @@ def soak(options, report):
     expected = (turns[-1][1][-1][1] - spans[0][0]) / 1e9 / EVERY
     report.check("a window every two seconds", abs(len(spans) - expected) <= 2, f"{len(spans)}, expected {expected:.1f}")
     report.check("nothing is lost", folder.lost() == {}, folder.lost())
-    kernels = [int(row["Kernels"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
+    kernels = [int(row["Kernels"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
     steps = [step for kind, steps in turns if kind == "ours" for step in steps]
     wrong = incomplete([(*span, count) for span, count in zip(spans, kernels, strict=True)], steps, per_step)
     report.check("each window has its steps' kernels", not wrong,
