@@ -40,7 +40,7 @@ enum class Category : std::uint8_t {
   kPool,
   kSoftmax,
   kActivation,
-  kTensor,  ///< other work of cuDNN's
+  kTensor,  ///< cuDNN's other operations
   kPlan,
   kCollective,
   kPointToPoint,

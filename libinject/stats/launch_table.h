@@ -52,8 +52,8 @@ class LaunchTable {
   std::optional<Nanoseconds> first_waiting_begin() const;
   /// Forgets all waiting launches: their records will not come any more. Returns how many there were in each
   /// window, including those given up since the last call because the table was full; beyond 4,096 windows,
-  /// the oldest are merged as window 0. `delivered`: all existing records have arrived. `tell`: of each
-  /// window's launches; of those given up earlier just of one that is not known.
+  /// the oldest are merged as window 0. `delivered`: all existing records have arrived. `tell` is called
+  /// for each of these launches; for those given up earlier once per window, with an unknown launch.
   std::map<std::uint32_t, std::uint64_t> give_up_waiting(
       bool delivered = false, const std::function<void(const Attribution& launch)>& tell = {});
   /// Graph launches that were given up but not counted there: their graphs seem to have no work.

@@ -31,9 +31,8 @@ class OverlapStatistics {
     }
   };
 
-  /// `from_first_beside`: what runs before the first piece beside it in a window is not judged. That is right
-  /// where only pieces launched in the window are known, and work is overlapped with what was launched
-  /// before.
+  /// `from_first_beside`: work before the window's first piece beside it is not judged, since pieces launched
+  /// before the window, which are not known, may have overlapped it.
   explicit OverlapStatistics(bool from_first_beside = false) : from_first_beside_(from_first_beside) {}
 
   /// Announces that work will come. Until then what runs beside it is not kept, as most programs may have

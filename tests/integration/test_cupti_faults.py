@@ -261,6 +261,7 @@ class Records(FaultTest):
             whole = row["Window"] == "1"
             for column in ("GPU Busy (ns)", "GPU Busy (%)"):
                 self.assertEqual(row[column] != "", whole, (row["Window"], column))
+            self.assertTrue(row["Device Time (ns)"] or not whole)
             if row["Device Time (ns)"]:
                 (self.assertGreaterEqual if whole else self.assertLess)(int(row["Device Time (ns)"]), int(row["Duration (ns)"]))
             self.assertNotEqual(row["Kernels"], "")
