@@ -159,17 +159,55 @@ StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
   bool still_there = false;
   for (std::uint64_t back = 0; same && back < length; ++back)
     still_there = still_there || token(back, by) == former_->last;
-  cycle.last = still_there ? former_->last : last_of(length, by);
+  if (still_there) {
+    cycle.last = former_->last;
+    cycle.guessed = former_->guessed;
+    return cycle;
+  }
+  const bool counted = all_ended_ == 0 || all_repeat(length, by);
+  cycle.last = counted ? last_by_count(length, by) : last_by_age(length, by);
+  cycle.guessed = !counted && length > 1;
   return cycle;
 }
 
+// In the first iteration, optimizers make their state as well.
+bool StepSequence::all_repeat(std::uint64_t length, ToldApartBy by) const {
+  if (count_ > steps_.size()) return false;
+  for (std::uint64_t back = 0; back + 2 * length < count_; ++back)
+    if (token(back, by) != token(back + length, by)) return false;
+  return true;
+}
+
+bool StepSequence::comes_once(std::uint32_t token_of_step, std::uint64_t length, ToldApartBy by) const {
+  unsigned times = 0;
+  for (std::uint64_t back = 0; back < length; ++back) times += token(back, by) == token_of_step;
+  return times == 1;
+}
+
 // The program's first step was the first of an iteration.
-std::uint32_t StepSequence::last_of(std::uint64_t length, ToldApartBy by) const {
+std::uint32_t StepSequence::last_by_count(std::uint64_t length, ToldApartBy by) const {
   if (length == 0) return 0;  // never, which the static analyzer can't see
   const std::uint32_t last = token(count_ % length, by);
-  unsigned times = 0;
-  for (std::uint64_t back = 0; back < length; ++back) times += token(back, by) == last;
-  return times == 1 ? last : 0;
+  return comes_once(last, length, by) ? last : 0;
+}
+
+// Other iterations came before, so counting tells nothing. An optimizer that stepped alone then, as a
+// critic's may, is taken to be the first now: of the steps that come once, the last is the one whose follower
+// is oldest.
+std::uint32_t StepSequence::last_by_age(std::uint64_t length, ToldApartBy by) const {
+  std::uint32_t last = 0;
+  std::uint64_t oldest = steps_.size();
+  for (std::uint64_t back = length; back > 0; --back) {
+    const std::uint32_t before = token(back, by);
+    const std::uint32_t follower = token(back - 1, by);
+    if (!comes_once(before, length, by)) continue;
+    std::uint64_t first = 0;
+    while (token(steps_[first], by) != follower) ++first;
+    if (first >= oldest) continue;
+    oldest = first;
+    last = before;
+  }
+  return last;
 }
 
 std::uint64_t StepSequence::count_before(std::uint64_t position) const {
@@ -212,7 +250,7 @@ std::uint32_t StepSequence::class_of_last() const {
 
 bool StepSequence::are_doubtful() const {
   if (!cycle_) return false;
-  if (cycle_->told_apart_by == ToldApartBy::kClass) return true;
+  if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed) return true;
   // An optimizer that is made anew for each task gets the addresses of the two before in turn.
   if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());

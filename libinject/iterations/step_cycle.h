@@ -27,6 +27,8 @@ struct StepCycle {
   /// What tells the last step of an iteration from all others: its contents, object or class; 0 if nothing
   /// does.
   std::uint32_t last = 0;
+  /// Other iterations came before, and which step is the last is a guess.
+  bool guessed = false;
 
   bool operator==(const StepCycle&) const = default;
 };
@@ -100,8 +102,9 @@ class StepSequence {
   bool has_mark(std::uint64_t position, std::uint64_t mark) const;
   /// The class of the optimizer whose step is the last of an iteration.
   std::uint32_t class_of_last() const;
-  /// Whether it is doubtful that optimizers are told apart rightly: those of the latest cycles are other
-  /// objects in each, two objects in turn are all that repeats, or several threads step.
+  /// Whether it is doubtful that optimizers are told apart rightly, or which step is the last: those of the
+  /// latest cycles are other objects in each, two objects in turn are all that repeats, or several threads
+  /// step.
   bool are_doubtful() const;
 
  private:
@@ -139,7 +142,11 @@ class StepSequence {
   bool repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const;
   void note_contents(std::uint32_t contents);
   bool contents_come_back() const;
-  std::uint32_t last_of(std::uint64_t length, ToldApartBy by) const;
+  bool comes_once(std::uint32_t token_of_step, std::uint64_t length, ToldApartBy by) const;
+  /// Whether all of the program's steps do.
+  bool all_repeat(std::uint64_t length, ToldApartBy by) const;
+  std::uint32_t last_by_count(std::uint64_t length, ToldApartBy by) const;
+  std::uint32_t last_by_age(std::uint64_t length, ToldApartBy by) const;
 
   std::deque<OptimizerStep> steps_;             // the latest
   std::unordered_set<std::uint32_t> contents_;  // of all steps, until kPatience

@@ -97,10 +97,22 @@ def alike():
         report(k)
 
 
-def gan(alone=0):
-    """`alone`: so often the critic trains by itself at first."""
+def until_a_window_has_closed():
+    """Counts up to it, and gives up after a time that no machine should take."""
+    is_open = ctypes.CDLL(None).inject_is_open
+    until, opened = time.monotonic() + 60, False
+    for k in itertools.count():
+        now = bool(is_open())
+        if (opened and not now) or time.monotonic() > until:
+            return
+        opened = opened or now
+        yield k
+
+
+def gan(alone=()):
+    """`alone`: how often the critic trains by itself at first."""
     critic, generator = optimizer_of(torch.optim.Adam, (3, 5)), optimizer_of(torch.optim.Adam, (2, 7, 9))
-    for _ in range(alone):
+    for _ in alone:
         time.sleep(0.002)
         layers(4)
         critic.step()
@@ -115,7 +127,7 @@ def gan(alone=0):
 
 
 def critic_first():
-    gan(60)
+    gan(until_a_window_has_closed())
 
 
 def lengths():

@@ -2,12 +2,14 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "libinject/base/mapping.h"
 #include "libinject/iterations/iteration_detector.h"
+#include "libinject/iterations/iteration_search.h"
 #include "libinject/iterations/step_cycle.h"
 #include "tests/unit/catch.h"
 
@@ -715,5 +717,42 @@ TEST_CASE("where one of two models comes in no order, that each step ends an ite
     REQUIRE(training.detector.lock());
     CHECK(training.detector.lock()->steps == 1);
     CHECK(training.detector.lock()->rough == second_model);
+  }
+}
+
+TEST_CASE("a critic may have stepped alone any number of times", "[steps][iterations]") {
+  for (const bool shown : {false, true}) {
+    for (const unsigned critics : {1u, 2u, 3u, 5u}) {
+      for (unsigned alone = 20; alone < 90; ++alone) {
+        CAPTURE(shown, critics, alone);
+        SteppedTraining program;
+        const auto critic = [&] {
+          for (unsigned i = 0; i < 20; ++i) program.kernel(10 + i % 5, 4);
+          program.step(1, {3, 5});
+        };
+        for (unsigned i = 0; i < alone; ++i) critic();
+        IterationDetector& detector = program.detector;
+        if (shown && detector.lock()) detector.keep_numbers(detector.begun(), program.time);
+        std::optional<unsigned> found_in;
+        for (unsigned k = 0; k < 40; ++k) {
+          program.begin();
+          for (unsigned i = 0; i < critics; ++i) critic();
+          for (unsigned i = 0; i < 25; ++i) program.kernel(10 + i % 5, 5);
+          program.step(1, {2, 7, 9});
+          if (!found_in && detector.lock() && detector.lock()->steps == critics + 1) found_in = k;
+        }
+        REQUIRE(found_in);
+        CHECK(*found_in <= 6);
+        // It may have been the generator that came first.
+        CHECK(certainty_of(info_of(detector), false) != Certainty::kHigh);
+        std::size_t begun = 0;
+        for (const IterationSpan& span : program.spans) {
+          const bool at_begin = std::ranges::find(program.begins, span.first_event) != program.begins.end();
+          begun += at_begin;
+          if (span.first_event > program.begins[*found_in + 1]) CHECK(at_begin);
+        }
+        CHECK(begun >= 30);
+      }
+    }
   }
 }
