@@ -28,7 +28,7 @@ class BusyTime {
   Nanoseconds first() const { return first_; }
   Nanoseconds last() const { return last_; }
   bool any() const { return any_; }
-  /// Intervals that began in time already collapsed into a sum; busy() lacks that part of them.
+  /// Intervals that began in time already collapsed into a sum; busy() does not include that part of them.
   std::uint64_t late() const { return late_; }
   /// Intervals held in memory.
   std::size_t held() const { return sorted_.size() + unsorted_.size(); }

@@ -96,7 +96,7 @@ bool CallShapeStatistics::is_captured(const CallEvent& event) const {
 }
 
 void CallShapeStatistics::flush(const Call& call) {
-  // Shapes that found no room in the shape table cannot be told apart.
+  // Shapes that did not fit in the shape table cannot be told apart.
   const std::uint32_t index =
       call.shape == ShapeTable::kOther ? KeyIndex<2>::kOther : keys_.find_or_add({call.function, call.shape});
   if (index == rows_.size()) {
@@ -125,7 +125,7 @@ void CallShapeStatistics::flush(const Call& call) {
   for (const KernelShare& name : call.names) add_name(row.names, name, kMaxNames);
 }
 
-// However many windows are settled in a row, the calls are sorted once.
+// Sorts the calls only once, however many windows are settled in a row.
 void CallShapeStatistics::settle(std::uint32_t window) {
   if (!std::exchange(in_order_, true)) put_in_order();
   for (; !order_.empty(); order_.pop_front()) {

@@ -24,7 +24,7 @@ struct KernelShare {
   std::uint64_t time = 0;
 };
 
-/// Adds to that name's share, or to name 0's if there are too many names.
+/// Adds `more` to its name's share, or to that of name 0 if there are too many names.
 void add_share(std::vector<KernelShare>& names, const KernelShare& more);
 
 /// Calls of one function with one shape.
@@ -32,16 +32,16 @@ struct CallShapeEntry {
   FunctionId function = kNoFunction;  ///< kNoFunction: the calls' own records were lost
   std::uint32_t shape = 0;
   std::uint32_t device = 0;  ///< the one its first kernel ran on
-  bool other = false;        ///< for shapes that found no room, of all functions of this one's category
+  bool other = false;        ///< row for shapes that did not fit: all functions of this one's category
   std::uint64_t calls = 0;   ///< successful ones
   std::uint64_t failed = 0;
-  std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
-  std::uint64_t replayed = 0;  ///< captured calls that graph launches ran, once for each launch
+  std::uint64_t captured = 0;  ///< of `calls`, those captured into a CUDA graph
+  std::uint64_t replayed = 0;  ///< captured calls executed by graph launches, counted once per launch
   std::uint64_t shared = 0;    ///< of `calls`, those that share an operand with the previous one
   std::uint64_t kernels = 0;
   Totals host;                     ///< of all calls
-  Totals gpu;                      ///< kernel time per call, of calls that had kernels
-  std::vector<KernelShare> names;  ///< by descending time; those that found no room are under name 0
+  Totals gpu;                      ///< kernel time per call, over calls that had kernels
+  std::vector<KernelShare> names;  ///< by descending time; those that did not fit are under name 0
 
   /// Calls whose work was submitted to the device.
   std::uint64_t executed() const { return calls - captured + replayed; }
@@ -83,7 +83,7 @@ class CallShapeStatistics {
     std::uint64_t host = 0;
     std::vector<KernelShare> names;
   };
-  /// A call on its thread; if a graph launch replays it, that launch too, since each launch replays it anew.
+  /// A call on its thread and, if a graph launch replays it, that launch: each launch replays the call again.
   struct Key {
     std::uint64_t call = 0;
     std::uint64_t launch = 0;

@@ -13,16 +13,17 @@ namespace inject {
 
 namespace {
 
-// A thread that is read every millisecond has been read in a stretch as long as this, unless the one that
-// reads had no processor.
+// A thread sampled every millisecond has certainly been sampled in an interval of this length, unless the
+// sampling thread had no CPU.
 constexpr std::uint64_t kSurelySampled = 2'000'000;
 
-/// By thread and time. Several are of one launch: of a graph, or a call that launches more than once.
+/// By thread and time. Several may be of one launch: a graph's, or that of a call that launches more than
+/// once.
 std::pair<std::uint32_t, Nanoseconds> launch_key(const CodeLaunch& launch) {
   return {launch.thread, launch.time};
 }
 
-/// What is launched, found by the launch.
+/// Finds what was launched by its launch.
 class Launches {
  public:
   explicit Launches(std::span<const CodeLaunch> launches) : launches_(launches), order_(launches.size()) {
@@ -32,7 +33,7 @@ class Launches {
     });
   }
 
-  /// The first with a place, if any has one; kNone if there is none at all.
+  /// The first one with a place, if any has one; kNone if there is none at all.
   std::uint32_t find(std::uint32_t thread, Nanoseconds time, std::span<const JoinedPlace> joined) const {
     const std::pair key(thread, time);
     auto at = std::lower_bound(order_.begin(), order_.end(), key, [&](std::uint32_t one, const auto& wanted) {
@@ -51,8 +52,8 @@ class Launches {
   std::vector<std::uint32_t> order_;
 };
 
-/// Of the waits between two launches the longest, until there are others: after it those that follow find the
-/// device done.
+/// The longest of the waits between two launches, kept until there are later ones: waits that follow it find
+/// the device idle.
 struct LongestWait {
   std::uint32_t place = 0;
   std::uint64_t time = 0;
@@ -102,12 +103,12 @@ void CodeGaps::named(std::span<const CodeLaunch> launches, std::span<const std::
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(named_[a].time, named_[a].thread) < std::pair(named_[b].time, named_[b].thread);
   });
-  // What one launch launches has one past.
+  // All work of one launch has the same predecessors.
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (launch_key(named_[order[i]]) == launch_key(named_[order[i - 1]]))
       alike_[order[i]] = alike_[order[i - 1]];
   }
-  // Those that did not fit may have been the last before a launch, or have samples in them.
+  // Waits that did not fit may have been the last before a launch, or have contained samples.
   if (!lost_waits_) {
     for (const CodeLaunch& launch : launches) {
       if (launch.waits) waits_.push_back({launch.time, launch.end, launch.thread, launch.place});
@@ -146,15 +147,15 @@ void CodeGaps::note_waits(const std::vector<std::uint32_t>& order) {
   }
 }
 
-/// A sample is of the next launch on each device; but not while its thread waits for one or copies, and in
-/// the call of a launch it is of that one. After the last launch the next one would be the next iteration's
-/// first, which is like that of the first iteration.
+/// A sample is attributed to the next launch on each device; but a sample in a call that waits or copies is
+/// ignored, and one in a launching call is attributed to that launch. After the last launch, the next one
+/// would be the next iteration's first, which is like that of the first iteration.
 void CodeGaps::note_samples(const std::vector<std::uint32_t>& order, std::optional<Nanoseconds> end) {
   constexpr std::uint32_t kNone = JoinedPlace::kNone;
   struct Call {
     Nanoseconds begin;
     Nanoseconds end;
-    std::uint32_t launch;  // kNone: samples in it do not count
+    std::uint32_t launch;  // kNone: samples in it are ignored
   };
   std::map<std::uint32_t, std::vector<Call>> calls;  // by thread
   for (const std::uint32_t thread : sampled_) calls[thread];
@@ -199,8 +200,8 @@ void CodeGaps::count(const GapPlace& place, std::uint64_t gaps, std::uint64_t ti
   sum.time += time;
 }
 
-/// By the samples taken there on the thread that was late, each with its part of the time. False if there are
-/// none.
+/// Splits the gap by the samples taken there on the thread that was late, each with its share of the time.
+/// Returns false if there are none.
 bool CodeGaps::split(const IdleGap& gap, const Before& before) {
   const auto begin = before.samples.lower_bound({gap.delayed_by, 0});
   const auto end = before.samples.upper_bound({gap.delayed_by, ~std::uint32_t{0}});
@@ -215,7 +216,7 @@ bool CodeGaps::split(const IdleGap& gap, const Before& before) {
   std::uint64_t left = gap.time;
   for (auto one = begin; one != end; ++one) {
     if (one == most) continue;
-    // Of days at most: no overflow for 65,536 samples.
+    // A gap lasts days at most: no overflow with 65,536 samples.
     const std::uint64_t part = gap.time * one->second / all;
     count({GapPlace::Kind::kStack, one->first.second, gap.cause, gap.own_work}, 0, part);
     left -= part;
@@ -224,7 +225,7 @@ bool CodeGaps::split(const IdleGap& gap, const Before& before) {
   return true;
 }
 
-/// `call_place`: that of the call that took the time, if it launched something.
+/// `call_place`: of the call that took the time, if it launched something.
 void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, const CodeLaunch* named,
                          std::uint32_t call_place) {
   const auto at_launch = [&](std::uint32_t number) {
@@ -264,7 +265,7 @@ void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, const CodeLaun
     case IdleCause::kHostCompute:
     case IdleCause::kHostWait: {
       if (before != nullptr && split(gap, *before)) return;
-      // Something that the iterations that are named did not do.
+      // Something that the named iterations did not do.
       const bool outside_of_calls = gap.cause == IdleCause::kHostCompute || gap.cause == IdleCause::kHostWait;
       const bool elsewhere =
           outside_of_calls && gap.time >= kSurelySampled && sampled_.count(gap.delayed_by) != 0;
@@ -292,13 +293,13 @@ void CodeGaps::settle(std::uint32_t window, std::span<const CodeLaunch> launches
     std::uint32_t place = 0;
     const CodeLaunch* named = nullptr;
     if (gap.is_closing) {
-      // The window's end is the first launch of the iterations that follow it.
+      // The window's end corresponds to the first launch of the iterations that follow it.
       if (window == named_window_) named = first_named(gap.device);
       if (named != nullptr) place = named->place & ~kIncompletePlace;
     } else if (const std::uint32_t at = by_launch.find(gap.thread, gap.launched, joined);
                at != JoinedPlace::kNone) {
       place = joined[at].place;
-      // Without a place it may have been compared with another one.
+      // A launch without a place may have been compared with a different one.
       if (place != 0 && joined[at].named != JoinedPlace::kNone) named = &named_[joined[at].named];
     }
     std::uint32_t call_place = 0;

@@ -21,7 +21,7 @@ namespace inject {
 struct GapPlace {
   enum class Kind : std::uint8_t {
     kUnknown,
-    kDevice,  ///< the host was not late
+    kDevice,  ///< not caused by the host
     kLaunch,  ///< `number` is the place of a launch or wait
     kStack,   ///< `number` is the node of a sampled stack
   };
@@ -38,19 +38,20 @@ struct GapTimes {
   std::uint64_t time = 0;
 };
 
-/// What was launched, in its order: a kernel or a copy.
+/// A kernel, copy or memset as it was launched.
 struct CodeLaunch {
   Nanoseconds time = 0;
-  Nanoseconds end = 0;  ///< of the call; of those that are named, as what follows
+  Nanoseconds end = 0;  ///< when the call returned; used only for named launches, like `place`, `device` and
+                        ///< the flags
   std::uint32_t thread = 0;
   std::uint32_t place = 0;
   std::uint32_t device = 0;
-  bool is_copy = false;  ///< no memset
-  bool waits = false;    ///< so little to the host that it serves as a synchronization
+  bool is_copy = false;  ///< not a memset
+  bool waits = false;    ///< a copy to the host so small that it serves as a synchronization
 };
 
 /// The devices' idle time in windows by the line of Python that they waited for (docs/code.md). Memory is
-/// bounded: what does not fit counts as unknown. One thread at a time; may throw std::bad_alloc.
+/// bounded: what does not fit is counted as unknown. One thread at a time; may throw std::bad_alloc.
 class CodeGaps {
  public:
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
@@ -59,17 +60,17 @@ class CodeGaps {
 
   void gap(std::uint32_t window, const IdleGap& gap);
 
-  // Of the iterations that are named.
-  /// A call that waited for the device; without a place if that is not known.
+  // The following come from the iterations whose launches are named.
+  /// A call that waited for the device; `place` is 0 if unknown.
   void wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
-  /// What a thread was doing.
+  /// A sample of a thread's Python stack.
   void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
-  /// All that was launched there, in the order of time, and first_alike() of it. `window`: the one before;
-  /// `end`: where the next iteration begins, if they were seen to the end.
+  /// All named launches in order of time, and first_alike() of them. `window`: the one before them; `end`:
+  /// where the next iteration begins, if they were recorded up to their end.
   void named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike, std::uint32_t window,
              std::optional<Nanoseconds> end);
 
-  /// Nothing more comes for `window`. `joined` is of `launches`, which were launched in it.
+  /// Nothing more will come for `window`. `joined` has the places of `launches`, which were made in it.
   void settle(std::uint32_t window, std::span<const CodeLaunch> launches,
               std::span<const JoinedPlace> joined);
 
@@ -87,10 +88,10 @@ class CodeGaps {
     std::uint32_t thread;
     std::uint32_t place;
   };
-  /// What the host did before a launch, or those that are alike.
+  /// What the host did before a launch, summed over all launches that are alike.
   struct Before {
-    PlaceVote waited;      ///< place of the wait that its thread had last
-    PlaceVote any_waited;  ///< … that was over last, of all threads
+    PlaceVote waited;      ///< place of the last wait of the launching thread
+    PlaceVote any_waited;  ///< place of the last wait to end, over all threads
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> samples;  ///< by thread and stack
   };
 
@@ -108,7 +109,7 @@ class CodeGaps {
   std::set<std::uint32_t> sampled_;  // threads
   std::vector<CodeLaunch> named_;
   std::vector<std::uint32_t> alike_;
-  std::unordered_map<std::uint32_t, Before> before_;  // by the first launch that is alike
+  std::unordered_map<std::uint32_t, Before> before_;  // by the first of the launches that are alike
   std::uint32_t named_window_ = 0;
   std::map<GapPlace, GapTimes> sums_;
 };

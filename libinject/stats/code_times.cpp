@@ -17,12 +17,12 @@ namespace inject {
 
 namespace {
 
-/// Libraries have kernels of many names for one purpose, and choose by the sizes.
+/// Libraries have kernels of many names for one purpose, and choose among them by size.
 bool is_chosen_by_size(Family family) {
   return family == Family::kGemm || is_convolution(family) || family == Family::kAttention;
 }
 
-// Held::transfer: CUpti_ActivityMemcpyKind follows.
+// Held::transfer: CUpti_ActivityMemcpyKind is added to this.
 constexpr std::uint8_t kMemsetClass = 1;
 constexpr std::uint8_t kFirstCopyClass = 2;
 
@@ -42,7 +42,7 @@ CodeTimes::NameClass CodeTimes::class_of(std::uint32_t name) {
 
 CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   const auto number = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
-  // A kernel of a graph has the shape of the call that was captured, if that was seen.
+  // A graph's kernel has the shape of the captured call, if that was seen.
   const std::uint32_t shape = event.graph_node != 0 ? 0 : event.launch.shape;
   Held kernel{};
   kernel.exact =
@@ -59,7 +59,7 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   kernel.graph = event.launch.graph;
   kernel.node = event.graph_node;
   kernel.start = event.start;
-  // Each launch of a graph makes the call anew.
+  // Each launch of a graph repeats the call.
   const bool is_replayed = event.replayed.call != 0;
   kernel.call = hash_mix((std::uint64_t{is_replayed ? event.replayed.thread : event.launch.thread} << 32 |
                           (is_replayed ? event.replayed.call : event.launch.owner)) *
@@ -69,7 +69,7 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
 }
 
 CodeTimes::Held CodeTimes::held(const TransferEvent& event) {
-  // Whatever they move: how much may vary, and which way does not.
+  // Regardless of the size, which may vary; the direction does not.
   constexpr std::uint32_t kTransferClass = 1u << 30;
   Held transfer{};
   transfer.transfer =
@@ -196,7 +196,7 @@ void CodeTimes::settle_window(std::uint32_t window) {
   graphs_.erase(graphs_.begin(), graphs_.upper_bound(window));
 }
 
-/// In the order in which they were launched, each with its iteration.
+/// In launch order, each with its iteration.
 std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) const {
   std::stable_sort(kernels.begin(), kernels.end(), [](const Held& one, const Held& other) {
     return std::pair(one.order, one.node) < std::pair(other.order, other.node);
@@ -221,13 +221,13 @@ std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) 
   return launches;
 }
 
-// Later windows take their places from these as well, when their iterations are not known any more.
+// Later windows take their places from these as well, once their own iterations are no longer known.
 void CodeTimes::take_named() {
   if (named_.empty()) return;
   named_launches_ = launches(named_);
   named_places_.clear();
-  // Operators that were open when the naming began are not known: they may be missing around any launch of a
-  // thread's first iteration. An iteration later they have ended.
+  // Operators that were open when naming began are unknown: they may be missing around any launch of a
+  // thread's first iteration. One iteration later they have ended.
   std::unordered_map<std::uint32_t, std::uint32_t> first;  // by thread
   for (std::size_t i = 0; i < named_.size(); ++i) {
     const LaunchedKernel& launch = named_launches_[i];
@@ -259,8 +259,8 @@ bool CodeTimes::follows_order(const Launch& launch, const Graph& graph) {
   });
 }
 
-/// By the first launch that shows it. A chain's kernels have run in the order in which they were captured.
-/// Others are numbered as they were made, unless a chain's are not.
+/// Determined by the first launch that shows it. A chain's kernels run in the order in which they were
+/// captured. Others are numbered in order of creation, unless a chain has been seen that is not.
 CodeTimes::GraphNodePlaces CodeTimes::nodes_of(const std::vector<Launch>& launches, const Graph& graph) {
   constexpr std::size_t kMostTries = 16;
   GraphNodePlaces nodes;
@@ -282,12 +282,12 @@ CodeTimes::GraphNodePlaces CodeTimes::nodes_of(const std::vector<Launch>& launch
                         return one->node < other->node;
                       });
     if (nodes.size() == launch.size()) break;
-    nodes.clear();  // some have one number
+    nodes.clear();  // some nodes have the same number
   }
   return nodes;
 }
 
-/// Of kernels of graphs the place that they were captured in; 0 where it is not known.
+/// The places where graphs' kernels were captured; 0 if unknown.
 std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, const std::vector<Held>& timed) {
   std::vector<std::uint32_t> places(timed.size());
   const auto graphs = graphs_.find(window);
@@ -318,8 +318,8 @@ std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, cons
   return places;
 }
 
-/// The kernels of a library's call have one place, though not each may be found: a recurrent layer has some
-/// for each time step, in each iteration another number of them.
+/// The kernels of one library call have one place, though not each may be found: a recurrent layer has some
+/// for each time step, whose number varies between iterations.
 template <typename Place>
 void CodeTimes::agree_in_calls(const std::vector<Held>& timed, Place place_of) {
   std::unordered_map<std::uint64_t, PlaceVote> votes;
@@ -374,15 +374,15 @@ void CodeTimes::tell(const std::vector<Held>& timed, const std::vector<LaunchedK
 
 namespace {
 
-/// What an operator's call computes, as one number: its shape, and whether the kernel is the first one of it.
+/// The work of an operator's call as one number: its shape, and whether the kernel is the call's first.
 constexpr std::uint32_t operator_work_number(std::uint32_t shape, bool is_first) {
   return shape << 1 | (is_first ? 1u : 0u);
 }
 
 }  // namespace
 
-/// Of each kernel that is named. Of calls within calls those count that have none inside, and none counts
-/// that a library's call of known FLOPs was made in.
+/// By named kernel. Of nested calls only the innermost count, and none counts if a library call of known
+/// FLOPs was made inside it.
 std::vector<std::uint32_t> CodeTimes::named_works() const {
   struct Call {
     std::uint32_t level = 0;
@@ -403,7 +403,7 @@ std::vector<std::uint32_t> CodeTimes::named_works() const {
       found.counts = false;
   }
   for (auto& [number, calls] : outermost) {
-    std::uint32_t next = 0;  // level of the one that begins next, which is inside if it is deeper
+    std::uint32_t next = 0;  // level of the next call, which is inside if it is deeper
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
       if (call->second.level < next) call->second.counts = false;
       next = call->second.level;
@@ -429,7 +429,7 @@ const CodeTimes::IterationFlops* CodeTimes::iteration_flops(Nanoseconds time) co
   return time < found.end ? &found : nullptr;
 }
 
-/// `timed` is in the order of the launches. What was launched from `held_until` on need not be in it.
+/// `timed` is in launch order. Launches from `held_until` on may be missing from it.
 void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
                           const std::vector<JoinedPlace>& joined,
                           const std::vector<std::uint32_t>& own_places, Nanoseconds held_until) {

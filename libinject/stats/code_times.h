@@ -30,13 +30,13 @@ struct PlacedLaunch {
   Nanoseconds end = 0;
   std::uint32_t thread = 0;
   std::uint32_t iteration = 0;
-  std::uint32_t place = 0;  ///< 0: not known
+  std::uint32_t place = 0;  ///< 0: unknown
 };
 
-/// Kernels and copies of windows by the place in the program that launched them (docs/code.md). The place
-/// is known for the kernels of the iterations that follow a window; those of the window are matched with
-/// these when it is settled (analysis/place_join.h). Memory is bounded: of up to kMaxHeld of a window the
-/// launch is kept until then; those beyond have no place. One thread at a time; may throw std::bad_alloc.
+/// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Places are
+/// known for the kernels of the iterations that follow a window; when the window is settled, its own kernels
+/// are matched with these (analysis/place_join.h). Memory is bounded: up to kMaxHeld launches of a window are
+/// kept until then; further ones have no place. One thread at a time; may throw std::bad_alloc.
 class CodeTimes {
  public:
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
@@ -47,10 +47,12 @@ class CodeTimes {
 
   CodeTimes(const NameTable& names, const ShapeTable& shapes) : names_(&names), shapes_(&shapes) {}
 
-  /// Launches may be named: kernels are kept until their window is settled. Otherwise nothing is.
+  /// Announces that launches may be named: kernels are then kept until their window is settled, otherwise not
+  /// at all.
   void expect(CodePlaces& places) { places_ = &places; }
 
-  /// A graph of that number was launched in a window; its kernels follow. `demangled` gives the id of a name.
+  /// Graph `number` was launched in a window; its kernels follow. `demangled` returns the id of a demangled
+  /// name.
   void graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
              const std::function<std::uint32_t(std::uint32_t)>& demangled);
   bool wants_graph(std::uint32_t window, std::uint16_t number) const;
@@ -58,22 +60,22 @@ class CodeTimes {
   void kernel(const KernelEvent& event, std::uint32_t detail = kNoDetail);
   void copy(const TransferEvent& event);
   void gap(std::uint32_t window, const IdleGap& gap);
-  // … of an iteration that is named; its launch's `range` is its place.
+  // The same for a named iteration; the `range` of its launch is its place.
   void named(const KernelEvent& event);
   void named(const TransferEvent& event);
   void named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
   void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
-  /// An iteration begins. In ascending order of time.
+  /// An iteration begins. Calls must be in ascending order of time.
   void boundary(Nanoseconds begin);
   void settle_window(std::uint32_t window);
 
-  /// To be called for each window of which launches may have a place: with all of them, by thread and time.
+  /// Called for each window whose launches may have places, with all of its launches, by thread and time.
   using TellPlaces = std::function<void(std::span<const PlacedLaunch>)>;
   void tell_places(TellPlaces tell) { tell_places_ = std::move(tell); }
 
   /// Kernels of one place, name and row of kernel_detail.csv.
   struct Kernel {
-    std::uint32_t place = 0;  ///< 0: not known
+    std::uint32_t place = 0;  ///< 0: unknown
     std::uint32_t name = 0;
     std::uint32_t detail = kNoDetail;  ///< DetailRow::number
 
@@ -81,30 +83,30 @@ class CodeTimes {
   };
   using Sums = std::map<Kernel, Totals>;
   const Sums& sums() const { return sums_; }
-  /// What library calls and operators of known shape computed, by the place of their kernels. An
-  /// operator counts where no library call in it does.
+  /// FLOPs of library calls and operators of known shape, by the place of their kernels. An operator is
+  /// counted only if no library call inside it is.
   struct Flops {
     FlopCount flops;
     std::uint64_t time = 0;  ///< of these calls' kernels
   };
   const std::map<std::uint32_t, Flops>& flops() const { return flops_; }
-  /// The same of an iteration.
+  /// The same for one iteration.
   struct IterationFlops {
     Nanoseconds end = 0;  ///< where the next one begins
     FlopCount flops;
-    /// It is as those that were named, so that what its operators compute is known.
+    /// The iteration matches the named ones, so the work of its operators is known.
     bool operators_known = true;
   };
-  /// Of the iteration of that time; null where not all of its kernels were held, or its end is not known.
+  /// FLOPs of the iteration at that time; null if not all of its kernels were held, or its end is unknown.
   const IterationFlops* iteration_flops(Nanoseconds time) const;
-  /// Whether any operator has counted.
+  /// Whether any operator's FLOPs were counted.
   bool any_operator_flops() const { return any_operator_flops_; }
   /// Copies and memsets, by place.
   const std::map<std::uint32_t, Totals>& copies() const { return copies_; }
   const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
-  /// Work that found no room: it has no place.
+  /// Work that did not fit and therefore has no place.
   std::uint64_t left_out() const { return left_out_; }
-  /// Whether any launch has been named, or any kernel's capture.
+  /// Whether any launch, or the capture of any kernel, has been named.
   bool any_places() const { return any_named() || any_captured_; }
 
  private:
@@ -116,21 +118,21 @@ class CodeTimes {
     std::uint32_t detail;
     std::uint32_t thread;
     std::uint32_t order;  // correlation id: ascends from launch to launch
-    std::uint32_t place;  // of those that are named
-    std::uint32_t shape;  // of the library call; 0: not known
+    std::uint32_t place;  // of named work
+    std::uint32_t shape;  // of the library call; 0: unknown
     std::uint64_t duration;
     Nanoseconds launched;
-    Nanoseconds returned;  // from the call that launched it
-    std::uint64_t call;    // which library call that is; of those that are named, an OperatorCall, packed
-    std::uint64_t node;    // of a graph
+    Nanoseconds returned;  // when the call that launched it returned
+    std::uint64_t call;    // identifies the library call; for named work, a packed OperatorCall
+    std::uint64_t node;    // graph node
     Nanoseconds start;     // on the device
-    std::uint16_t graph;   // its number; 0: not one that was captured
+    std::uint16_t graph;   // number of the captured graph; 0: none
     std::uint16_t device;
     std::uint8_t transfer;  // 0: a kernel
     bool is_small;          // a copy, of less than kSmallCopy
   };
 
-  /// A graph that was captured: its kernels, and the places that these were captured in.
+  /// A captured graph: its kernels, and the places where they were captured.
   struct Graph {
     std::vector<std::uint32_t> exact;
     std::vector<std::uint32_t> places;
@@ -138,8 +140,7 @@ class CodeTimes {
     bool is_chain = false;
     bool as_made = false;
   };
-  using GraphNodePlaces =
-      std::unordered_map<std::uint64_t, std::uint32_t>;  // of each node, its number in `exact`
+  using GraphNodePlaces = std::unordered_map<std::uint64_t, std::uint32_t>;  // node: its index in `exact`
   using Launch = std::vector<const Held*>;
 
   bool any_named() const { return !named_launches_.empty(); }
@@ -176,14 +177,14 @@ class CodeTimes {
   const NameTable* names_;
   const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, NameClass> classes_;  // by name
-  CodePlaces* places_ = nullptr;                          // null: no launches are named
+  CodePlaces* places_ = nullptr;                          // null: launches are not named
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;     // by window
   std::map<std::uint32_t, Nanoseconds> first_left_out_;  // likewise: the earliest launch that was not held
   std::map<std::uint32_t, std::unordered_map<std::uint16_t, Graph>> graphs_;  // likewise, by number
   bool any_captured_ = false;
-  bool nodes_ascend_ = true;  // nothing has been seen of nodes that are not numbered as they were made
+  bool nodes_ascend_ = true;  // no graph has been seen whose nodes are not numbered in the order of creation
   std::vector<Held> named_;   // until their window is settled; from then on:
   std::vector<LaunchedKernel> named_launches_;
   std::vector<std::uint32_t> named_places_;

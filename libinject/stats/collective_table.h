@@ -15,7 +15,7 @@ namespace inject {
 /// Collectives' kernels by the shape of their call, and what ran at the same time.
 class CollectiveTable {
  public:
-  /// A call that may launch collectives. Until the first one, what else runs is not kept.
+  /// Announces calls that may launch collectives. Until then, other kernels and copies are not kept.
   void expect() { overlap_.expect_work(); }
   void add(const KernelEvent& event, bool collective, std::uint64_t duration);
   void settle(std::uint32_t window) { overlap_.settle_window(window); }

@@ -28,7 +28,7 @@ TimedWork timed_work(const TransferEvent& event, HostState call);
 PhasedWork phased_work(const KernelEvent& event);
 PhasedWork phased_work(const TransferEvent& event);
 
-/// What a thread does in each function; looked up once per function.
+/// What a thread does in each function, looked up once per function.
 class FunctionKinds {
  public:
   struct Kind {

@@ -19,9 +19,10 @@ namespace inject {
 
 /// Copies of one kind on one device, between memory of the same kinds.
 struct CopyRow {
-  bool other = false;           ///< for kinds that found no room: the fields up to target_device mean nothing
+  bool other = false;           ///< row for kinds that did not fit: the fields up to target_device are
+                                ///< meaningless
   std::uint32_t device = 0;     ///< that made the copy
-  std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 if it is none; see direction_name()
+  std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 if it has none; see direction_name()
   std::uint8_t source_memory = 0;
   std::uint8_t target_memory = 0;
   bool peer = false;
@@ -30,14 +31,14 @@ struct CopyRow {
   Totals time;
   std::uint64_t bytes = 0;
   std::uint64_t small = 0;          ///< smaller than kSmallCopy
-  std::uint64_t synchronizing = 0;  ///< that the host waited for: CopyStatistics::call()
+  std::uint64_t synchronizing = 0;  ///< copies that the host waited for: see CopyStatistics::call()
   std::uint64_t small_synchronizing = 0;
   OverlapStatistics::Times overlap;  ///< with kernels of the same window on `device`
 };
 
-/// What copies moved, how fast, and what ran meanwhile. Bounded: kinds beyond kMaxRows share a row, and of
-/// the waits for copies whose records are still pending only the latest kMaxWaits are kept. One thread at a
-/// time; may throw std::bad_alloc.
+/// Bytes and rates of copies, and what ran meanwhile. Bounded: kinds beyond kMaxRows share a row, and of the
+/// waits for copies whose records are pending only the latest kMaxWaits are kept. One thread at a time; may
+/// throw std::bad_alloc.
 class CopyStatistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
@@ -70,8 +71,8 @@ class CopyStatistics {
   struct LastCopy {
     std::uint32_t window = 0;
     Nanoseconds begin = 0;  // of the call
-    bool recorded = false;  // the copy's record has come before the next call's …
-    std::uint32_t row = 0;  // … and was counted there as not waited for
+    bool recorded = false;  // the copy's record arrived before the next call's …
+    std::uint32_t row = 0;  // … and was counted in this row as not waited for
     Nanoseconds end = 0;
     bool small = false;
   };

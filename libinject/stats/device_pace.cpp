@@ -9,17 +9,17 @@ namespace inject {
 
 namespace {
 
-// Clocks change by as much, and kernels take a little longer while they are traced.
+// Allows for clock changes, and for kernels taking slightly longer while traced.
 constexpr double kAllowance = 0.9;
-// Of a single iteration nothing says how much they differ.
+// From a single iteration, the variation is unknown.
 constexpr double kAllowanceOfOne = 0.5;
 
 double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// How long the device can't have done without: kernels that compute, or copies in one direction. Those of
-/// the iterations before and after may run at the same time, so no more than the iteration's own time.
+/// The least time that the device needed: kernels that compute, or copies in one direction. Those of the
+/// iterations before and after may run at the same time, so it is at most the iteration's own time.
 double work_of(const IterationDeviceRow& row, const DeviceTimes& window) {
   const auto time = static_cast<double>(row.time(0));
   // A collective's kernel waits for other processes, and longer while these are profiled.
@@ -34,7 +34,7 @@ struct Busiest {
   double work = 0;
 };
 
-/// None of what is no complete iteration, or the last one of its window.
+/// Empty if the row is not a complete iteration, or is the last one of its window.
 Busiest busiest(const IterationRow& row, const DeviceTimeStatistics& devices) {
   Busiest found;
   if (row.kind != IterationRow::Kind::kPhase || row.label != IterationLabel::kIteration || !row.complete)

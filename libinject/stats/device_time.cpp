@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-// Far too many to hold.
+// Such calls are far too many to hold.
 bool is_part_of_computing(const HostCall& call, const HostCall& before) {
   return call.state == HostState::kOther && !call.asks && call.end - call.begin < kShortCall &&
          call.begin - before.end < kProcessorTimeApart;
@@ -33,8 +33,8 @@ std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin
   return std::next(last);
 }
 
-/// Forgets what no gap from `needed` on depends on. Of the calls over by then the last one stays, as a pause
-/// begins with it, and so does the last reading, to count from.
+/// Drops what no gap from `needed` on depends on. Of the calls over by then the last one stays, as a pause
+/// begins with it, and so does the last reading, from which CPU time is counted.
 void forget(HostThread& thread, Nanoseconds needed) {
   const auto call =
       std::upper_bound(thread.calls.begin(), thread.calls.end(), needed,
@@ -135,8 +135,8 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
   hold(*found);
 }
 
-/// Too many records are held. The fullest windows release some, until an eighth of all is gone: looking for
-/// them costs little for each record then.
+/// Too many records are held. The fullest windows release some until an eighth of all is gone, so that
+/// finding them costs little per record.
 void DeviceTimeStatistics::bound() {
   std::vector<std::pair<std::uint32_t, Window*>> fullest;
   fullest.reserve(windows_.size());
@@ -150,8 +150,8 @@ void DeviceTimeStatistics::bound() {
   }
 }
 
-/// The older half of the work is judged if work is a large part of what the window holds, and calls in which
-/// no gap can begin any more are forgotten: an eighth of its records at least.
+/// If work is a large part of what the window holds, its older half is judged; calls in which no gap can
+/// begin any more are dropped. Releases at least an eighth of the window's records.
 void DeviceTimeStatistics::release(Window& window) {
   const std::vector<DeviceWait> waits = waits_of(window.threads);
   std::vector<Nanoseconds> starts;
@@ -194,7 +194,7 @@ void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWa
     if (!thread.calls.empty()) forget(thread, std::max(needed, thread.calls.front().begin));
   }
   if (!too_many()) return;
-  // Mostly readings are left, of calls that are not recorded.
+  // Mostly readings of calls that are not recorded are left.
   for (auto& [number, thread] : window.threads)
     left_out_ += drop_older_half(thread.readings) + drop_older_half(thread.fetches);
 }
@@ -240,8 +240,8 @@ void DeviceTimeStatistics::lost_work(std::uint32_t number, Nanoseconds launch) {
   });
 }
 
-/// The end of what can be judged of a window from whose launch at `lost` on work is missing, 0 if nothing
-/// can.
+/// For a window whose work launched at `lost` or later is missing: the end of the part that can be judged, 0
+/// if none can.
 Nanoseconds DeviceTimeStatistics::cut(Window& window, Nanoseconds begin, Nanoseconds end, Nanoseconds lost) {
   if (lost <= begin) return 0;
   if (lost >= end) return end;

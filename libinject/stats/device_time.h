@@ -22,7 +22,7 @@ struct DeviceTimeRow {
   std::uint32_t window = 0;
   std::uint32_t device = 0;
   DeviceTimes times;
-  std::vector<IdleShare> shares;  ///< by descending time, as IdleShares::largest() gives them
+  std::vector<IdleShare> shares;  ///< by descending time, from IdleShares::largest()
   KernelPauses pauses;            ///< of a window
 };
 
@@ -39,7 +39,7 @@ class DeviceTimeStatistics {
 
   explicit DeviceTimeStatistics(std::size_t max_held = kMaxHeld) : max_held_(max_held) {}
 
-  /// Called for each gap, in no order, before the window is settled. To be set before anything is added.
+  /// Called for each gap, in no particular order, before the window is settled. Set before anything is added.
   void tell_gaps(std::function<void(std::uint32_t window, const IdleGap&)> tell) {
     on_gap_ = std::move(tell);
   }
@@ -50,11 +50,11 @@ class DeviceTimeStatistics {
   /// A thread's fetches come in order.
   void fetch(std::uint32_t window, std::uint32_t thread, const HostFetch& fetch);
   void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
-  /// A copy to the host so small that its call was made in order to wait.
+  /// A copy to the host so small that the call was made in order to wait.
   void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);
-  /// Device work of that window, launched at that time (0: not known when), has no usable record and would
-  /// pass for idle time: the window is judged up to the first such launch. If that can't be done, or it was
-  /// settled before, it has no row and is not in the totals.
+  /// Device work of that window, launched at that time (0: unknown), has no usable record and would look like
+  /// idle time. The window is judged up to the first such launch; if that is impossible, or it was already
+  /// settled, it has no row and is not in the totals.
   void lost_work(std::uint32_t window, Nanoseconds launch);
   /// Nothing more will come for this window or any before it; what is held for earlier ones is dropped. A
   /// second call for a window does nothing.
@@ -64,7 +64,7 @@ class DeviceTimeStatistics {
   const std::vector<DeviceTimeRow>& rows() const { return rows_; }
   /// The row of a window and device; null if there is none.
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
-  /// By device, over all settled windows that have rows; `window` means nothing.
+  /// By device, over all settled windows that have rows; `window` is meaningless.
   std::vector<DeviceTimeRow> totals() const;
   /// The latest settled window, 0 if there is none.
   std::uint32_t settled_through() const { return settled_through_; }
@@ -101,12 +101,12 @@ class DeviceTimeStatistics {
   std::uint32_t last_number_ = 0;
   Window* last_window_ = nullptr;
   std::vector<DeviceTimeRow> rows_;
-  std::size_t pauses_ = 0;  // that these have
+  std::size_t pauses_ = 0;  // held by rows_
   std::map<std::uint32_t, Total> totals_;
   std::size_t held_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint32_t settled_through_ = 0;
-  std::map<std::uint32_t, Nanoseconds> lost_;  // of windows that are not settled: first lost launch
+  std::map<std::uint32_t, Nanoseconds> lost_;  // of unsettled windows: the first lost launch
 };
 
 }  // namespace inject

@@ -14,7 +14,7 @@ namespace {
 constexpr Nanoseconds kQueueTime = 20'000;
 // CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
 constexpr std::size_t kMaxResidentGrids = 128;
-// A program copies ahead on one or two.
+// A program copies ahead on one or two streams.
 constexpr std::size_t kMaxStreamsAhead = 16;
 
 bool is_kernel(TimedWorkKind kind) {
@@ -27,7 +27,7 @@ bool is_copy(TimedWorkKind kind) {
 }
 
 bool starts_earlier(const TimedWork& a, const TimedWork& b) {
-  // Only their streams tell the kernels of one graph launch apart.
+  // The kernels of one graph launch differ only in their streams.
   const auto key = [](const TimedWork& work) {
     return std::make_tuple(work.start, work.launch_begin, work.stream, !work.launch_known, work.end);
   };
@@ -162,8 +162,8 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   for (std::size_t kind = 0; kind < kFetchKinds; ++kind) fetch_idle_[kind] += fetching[kind];
 }
 
-/// Whether the device was at work on what had been launched before the window until this, its first kernel,
-/// started: it had been launched by then, nothing of the window ran before it on its stream, and it did not
+/// Whether the device was busy with work launched before the window until this, its first kernel, started:
+/// the kernel had been launched by then, nothing of the window ran before it on its stream, and it did not
 /// wait for a copy, or it would have started right after that.
 bool DeviceTimeline::ends_earlier_work(const TimedWork& work) const {
   return is_kernel(work.kind) && kernels_.end == 0 && work.launch_known && work.launch_end <= all_.end &&
@@ -171,7 +171,8 @@ bool DeviceTimeline::ends_earlier_work(const TimedWork& work) const {
          std::find(copied_on_.begin(), copied_on_.end(), work.stream) == copied_on_.end();
 }
 
-/// Forgets the copies before it, which ran beside other work than the window's, and the gaps between them.
+/// Drops the copies before the kernel, which ran beside work launched before the window, and the gaps between
+/// them.
 void DeviceTimeline::begin_with(const TimedWork& kernel) {
   first_ = kernel.start;
   for (Union* sum : {&all_, &copies_, &copies_and_kernels_, &uploads_, &downloads_}) sum->time = 0;
@@ -272,7 +273,7 @@ std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
   judge(threads, waits, ~Nanoseconds{0});
   if (!any_) return std::nullopt;
   const Nanoseconds last = all_.end;
-  // Later by as much as the device lags behind the host, but never past its first work.
+  // Later than `begin` by the time that the device lags behind the host, but never after its first work.
   Nanoseconds from = begin + (last > end ? last - end : 0);
   from = std::min(from, first_);
   if (first_ > from) blame(first_ - from, {IdleCause::kStartUp});

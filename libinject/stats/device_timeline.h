@@ -32,8 +32,8 @@ struct TimedWork {
   FunctionId function = kNoFunction;
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;
-  std::uint32_t blocks = 0;  ///< of a collective's grid
-  bool closing = false;      ///< no work, but the window's end, with its last launch
+  std::uint32_t blocks = 0;  ///< in a collective's grid
+  bool closing = false;      ///< no work: marks the window's end, with its last launch
   bool copy_call = false;    ///< the call itself copies, unlike graph launches and library calls
 };
 
@@ -46,9 +46,9 @@ struct DeviceWait {
   std::uint64_t time = 0;
 };
 
-/// The waits of all threads, sorted by end. Also sorts the threads' small downloads.
+/// The waits of all threads, sorted by end. Also sorts the threads' `small_downloads`.
 std::vector<DeviceWait> waits_of(HostThreads& threads);
-/// Those of them that ended after `begin` and by `end`.
+/// Those that ended after `begin`, up to and including `end`.
 std::span<const DeviceWait> waits_between(std::span<const DeviceWait> waits, Nanoseconds begin,
                                           Nanoseconds end);
 
@@ -59,27 +59,26 @@ class DeviceTimeline {
   /// False if work of that time has already been judged.
   bool add(const TimedWork& work);
   const std::vector<TimedWork>& pending() const { return pending_; }
-  /// Leaves out what was launched from then on. False if some of that has been judged, or may have run beside
-  /// what is left, on another stream.
+  /// Drops work launched at `launch` or later. Returns false if some of that was already judged, or may have
+  /// run beside the remaining work on another stream.
   bool cut(Nanoseconds launch);
 
-  // `waits` are waits_of(threads).
-  /// Judges the work that started before `until`, and forgets it.
+  // In the following, `waits` are waits_of(threads).
+  /// Judges the work that started before `until`, and drops it.
   void judge(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds until);
-  /// Waits that were over by `until` give later launches a lead. To be called before their calls are
-  /// forgotten.
+  /// Waits that ended by `until` give later launches a lead. To be called before their calls are dropped.
   void add_waits(std::span<const DeviceWait> waits, Nanoseconds until) { add_waits(waits, until, {}); }
   /// The latest end of judged work, 0 if there is none.
   Nanoseconds end() const { return all_.end; }
-  /// No gap still to be judged begins before this.
+  /// No gap that remains to be judged begins before this.
   Nanoseconds earliest_gap() const;
 
   /// Judges everything, for a window from `begin` to `end`. Empty if the device had no work.
   std::optional<DeviceTimes> settle(const HostThreads& threads, std::span<const DeviceWait> waits,
                                     Nanoseconds begin, Nanoseconds end);
-  /// What its idle time is due to.
+  /// The causes of the device's idle time.
   const IdleShares& shares() const { return shares_; }
-  /// When no kernel ran.
+  /// The times when no kernel ran.
   KernelPauses take_pauses() { return std::exchange(pauses_, {}); }
   /// Gaps are kept until they are taken; otherwise they are not kept.
   void keep_gaps() { keeps_gaps_ = true; }
@@ -100,7 +99,7 @@ class DeviceTimeline {
   bool ends_earlier_work(const TimedWork& work) const;
   void begin_with(const TimedWork& kernel);
   void count(const TimedWork& work);
-  // Kernels of a device, in order of start.
+  // The following take a device's kernels in order of start.
   void compute(const TimedWork& kernel);
   void collective(const TimedWork& kernel);
   // The device was idle from `begin` until `next` started. `launched_before`: the launch before that of
@@ -123,7 +122,7 @@ class DeviceTimeline {
   bool any_ = false;
   bool any_launch_ = false;
   std::vector<std::uint64_t> copied_on_;  // streams of the work before the first kernel
-  bool told_ = false;                     // gaps before the first kernel have been taken
+  bool told_ = false;                     // the gaps before the first kernel have been taken
   Union all_;
   Union kernels_;
   KernelPauses pauses_;
@@ -139,7 +138,7 @@ class DeviceTimeline {
   std::uint64_t own_work_ = 0;
   FetchTimes fetch_idle_{};
   Lead lead_;
-  Nanoseconds lead_until_ = 0;  // waits that were over by then are in `lead_`
+  Nanoseconds lead_until_ = 0;  // waits that ended by then are in `lead_`
   IdleShares shares_;
   bool keeps_gaps_ = false;
   std::vector<IdleGap> gaps_;

@@ -17,7 +17,7 @@ struct DeviceWork {
   std::uint64_t memsets = 0;
   std::uint64_t memset_time = 0;
   std::uint64_t memset_bytes = 0;
-  std::uint64_t unattributed = 0;  ///< of all these, those whose launch was not seen
+  std::uint64_t unattributed = 0;  ///< of all of these, the ones whose launch was not seen
 
   void merge(const DeviceWork& more);
 };

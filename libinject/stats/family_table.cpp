@@ -33,7 +33,7 @@ Category call_category(FunctionId function, ShapeKind kind) {
     case ShapeKind::kNormalization:
       return Category::kNorm;
     case ShapeKind::kOtherGraph:
-      return Category::kPlan;  // the kernels' names decide
+      return Category::kPlan;  // decided by the kernels' names
     default:
       return function_category(function);
   }

@@ -20,7 +20,8 @@ namespace inject {
 /// they compute.
 Category call_category(FunctionId function, ShapeKind kind);
 
-/// That in which a call's kernels spent the most time; empty if it has none, or is a row of several.
+/// The family in which a call's kernels spent the most time; empty if it has no kernels or is a row of
+/// several calls.
 std::optional<Family> family_of_call(const CallShapeRow& call);
 
 /// Kernels by family. Each name is classified once per category of library calls.
@@ -28,10 +29,10 @@ class FamilyTable {
  public:
   explicit FamilyTable(const NameTable& names) : names_(&names) {}
 
-  /// `path`: the library calls around its launch; `kind`: that of its call's shape. Returns its family.
+  /// `path`: the library calls around the launch; `kind`: of its call's shape. Returns the kernel's family.
   Family add(const KernelEvent& event, CallChain path, ShapeKind kind, std::uint64_t duration);
 
-  /// `calls`: a call's operations count for family_of_call().
+  /// `calls`: their FLOPs are added to family_of_call().
   std::vector<FamilyRow> families(std::span<const CallShapeRow> calls) const;
   std::vector<KernelFamilyRow> by_name() const;
   /// By kernel name, for the names seen so far.

@@ -100,7 +100,7 @@ std::optional<FetchTimes> FetchStatistics::find(const Found<Of>& found, const Of
                                                 std::uint32_t window) const {
   if (!any_ || window > settled_through_ || window <= dropped_through_) return std::nullopt;
   if (const auto place = found.find(of); place != found.end()) return place->second;
-  // An entry of zeros is not kept; but one that was erased is not known.
+  // Entries of zeros are not kept; an erased entry is unknown.
   return found.erased && of <= *found.erased ? std::nullopt : std::optional(FetchTimes{});
 }
 

@@ -15,11 +15,11 @@
 
 namespace inject {
 
-/// How long the thread that trains was in DataLoader.__next__, by iteration and window. It is one thread of
-/// each window: of those that fetch, one that steps an optimizer; as long as no thread of the program does,
-/// one that launches kernels; of several, the one that launched the most. Memory is bounded: beyond kMaxHeld
-/// fetches of windows that are not settled, the older ones of the thread that has the most are dropped, and
-/// nothing is said of the time up to the last of these. One thread at a time.
+/// How long the training thread was in DataLoader.__next__, by iteration and window. Each window has one
+/// training thread: of the threads that fetch, one that steps an optimizer or, if no thread of the program
+/// does, one that launches kernels; of several, the one that launched the most. Memory is bounded: beyond
+/// kMaxHeld fetches of unsettled windows, the older half of the thread with the most is dropped, and times
+/// are unknown up to the last of these. One thread at a time.
 class FetchStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 262'144;
@@ -37,10 +37,10 @@ class FetchStatistics {
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end,
                      const IterationStatistics& iterations);
 
-  /// Empty until the window is settled, in a run in which no fetch has been seen, and where some are missing.
+  /// Empty until the window is settled, if the run has had no fetch, and where fetches are missing.
   std::optional<FetchTimes> of(const IterationRow& row) const;
   std::optional<FetchTimes> of_window(std::uint32_t window) const;
-  /// Whether it is known of any settled window.
+  /// Whether the times of any settled window are known.
   bool any() const { return any_; }
 
  private:
@@ -52,12 +52,12 @@ class FetchStatistics {
   };
   struct Window {
     std::map<std::uint32_t, Thread> threads;
-    bool any_steps = false;  // on whatever thread
+    bool any_steps = false;  // on any thread
   };
   using Windows = std::map<std::uint32_t, Window>;
   /// Window and begin of the iteration.
   using Key = std::pair<std::uint32_t, Nanoseconds>;
-  /// Only what is not 0; empty where some are missing. Up to `erased` nothing is known.
+  /// Only nonzero times; empty where fetches are missing. Nothing is known up to `erased`.
   template <typename Of>
   struct Found : std::map<Of, std::optional<FetchTimes>> {
     std::optional<Of> erased;
@@ -76,9 +76,9 @@ class FetchStatistics {
   Windows windows_;
   std::size_t held_ = 0;
   std::pair<std::uint32_t, std::uint32_t> latest_{};
-  Thread* latest_thread_ = nullptr;  // of that window and number
+  Thread* latest_thread_ = nullptr;  // `latest_`
   std::uint32_t settled_through_ = 0;
-  std::uint32_t dropped_through_ = 0;  // nothing is said of windows up to this one
+  std::uint32_t dropped_through_ = 0;  // the times of windows up to this one are unknown
   bool any_ = false;
   Found<Key> iterations_;
   Found<std::uint32_t> totals_;  // by window

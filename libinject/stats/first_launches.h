@@ -28,14 +28,14 @@ class FirstLaunches {
     launches_[window].correlation = 0;
     limit();
   }
-  /// Whether a launch with this id is known to have come before all of the window's. Ids ascend within a
+  /// Whether a launch with this id is known to precede all of the window's launches. Ids ascend within a
   /// generation.
   bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {
     const auto first = launches_.find(window);
     return first != launches_.end() && first->second.generation == generation &&
            correlation < first->second.correlation;
   }
-  /// Nothing is asked of the windows until then any more.
+  /// Windows up to `last` will not be queried any more.
   void settled(std::uint32_t last) { launches_.erase(launches_.begin(), launches_.upper_bound(last)); }
   void clear() { launches_.clear(); }
   std::size_t windows() const { return launches_.size(); }

@@ -17,7 +17,7 @@ void GraphTimes::work(std::uint32_t device, std::uint32_t context, std::uint32_t
   if (last.generation != generation || last.correlation < correlation) {
     last = {generation, correlation, start, end};
   } else if (last.correlation == correlation) {
-    // Of a graph's nodes, the first: if any node has its own end, that one does.
+    // For a graph, the first of its nodes: if any node has its own end, that one does.
     last.start = std::min(last.start, start);
     last.end = std::min(last.end, end);
   }
@@ -39,7 +39,7 @@ void GraphTimes::kernel(const KernelEvent& event, std::uint16_t generation) {
   }
   Node& node = nodes_[index];
   if (node.generation != generation) {
-    // Another attachment, in which the same number may be a different node.
+    // A different attachment, in which the same number may be a different node.
     release(index);
     node = Node{};
     node.generation = generation;
@@ -48,7 +48,7 @@ void GraphTimes::kernel(const KernelEvent& event, std::uint16_t generation) {
   if (starts_[index] != kNone) {
     Node older = node;
     if (newer.start < older.event.start) std::swap(newer, older.event);
-    // A node may run several times in one launch, and a record may come twice.
+    // A node may run several times in one launch, and a record may arrive twice.
     const bool same_launch = older.event.correlation == newer.correlation;
     const bool usable =
         (same_launch || older.event.end <= newer.start) && !runs_into_later(older.event, generation);
@@ -104,7 +104,7 @@ void GraphTimes::release_ended(Nanoseconds ended) {
 
 void GraphTimes::release_all() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) release(i);
-  // Programs that keep creating graphs: forget the old ones to make room.
+  // For programs that keep creating graphs, drop the old ones to make room.
   if (nodes_.size() <= kMaxNodes / 2) return;
   keys_ = KeyIndex<4>(kMaxNodes);
   nodes_.clear();

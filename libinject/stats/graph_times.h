@@ -30,7 +30,7 @@ namespace inject {
 /// Kernels may come in any order. One thread; may throw std::bad_alloc.
 class GraphTimes {
  public:
-  /// Nodes whose kernels are held; kernels of further nodes are judged as they come.
+  /// Number of nodes whose kernels are held; kernels of further nodes are judged as they come.
   static constexpr std::uint32_t kMaxNodes = 1u << 16;
   static constexpr std::size_t kMaxStreams = 4096;
   /// Replays needed to know how long a node takes, and how many times longer is too long.
@@ -39,7 +39,7 @@ class GraphTimes {
   static constexpr Nanoseconds kMin = 10'000;
 
   struct Callbacks {
-    /// Takes each kernel; `usable`: whether its times are.
+    /// Receives each kernel; `usable`: whether its times are valid.
     std::function<void(KernelEvent&, std::uint16_t generation, bool usable)> taker;
     /// When a window ended; 0 while it is open.
     std::function<Nanoseconds(std::uint32_t window)> window_end;

@@ -17,12 +17,12 @@ struct IdleShare {
   IdleCause cause = IdleCause::kUnknown;
   FunctionId function = kNoFunction;
   std::uint32_t thread = 0;  ///< 0: none
-  bool own_work = false;     ///< host computation too long to be on the way to a launch
+  bool own_work = false;     ///< host computation too long to be preparation for a launch
   std::uint64_t gaps = 0;
   std::uint64_t time = 0;
 };
 
-/// Idle time by what caused it. The first kMaxKeys calls and threads count separately, others by cause alone.
+/// Idle time by cause. The first kMaxKeys calls and threads are counted separately, others by cause alone.
 class IdleShares {
  public:
   static constexpr std::size_t kMaxKeys = 1024;

@@ -14,13 +14,13 @@
 
 namespace inject {
 
-/// Hardware metrics of iterations. Samples are forgotten once their window is settled; what they say about
-/// its iterations is kept here.
+/// Hardware metrics of iterations. Samples are dropped once their window is settled; the means over its
+/// iterations are kept here.
 class IterationMetrics {
  public:
   /// To be called before the window is settled in `metrics`.
   void note(std::uint32_t window, const IterationStatistics& iterations, const KernelMetrics& metrics);
-  /// By metric; empty where nothing was sampled.
+  /// By metric; empty if nothing was sampled.
   std::span<const WeightedMean> means(const IterationRow& row, std::uint32_t device) const;
 
  private:

@@ -11,7 +11,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxBoundaries = 65'536;
-// Held by all rows together. Those of the oldest rows are collapsed into sums first.
+// Held by all rows together. The intervals of the oldest rows are collapsed into sums first.
 constexpr std::size_t kMaxIntervals = 262'144;
 // Many boundaries at once, as when the search has just locked, share one pass over the waiting records.
 constexpr std::size_t kWaitingPerBoundary = 1024;
@@ -20,7 +20,7 @@ std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
   return end > begin ? end - begin : 0;
 }
 
-/// Sets the gaps between the work of a row and that of the next one.
+/// Sets the gaps between the work of `row` and that of `next`.
 void add_gaps(IterationRow& row, const IterationRow& next) {
   Nanoseconds last = 0;
   Nanoseconds first = std::numeric_limits<Nanoseconds>::max();
@@ -102,8 +102,8 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
   in_order_ = false;
 }
 
-/// The number of the latest boundary that is not after `time`; 0 if there is none, or no iterations are
-/// followed at that time.
+/// The number of the latest boundary that is not after `time`; 0 if there is none, or if iterations were not
+/// tracked at that time.
 std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
   if (time >= cache_.begin && time < cache_.end) return cache_.found;
   const auto next = std::upper_bound(
@@ -119,7 +119,7 @@ std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
 
 IterationStatistics::Key IterationStatistics::key_of(std::uint32_t window, Nanoseconds launch) {
   const Key key{window, launch == 0 ? 0 : boundary_at(launch)};
-  // The rows of a settled window are fixed: none is added any more.
+  // The rows of a settled window are final: none is added.
   if (window <= settled_through_ && !rows_.contains(key)) return {window, 0};
   return key;
 }
@@ -209,8 +209,8 @@ void IterationStatistics::assign() {
   });
 }
 
-/// Assigns records of windows up to this one. However many windows are settled in a row, the waiting records
-/// are sorted once.
+/// Assigns records of windows up to this one. Sorts the waiting records only once, however many windows are
+/// settled in a row.
 void IterationStatistics::assign_through(std::uint32_t window) {
   const auto earlier = [](const auto& a, const auto& b) { return a.window < b.window; };
   const auto put_in_order = [&earlier](auto& waiting) {
@@ -240,7 +240,7 @@ void IterationStatistics::spilled(std::uint32_t window, Nanoseconds launch, std:
   spilled_.any = true;
 }
 
-/// Makes room among the waiting records: the older half is counted outside of iterations.
+/// Makes room among the waiting records: the older half is counted as outside of iterations.
 void IterationStatistics::spill() {
   assign();
   if (waiting_.size() + waiting_launches_.size() < kMaxWaiting - kMaxWaiting / 8) return;
@@ -312,7 +312,7 @@ void IterationStatistics::count_complete(const Key& key, const Row& row) {
   step_times_.add(duration(row.begin, row.end));
   recent_step_times_.push_back(duration(row.begin, row.end));
   if (recent_step_times_.size() > kMaxRecent) recent_step_times_.pop_front();
-  // Of the windows that come first, as the table of windows has those.
+  // Only for the first windows, as in the table of windows.
   if (windows_.size() < kMaxWindows || windows_.contains(key.first))
     windows_.try_emplace(key.first, &window_budget_).first->second.add(duration(row.begin, row.end));
 }
@@ -366,7 +366,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
       row.complete = false;
     }
     if (end == 0 && place->first.second != 0 && !row.settled && !row.complete) {
-      // Which part of it lay in the window is not known.
+      // The part of it that lay in the window is unknown.
       row.begin = row.end = 0;
       row.incomplete = true;
     } else if (end != 0 && place->first.second != 0 && !row.settled) {
@@ -382,7 +382,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   if (waiting_.empty()) waiting_.shrink_to_fit();
   if (waiting_launches_.empty()) waiting_launches_.shrink_to_fit();
   if (spilled_.window <= window) spilled_ = {};
-  // Later launches all lie after the last boundary before the window's end.
+  // Later launches are all after the last boundary before the window's end.
   while (boundaries_.size() > 1 && boundaries_[1].begin <= end) {
     boundaries_.pop_front();
     ++first_;
@@ -421,7 +421,7 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.complete = row.complete && row.settled;
   result.lost = row.incomplete;
   result.begin = row.begin;
-  // Until the window is settled, an iteration that goes on after it may end anywhere.
+  // Until the window is settled, an iteration that continues after it may end at any time.
   result.end = row.settled || row.complete ? row.end : 0;
   result.launches = row.host.launches;
   if (result.complete) result.units = row.units;

@@ -86,7 +86,7 @@ void KernelEstimates::add_to_row(Row& row, const JoinedSample::RowPart& part,
   }
 }
 
-/// By row, for rows with enough samples: the estimates from taking their device's samples apart.
+/// By row, for rows with enough samples: the estimates from decomposing their device's samples.
 std::vector<std::vector<Estimate>> KernelEstimates::solve() const {
   std::map<std::uint32_t, std::vector<SampleMixture::Wanted>> wanted;  // by device
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
@@ -107,7 +107,7 @@ Estimate KernelEstimates::shared_estimate(const Row& row, std::span<const Estima
   if (solved.empty()) return {};
   Estimate result = solved[metric];
   if (kinds_.per_active_cycle(metric)) {
-    // What adds up in a sample is per elapsed cycle: divide by the share of active ones.
+    // Sums within a sample are per elapsed cycle: divide by the share of active ones.
     const Estimate& active = solved[kinds_.sm_active()];
     if (std::isnan(result.value) || std::isnan(active.value) || active.value <= active.error) return {};
     result.error = (result.error + std::abs(result.value) * active.error / active.value) * 100 / active.value;
@@ -138,7 +138,7 @@ MetricEstimate KernelEstimates::estimate(const Row& row, std::size_t metric,
     result.error = row.whole[metric].error() +
                    std::max(others, 0.0) * std::max(result.value, percentage ? 100 - result.value : 0.0);
   } else if (kinds_.per_active_cycle(metric)) {
-    // Other kernels in a sample leave no bounds for it. An interval that lies entirely beyond what is
+    // Other kernels in a sample leave no bounds for such a metric. An interval entirely beyond what is
     // possible cannot be the kernel's.
     result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMaxRounded);
     if (!result.bounded) {

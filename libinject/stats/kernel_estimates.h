@@ -20,13 +20,13 @@ namespace inject {
 /// Estimate of a metric of a kernel, or of anything else with few samples.
 struct MetricEstimate {
   double value = 0;
-  /// What to add up over kernels: the estimate as it came out of all samples, possibly below 0. Clamped to
-  /// what is possible, the values of kernels that do next to nothing are only ever too large, and so is their
-  /// sum.
+  /// The value to use in sums over kernels: the unclamped estimate from all samples, possibly below 0.
+  /// Clamping can only make the values of kernels that do next to nothing too large, and therefore their sum
+  /// as well.
   double summand = 0;
   double error = 0;       ///< half the width of the 95 % confidence interval
-  bool measured = false;  ///< there is a value at all
-  bool bounded = false;   ///< only bounds are known: the value is the middle between them
+  bool measured = false;  ///< a value exists
+  bool bounded = false;   ///< only bounds are known: `value` is the middle between them
   bool reliable = false;  ///< fit to be shown: enough samples, and the error within limits
   bool of_link = false;
 };
@@ -37,37 +37,37 @@ struct KernelMetricEntry {
   std::uint64_t time = 0;           ///< of all executions
   std::uint64_t samples = 0;        ///< in which it ran
   std::uint64_t whole_samples = 0;  ///< of those, the ones that it filled
-  std::uint64_t sampled_time = 0;   ///< of its time, what samples covered …
-  std::uint64_t shared_time = 0;    ///< … and of that, while a kernel of another row ran as well
+  std::uint64_t sampled_time = 0;   ///< part of `time` covered by samples …
+  std::uint64_t shared_time = 0;    ///< … and the part of that in which a kernel of another row also ran
   std::vector<MetricEstimate> metrics;
 
-  /// Whether every metric that was measured is reliable, apart from those of links.
+  /// Whether every measured metric is reliable, except those of links.
   bool reliable() const;
 };
 
 /// Estimates each kernel's (row's) metrics from the samples in which it ran; docs/metrics.md has the
-/// formulas. Samples that a kernel fills are its own; the others are taken apart (SampleMixture), or bound
-/// its value.
+/// formulas. Samples that a kernel fills are its own; the others are separated (SampleMixture), or give
+/// bounds for its value.
 class KernelEstimates {
  public:
   /// A percentage up to this is a rounded 100; above, it is a ratio of counters that do not belong together.
   static constexpr double kMaxRounded = 101;
-  /// A sample of which a kernel fills at least this share is the kernel's alone.
+  /// A sample filled to at least this share by a kernel is that kernel's alone.
   static constexpr double kWhole = 0.99;
   static constexpr std::uint64_t kMinWhole = 10;
-  /// The share of a row's sampled time that must lie in whole samples for these alone to tell its value: the
-  /// other samples contain its beginning and end.
+  /// The share of a row's sampled time that must lie in whole samples for these alone to determine its value:
+  /// the other samples contain its beginning and end.
   static constexpr double kMostlyWhole = 0.75;
-  /// Fewer samples say nothing.
+  /// With fewer samples, nothing is estimated.
   static constexpr std::uint64_t kMinSamples = 10;
-  /// How far the figure of a kernel that shares its samples may be off, beyond what the samples themselves
-  /// show: a share of it, for what caches carry from one kernel to the next, and this much time per
-  /// execution, since the beginning and end in a record are not exactly when units begin and end. Measured
-  /// with kernels of 18 to 120 us, in a random order and each by itself (tests/gpu/metrics_collection.py).
+  /// Additional error of a kernel that shares its samples, beyond what the samples themselves show: a share
+  /// of its value, for what caches carry over from one kernel to the next, and this much time per execution,
+  /// since the recorded beginning and end are not exactly when units begin and end. Measured with kernels of
+  /// 18 to 120 us, in random order and each by itself (tests/gpu/metrics_collection.py).
   static constexpr double kCarriedOver = 0.01;
   static constexpr double kEdges = 250;  // ns
-  /// The largest error at which a value is shown: in points for percentages, otherwise as a share of the
-  /// value.
+  /// The largest error at which a value is shown: in percentage points for percentages, otherwise as a share
+  /// of the value.
   static constexpr double kMaxPoints = 10;
   static constexpr double kMaxRelative = 0.25;
 
@@ -91,7 +91,7 @@ class KernelEstimates {
   std::uint64_t crowded() const;
 
  private:
-  /// A device's samples.
+  /// The samples of a device.
   struct DeviceSamples {
     explicit DeviceSamples(std::size_t metrics) : mixture(metrics) {}
     SampleMixture mixture;

@@ -59,7 +59,7 @@ void KernelMetrics::hold(Device& device, const SampleJoin::Execution& execution)
   if (device.join.add(execution) && ++held_kernels_ > kMaxKernels) bound_kernels();
 }
 
-/// A sample's values without the impossible ones.
+/// A sample's values, without the impossible ones.
 std::array<float, kMaxMetrics> KernelMetrics::possible(std::array<float, kMaxMetrics> values) {
   for (std::size_t m = 0; m < kinds().size(); ++m) {
     if (!kinds().percentage(m) || std::isnan(values[m]) || values[m] <= 100) continue;
@@ -81,7 +81,7 @@ void KernelMetrics::sample(const MetricSample& sample) {
     if (kinds().per_active_cycle(m)) {
       const float share = measured[kinds().sm_active()] / 100;
       weight *= std::max(double{share}, 0.0);
-      // Without active cycles the total is known to be 0, though not the figure per cycle.
+      // Without active cycles the total is 0, though the value per cycle is unknown.
       values[m] = share <= 0 ? 0 : measured[m] * share;
     }
     if (!std::isnan(measured[m]) && weight > 0) means[m] = {weight, weight * double{measured[m]}};
@@ -150,7 +150,7 @@ void KernelMetrics::settle_window(std::uint32_t number) {
   if (!active()) return;
   for (auto& [id, device] : devices_) {
     const std::size_t count = device.join.samples_through(number);
-    // All but the last one: kernels of the next window may have begun in it.
+    // Except the last one: kernels of the next window may have begun in it.
     join(id, device, count - std::min<std::size_t>(count, 1));
     device.history.forget(device.join.joined_until());
     device.join.forget_kernels(number);
@@ -159,7 +159,7 @@ void KernelMetrics::settle_window(std::uint32_t number) {
   count_held();
 }
 
-/// Adds a window's kernels on a device, with the values known by now.
+/// Adds a window's kernels on a device, with the values known so far.
 void KernelMetrics::add_kernels(KernelSum& sum, std::uint32_t device, const RowTimes& times) const {
   sum.metrics.resize(kinds().size());
   for (const auto& [key, time] : times) {

@@ -24,21 +24,21 @@ struct WindowMetrics {
   std::uint32_t device = 0;
   std::uint64_t samples = 0;
   std::uint64_t sampled_time = 0;
-  /// By metric: the mean over the samples that began in the window, weighted by their length, or for figures
+  /// By metric: the mean over the samples that began in the window, weighted by their length, or for metrics
   /// per active cycle by the part of it in which the device was active. No value if not measured.
   std::vector<WeightedMean> means;
   /// By metric, once the window is settled: the sum of value times duration over the window's kernels, with
-  /// the values known by now. Divided by the window's time, it is the utilization that the kernels' own
-  /// figures add up to. Empty if too many kernels have no value (kMinKnown).
+  /// the values known so far. Divided by the window's time, it is the utilization according to the kernels'
+  /// own values. Empty if too many kernels have no value (kMinKnown).
   std::vector<std::optional<double>> kernel_sums;
   std::uint64_t kernel_time = 0;  ///< of the kernels in these sums
 };
 
-/// What hardware counters say about kernels and windows: docs/metrics.md. Samples and kernels may come in any
-/// order and are held (SampleJoin, one per device) until their window is settled, or until all kernels of
-/// their time are known; then they are joined, and count for the kernels (KernelEstimates). If there are too
-/// many, neighbouring samples are merged: kernel records are late only where kernels are long. Kernels and
-/// samples that come for time already joined are left out and counted. One thread at a time; may throw
+/// Hardware metrics of kernels and windows: docs/metrics.md. Samples and kernels may come in any order and
+/// are held (SampleJoin, one per device) until their window is settled, or until all kernels of their time
+/// are known; then they are joined and passed to the estimates (KernelEstimates). If there are too many,
+/// neighbouring samples are merged: kernel records are late only where kernels are long. Kernels and samples
+/// that come for time already joined are left out and counted. One thread at a time; may throw
 /// std::bad_alloc.
 class KernelMetrics {
  public:
@@ -47,15 +47,15 @@ class KernelMetrics {
   static constexpr std::size_t kMaxDevices = 64;
   static constexpr std::uint32_t kMaxRows = 10'000;  ///< plus one for all other numbers
   static constexpr std::uint32_t kMaxWindows = 10'000;
-  /// Rows kept by window, over all windows, so that a window's sum uses the values known when it is asked
-  /// for.
+  /// Rows kept by window, over all windows, so that a window's sum uses the values known when it is
+  /// requested.
   static constexpr std::size_t kMaxWindowRows = 131'072;
 
   /// The share of a window's kernel time that must have values for their sum to be meaningful.
   static constexpr double kMinKnown = 0.9;
 
-  /// Sets what is sampled, at most kMaxMetrics; from now on kernels are collected. A different list than
-  /// before discards everything collected so far.
+  /// Sets the sampled metrics, at most kMaxMetrics; kernels are collected from now on. A list that differs
+  /// from the previous one discards everything collected so far.
   void metrics(std::vector<MetricInfo> list);
   const std::vector<MetricInfo>& metrics() const { return kinds().list(); }
   bool active() const { return kinds().size() != 0; }
@@ -66,23 +66,23 @@ class KernelMetrics {
   /// An execution launched outside all windows.
   void other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
   void sample(const MetricSample& sample);
-  /// All kernels that start before that time have been added, as far as is known.
+  /// All kernels that start before `time` have been added, as far as is known.
   void join_until(Nanoseconds time);
-  /// Nothing more will come for this window or any before it. A device's last sample is joined with those of
-  /// the next window.
+  /// Nothing more will come for this window or any before it. A device's last sample is joined together with
+  /// those of the next window.
   void settle_window(std::uint32_t window);
 
-  /// By row; samples not joined yet do not count.
+  /// By row; samples not joined yet are not included.
   std::vector<KernelMetricEntry> rows() const { return estimates_.entries(); }
   /// By window and device.
   std::vector<WindowMetrics> windows() const;
   /// Mean of a metric over a time span in unsettled windows.
   WeightedMean mean_between(std::uint32_t device, std::size_t metric, Nanoseconds from, Nanoseconds to) const;
 
-  /// Impossible values in samples: percentages above KernelEstimates::kMaxRounded. They count as not
-  /// measured.
+  /// Number of impossible values in samples: percentages above KernelEstimates::kMaxRounded. They are treated
+  /// as not measured.
   std::uint64_t impossible() const { return impossible_; }
-  /// Kernels and samples that came after their time had been joined, or found no room.
+  /// Kernels and samples that came after their time had been joined, or did not fit.
   std::uint64_t late() const { return late_; }
   /// Samples with too many kernels to tell apart.
   std::uint64_t crowded() const { return estimates_.crowded(); }
@@ -99,13 +99,13 @@ class KernelMetrics {
   /// Sum over a window's kernels.
   struct KernelSum {
     std::uint64_t time = 0;
-    std::vector<WeightedMean> metrics;  // of those that have a value
+    std::vector<WeightedMean> metrics;  // of the kernels that have a value
   };
   struct Window {
     std::uint64_t samples = 0;
     std::uint64_t time = 0;
     std::vector<WeightedMean> means;
-    KernelSum kernels;  // those that are no longer in window_kernels_
+    KernelSum kernels;  // kernels that are no longer in window_kernels_
   };
   using RowTimes = std::unordered_map<std::uint64_t, std::uint64_t>;  // by device and row
 

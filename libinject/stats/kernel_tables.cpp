@@ -85,7 +85,7 @@ std::uint32_t KernelTables::add(const KernelEvent& event, std::uint64_t duration
   const std::uint32_t details_known = detail_keys_.size();
   const std::uint32_t detail_index = detail_keys_.find_or_add(detail);
   DetailEntry& entry = details_.at(detail_index);
-  // A launch's details imply its shape: the second lookup is needed only for new details.
+  // A launch's details imply its shape, so the second lookup is needed only for new details.
   std::uint32_t shape_index = entry.shape;
   if (detail_index == details_known || detail_index == kOtherIndex) {
     shape_index = shape_keys_.find_or_add(shape);
@@ -151,7 +151,7 @@ std::vector<KernelMetricRow> KernelTables::with_details(std::vector<KernelMetric
                                                         const NameTable& names) const {
   std::vector<KernelMetricRow> rows;
   for (KernelMetricEntry& entry : measured) {
-    Totals time;  // since metrics were taken
+    Totals time;  // since metrics were first sampled
     time.count = entry.instances;
     time.sum = entry.time;
     DetailRow detail = entry.row == KernelMetrics::kMaxRows

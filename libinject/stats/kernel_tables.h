@@ -18,12 +18,12 @@ class KernelTables {
  public:
   explicit KernelTables(SampleBudget& budget) : budget_(&budget) {}
 
-  /// Returns the number of its details' row.
+  /// Returns the number of the row of its details.
   std::uint32_t add(const KernelEvent& event, std::uint64_t duration);
 
   std::vector<TimeRow> kernels(const NameTable& names) const;
   std::vector<ShapeRow> shapes(const NameTable& names) const;
-  /// `cores` tells whether the kernels of a name use tensor cores.
+  /// `cores` returns whether kernels of that name use tensor cores.
   std::vector<DetailRow> details(const NameTable& names,
                                  const std::function<TensorCores(std::uint32_t name)>& cores) const;
   /// `measured`: the rows of a KernelMetrics that uses the same row numbers.
@@ -40,7 +40,7 @@ class KernelTables {
   SampleStats& kernel_row(std::uint32_t name);
 
   SampleBudget* budget_;
-  // Kernels by name: names are small integers, so that the row is found without hashing.
+  // Kernels by name: names are small integers, so the row is found without hashing.
   std::vector<std::uint32_t> kernel_of_name_;
   std::vector<std::uint32_t> kernel_names_;
   Rows<SampleStats> kernels_{SampleStats(budget_)};

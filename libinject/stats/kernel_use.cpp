@@ -10,7 +10,7 @@ namespace inject {
 
 namespace {
 
-/// The product of a grid's or block's sides; 0 if no launch can have them.
+/// The product of a grid's or block's dimensions; 0 if no launch can have them.
 std::uint64_t product(const std::array<std::int32_t, 3>& sides) {
   std::uint64_t all = 1;
   for (const std::int32_t side : sides) {

@@ -21,16 +21,16 @@ struct KernelUse {
   std::optional<Occupancy> occupancy;
   std::optional<GridUse> grid;
   /// Nanoseconds that its launches together would have saved if the same work had kept all multiprocessors
-  /// busy: its time times (1 - efficiency).
+  /// busy: total time times (1 - efficiency).
   std::optional<std::uint64_t> lost_time;
 };
 
-/// Empty for a row of many launch shapes, and for one whose device is not among `devices`.
+/// Empty for a row of many launch shapes, or if its device is not among `devices`.
 KernelUse kernel_use(const DetailRow& row, std::span<const DeviceInfo> devices) noexcept;
 
 struct RankedKernel {
   DetailRow detail;
-  KernelUse use;  ///< all of it known
+  KernelUse use;  ///< with all members known
 };
 
 /// The rows (of Statistics::kernel_details()) whose use is known, by descending lost time; ties keep their
@@ -42,8 +42,8 @@ std::vector<RankedKernel> kernels_by_lost_time(std::span<const DetailRow> rows,
 struct DeviceUse {
   double sm_efficiency = 0;        ///< 0 … 1
   double occupancy = 0;            ///< theoretical, 0 … 1
-  std::uint64_t lost_time = 0;     ///< of all of them
-  std::uint64_t known_time = 0;    ///< of the kernels that the means are over …
+  std::uint64_t lost_time = 0;     ///< of all these kernels
+  std::uint64_t known_time = 0;    ///< of the kernels included in the means …
   std::uint64_t unknown_time = 0;  ///< … and of its other kernels (rows of many shapes belong to no device)
 };
 

@@ -11,7 +11,7 @@ namespace inject {
 
 /// Numbers distinct keys of N words in order of arrival, up to `limit` of them; every further key gets
 /// kOther. A lookup usually touches one slot; the previous call's key is compared first, because launches
-/// come in runs.
+/// often repeat.
 template <std::size_t N>
 class KeyIndex {
  public:
@@ -44,7 +44,7 @@ class KeyIndex {
 
   const Key& key(std::uint32_t index) const { return keys_[index]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(keys_.size()); }
-  /// Lookups whose key found no room.
+  /// Lookups of keys that did not fit.
   std::uint64_t overflows() const { return overflows_; }
 
  private:

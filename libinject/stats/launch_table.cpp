@@ -86,7 +86,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         ++given_up_;
         forget(oldest, false, unreported_);
         if (unreported_.size() > kMaxUnreported) {
-          // Windows of days ago are merged and count only for the run.
+          // Windows that ended days ago are merged and count only for the run.
           const auto first = unreported_.upper_bound(0);
           const std::uint64_t count = first->second;
           unreported_.erase(first);
@@ -150,7 +150,7 @@ std::size_t LaunchTable::waiting() const {
   return waiting_ - empty;
 }
 
-/// Whether it had work.
+/// Returns whether it had work.
 bool LaunchTable::forget(const Entry& entry, bool delivered,
                          std::map<std::uint32_t, std::uint64_t>& missing) {
   if (may_be_empty(entry) && (delivered || entry.launch.host_begin < latest_arrived_)) {

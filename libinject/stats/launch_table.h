@@ -18,19 +18,19 @@ namespace inject {
 /// Launches by (generation, correlation id), for the device records that come later. Keeps the most recent
 /// launches, at least 4,096: it grows while its oldest launch has had no record yet, up to `most` (then the
 /// oldest is given up, and counted if it was made in a window); otherwise the oldest is evicted. A graph
-/// launch has many records, so a launch stays after its first one. Of launches outside all windows only the
+/// launch has many records, so a launch stays after its first one. For launches outside all windows, only the
 /// fact that they were made is kept: a program that goes on launching at full speed while a window's records
 /// are pending must not evict that window's launches. One thread.
 ///
-/// It is not known what nodes a graph has. If it has none, or only host and event nodes, its launches produce
-/// no records. A graph is taken for such a one if none of its launches has had a record so far, and either
-/// the records of later launches have arrived or none are in flight any more.
+/// The nodes of a graph are not known. If it has none, or only host and event nodes, its launches produce no
+/// records. A graph is assumed to be of this kind if none of its launches has had a record so far, and either
+/// the records of later launches have arrived or no records are in flight any more.
 class LaunchTable {
  public:
   explicit LaunchTable(std::size_t most);
 
-  /// A launch was seen. `expects_work`: a device record will follow (the call succeeded, was not captured and
-  /// has nonzero sizes). `graph`: it was a graph launch; the number tells its graph apart from others.
+  /// Adds a launch. `expects_work`: a device record will follow (the call succeeded, was not captured and has
+  /// nonzero sizes). `graph`: set for a graph launch; the number distinguishes its graph from others.
   void add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch, bool expects_work,
            std::optional<std::uint16_t> graph = {});
 
@@ -39,8 +39,8 @@ class LaunchTable {
     /// The launch's previous record had the same identity; always false for launches outside all windows.
     bool repeated = false;
   };
-  /// Finds the launch of a device record and marks it as arrived. `identity` tells the records of one launch
-  /// apart; 0: none.
+  /// Finds the launch of a device record and marks its record as arrived. `identity` distinguishes the
+  /// records of one launch; 0: none.
   Found find(std::uint16_t generation, std::uint32_t correlation, std::uint64_t identity);
 
   /// Launches inside a window (`window != 0`) that expect work and have no record yet. A launch of a graph
@@ -50,13 +50,13 @@ class LaunchTable {
   std::uint32_t first_waiting_window() const;
   /// When the first waiting launch began; empty if none waits.
   std::optional<Nanoseconds> first_waiting_begin() const;
-  /// Forgets all waiting launches: their records will not come any more. Returns how many there were in each
+  /// Drops all waiting launches: their records will not come any more. Returns how many there were in each
   /// window, including those given up since the last call because the table was full; beyond 4,096 windows,
-  /// the oldest are merged as window 0. `delivered`: all existing records have arrived. `tell` is called
-  /// for each of these launches; for those given up earlier once per window, with an unknown launch.
+  /// the oldest are merged as window 0. `delivered`: all existing records have arrived. `tell` is called for
+  /// each of these launches; for those given up earlier once per window, with an unknown launch.
   std::map<std::uint32_t, std::uint64_t> give_up_waiting(
       bool delivered = false, const std::function<void(const Attribution& launch)>& tell = {});
-  /// Graph launches that were given up but not counted there: their graphs seem to have no work.
+  /// Graph launches that were given up but not counted there: their graphs appear to have no work.
   std::uint64_t graphs_without_work() const { return graphs_without_work_; }
   /// Launches inside a window that were given up because the table was full.
   std::size_t given_up() const { return given_up_; }

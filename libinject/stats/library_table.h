@@ -14,7 +14,7 @@ namespace inject {
 /// The path of library calls that an activity was launched in; 0: none.
 CallChain library_path(const Attribution& launch);
 
-/// Library calls by the path of library calls around them, with the work that they launched.
+/// Library calls by the path of library calls around them, with the work they launched.
 class LibraryTable {
  public:
   void add_call(const CallEvent& event, std::uint64_t duration);

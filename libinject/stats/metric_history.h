@@ -25,8 +25,8 @@ struct WeightedMean {
 };
 
 /// A device's samples in order of time, for means over any interval. Memory is bounded: at kMaxCells,
-/// neighbours are merged in pairs, so that the ends of an interval are resolved to one part in kMaxCells / 2
-/// of the whole, or to one sample.
+/// neighbours are merged in pairs, so the ends of an interval are resolved to one part in kMaxCells / 2 of
+/// the total time, or to one sample.
 class MetricHistory {
  public:
   static constexpr std::size_t kMaxCells = 16'384;
@@ -72,7 +72,7 @@ class MetricHistory {
     return result;
   }
 
-  /// Nothing that ended by then will be asked for any more.
+  /// Nothing that ended by then will be queried any more.
   void forget(Nanoseconds until) {
     const auto kept =
         std::find_if(cells_.begin(), cells_.end(), [until](const Cell& cell) { return cell.end > until; });

@@ -14,11 +14,11 @@ namespace inject {
 bool is_percentage(const MetricInfo& metric);
 
 /// Whether a metric is per cycle in which multiprocessors were active. Means over time are weighted by these
-/// cycles, and the values of kernels that share a sample add up only after multiplication by them.
+/// cycles, and the values of kernels that share a sample must be multiplied by them before they add up.
 bool is_per_active_cycle(const MetricInfo& metric);
 
-/// Whether a metric is of a link to other devices or the host: copies and other traffic fill the link, and a
-/// kernel's own share is lost among theirs.
+/// Whether a metric describes a link to other devices or the host: copies and other traffic use the link too,
+/// and a kernel's own share cannot be separated.
 bool is_of_link(const MetricInfo& metric);
 
 /// The sampled metrics, at most kMaxMetrics, and the kind of each.
@@ -30,11 +30,10 @@ class MetricKinds {
   const std::vector<MetricInfo>& list() const { return list_; }
   std::size_t size() const { return list_.size(); }
   bool percentage(std::size_t metric) const { return percentage_[metric]; }
-  /// Only if the activity of multiprocessors is sampled too; otherwise the metric is treated like any other.
+  /// Only if the activity of multiprocessors is also sampled; otherwise the metric is treated like any other.
   bool per_active_cycle(std::size_t metric) const { return sm_active_ && is_per_active_cycle(list_[metric]); }
   bool of_link(std::size_t metric) const { return is_of_link(list_[metric]); }
-  /// The metric that says how active multiprocessors were, in percent. Exists if any metric is
-  /// per_active_cycle().
+  /// The metric of multiprocessor activity, in percent. Exists if any metric is per_active_cycle().
   std::size_t sm_active() const { return *sm_active_; }
 
  private:

@@ -17,7 +17,7 @@ class OutsideLaunches {
  public:
   static constexpr std::uint32_t kMaxIds = 1u << 24;
 
-  /// Ignored if it is from an earlier attachment or too old.
+  /// Ignored if it is from an earlier attachment, or too old.
   void add(std::uint16_t generation, std::uint32_t correlation) {
     if (generation != generation_ || !any_) {
       const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(generation - generation_));

@@ -32,7 +32,7 @@ Nanoseconds OverlapStatistics::Timeline::middle() const {
   return *half;
 }
 
-/// Judges what lies before `until`, and forgets it. `others` must have been joined.
+/// Judges what lies before `until`, and drops it. `others` must have been joined.
 void OverlapStatistics::Timeline::judge(Nanoseconds until, Rows& rows) {
   std::size_t kept = 0;
   for (const Work& work : works) {
@@ -93,9 +93,9 @@ void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanos
 }
 
 void OverlapStatistics::bound() {
-  // The largest timelines first, and of like ones the oldest: among many devices, the others keep what they
-  // have. A quarter of all goes, so that looking for them costs little for each piece, however many windows
-  // with a few pieces there are.
+  // The largest timelines first and, of equal ones, the oldest: with many devices, the others keep what they
+  // have. A quarter of everything goes, so that finding them costs little per piece, even with many windows
+  // of a few pieces each.
   std::vector<Timeline*> largest;
   for (auto& [key, timeline] : timelines_) {
     if (timeline.held() != 0) largest.push_back(&timeline);
@@ -110,11 +110,11 @@ void OverlapStatistics::bound() {
   }
 }
 
-/// Judges the older half of what is held, or all of it where that is not half.
+/// Judges the older half of what is held, or everything if that is not half.
 void OverlapStatistics::Timeline::halve(Rows& rows) {
   const std::size_t before = held();
   join_others();
-  // Joining may have left few: then nothing has to be judged yet.
+  // Joining may have left so little that nothing has to be judged yet.
   if (held() > before / 2) judge(middle(), rows);
   // Almost everything is from the same time.
   if (held() > before / 4 * 3) {

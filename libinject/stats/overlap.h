@@ -35,8 +35,8 @@ class OverlapStatistics {
   /// before the window, which are not known, may have overlapped it.
   explicit OverlapStatistics(bool from_first_beside = false) : from_first_beside_(from_first_beside) {}
 
-  /// Announces that work will come. Until then what runs beside it is not kept, as most programs may have
-  /// none.
+  /// Announces that work will come. Until then, what runs beside it is not kept, since most programs have no
+  /// such work.
   void expect_work() { expected_ = true; }
   /// `row` is the caller's key for the times in rows().
   void work(std::uint32_t window, std::uint32_t device, std::uint32_t row, Nanoseconds start,
@@ -69,8 +69,8 @@ class OverlapStatistics {
   struct Timeline {
     std::vector<Interval> others;
     std::vector<Work> works;
-    Nanoseconds floor = 0;        // everything before is judged
-    Nanoseconds judged_from = 0;  // nothing before is
+    Nanoseconds floor = 0;        // everything before has been judged
+    Nanoseconds judged_from = 0;  // nothing before is judged
 
     std::size_t held() const { return others.size() + works.size(); }
     void join_others();

@@ -68,8 +68,8 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
   ++held_;
 }
 
-/// Judges the older half of the fullest windows' work, until a quarter of all is gone: looking for them costs
-/// little for each record then.
+/// Judges the older half of the fullest windows' work until a quarter of everything is gone, so that finding
+/// them costs little per record.
 void PhaseStatistics::bound() {
   std::vector<std::pair<std::uint32_t, Window*>> fullest;
   fullest.reserve(windows_.size());
@@ -114,7 +114,7 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t ea
   for (const PhasedWork& one : work) {
     if (certain(one) == Phase::kBackward) window.any_backward = true;
   }
-  std::size_t begin = 0;  // the first of those that wait for the next certain one
+  std::size_t begin = 0;  // the first one that waits for the next certain one
   for (std::size_t i = 0; i < earliest; ++i) {
     if (!work[i].launch_known) continue;
     const Phase phase = certain(work[i]);
@@ -128,7 +128,7 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t ea
     begin = i + 1;
     window.before = phase;
   }
-  // A program without phases would wait for one forever.
+  // A program without phases would never have a next certain one.
   if (all || begin < earliest / 2) {
     for (; begin < earliest; ++begin) {
       const Phase phase = between(window.before, Phase::kOther, window.any_backward);

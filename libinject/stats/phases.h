@@ -30,7 +30,7 @@ Phase phase_of_range(std::string_view name);
 /// Whether a thread of this name runs the backward pass: PyTorch's autograd does so on threads of its own.
 bool is_backward_thread(std::string_view name);
 
-/// What the phases need to know about a kernel, copy or memset.
+/// The properties of a kernel, copy or memset that determine its phase.
 struct PhasedWork {
   Nanoseconds launch_begin = 0;
   std::uint64_t duration = 0;
@@ -40,8 +40,8 @@ struct PhasedWork {
   bool launch_known = false;
   bool memset = false;
   bool copy = false;
-  Phase range_phase = Phase::kOther;  ///< from the NVTX ranges around the launch; kOther: they name none
-  bool optimizer = false;             ///< an optimizer's kernel, by its name
+  Phase range_phase = Phase::kOther;  ///< from the NVTX ranges around the launch; kOther if they name none
+  bool optimizer = false;             ///< by its name, an optimizer's kernel
 };
 
 struct PhaseRow {
@@ -51,10 +51,10 @@ struct PhaseRow {
   DeviceWork work;
 };
 
-/// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
-/// thread and by optimizer kernels; for work in between, by what was launched before and after it. This needs
-/// the launches in order, so work waits for its window to be settled: up to kMaxHeld records, then the older
-/// half of the fullest windows' is judged by what has arrived. One thread at a time; may throw
+/// Device work by phase of the training step (docs/diagnosis.md): from NVTX ranges, the launching thread and
+/// optimizer kernels; for work in between, from what was launched before and after it. This needs the
+/// launches in order, so work waits for its window to be settled: up to kMaxHeld records, then the older half
+/// of the fullest windows' work is judged by what has arrived. One thread at a time; may throw
 /// std::bad_alloc.
 class PhaseStatistics {
  public:
@@ -90,7 +90,7 @@ class PhaseStatistics {
   bool runs_backward(std::uint32_t thread);
 
   std::function<std::string(std::uint32_t)> name_;
-  std::vector<std::uint8_t> backward_;  // by thread: 0 not asked, 1 no, 2 yes
+  std::vector<std::uint8_t> backward_;  // by thread: 0 not determined, 1 no, 2 yes
   std::map<Key, Window> windows_;
   std::map<Key, std::array<DeviceWork, kPhases>> rows_;
   std::size_t held_ = 0;

@@ -16,13 +16,13 @@ class RangePhases {
  public:
   RangePhases(const NameTable& names, const RangeTree& tree) : names_(&names), tree_(&tree) {}
 
-  /// The phase of the innermost range that stands for one, from this node of the tree outwards.
+  /// The phase of the innermost range that names one, from this node of the tree outwards.
   Phase of(std::uint32_t node);
 
  private:
   const NameTable* names_;
   const RangeTree* tree_;
-  std::vector<std::uint8_t> known_;  // by node: 0 not asked, else the phase + 1
+  std::vector<std::uint8_t> known_;  // by node: 0 not determined, else the phase + 1
 };
 
 }  // namespace inject

@@ -111,7 +111,7 @@ void RangeTables::range_ended(std::uint32_t thread, std::uint32_t range, Nanosec
     entry.dropped += half;
     ends_kept_ -= half;
   }
-  // A range that another thread ended may come late: keep the order.
+  // A range ended by another thread may arrive late: keep the list in order.
   if (!entry.ends.empty()) end = std::max(end, entry.ends.back());
   entry.ends.push_back(end);
   ++ends_kept_;

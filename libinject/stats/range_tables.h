@@ -45,8 +45,8 @@ class RangeTables {
     SampleStats time;
     InstanceCounter instances;
   };
-  /// When the instances of one range on one thread ended, ascending: the instance that a launch lies in is
-  /// the number of those that ended before it.
+  /// When the instances of one range on one thread ended, ascending: the instance containing a launch is
+  /// given by the number of instances that ended before it.
   struct EndedRanges {
     std::vector<Nanoseconds> ends;
     std::uint64_t dropped = 0;  // older ones, no longer kept

@@ -18,7 +18,7 @@ std::size_t half(std::size_t size) {
   return std::max<std::size_t>(size / 2, 1);
 }
 
-/// The part for `key`, made if there is none yet.
+/// The part for `key`, created if it does not exist yet.
 template <typename Part, typename Make>
 Part& part_of(std::vector<Part>& parts, std::vector<std::uint32_t>& part_of_key, std::uint32_t key,
               Make make) {
@@ -114,15 +114,15 @@ void SampleJoin::coarsen() {
   values_.resize(kept * stride_);
 }
 
-// Kernels may run long after their window's end, when others are open, but no further sample of that window
-// will come.
+// Kernels may run long after their window's end, while later windows are open, but no further sample of that
+// window will come.
 void SampleJoin::forget_kernels(std::uint32_t window) {
   const Nanoseconds sampled = samples_.empty() ? joined_until_ : samples_.back().end;
   std::erase_if(kernels_,
                 [&](const Execution& kernel) { return kernel.window <= window && kernel.start >= sampled; });
 }
 
-/// By window, ascending: when the latest kernel of it or of one before it ends.
+/// By window, ascending: the latest end of a kernel of that window or an earlier one.
 SampleJoin::WindowEnds SampleJoin::last_ends() const {
   WindowEnds ends;
   for (const Execution& kernel : kernels_) {
@@ -151,7 +151,7 @@ void SampleJoin::join(std::size_t count, SampleMixture& mixture, const Take& tak
     const Sample& sample = samples_[i];
     now = std::max(now, sample.start);
     if (now >= sample.end) continue;
-    // After a window's end, a sample counts only as long as it is known what runs.
+    // After a window's end, a sample is used only as long as all running kernels are known.
     if (sample.window == 0 && sample.end > last_end(sample.after)) {
       now = sample.end;
       continue;
@@ -172,8 +172,8 @@ void SampleJoin::join(std::size_t count, SampleMixture& mixture, const Take& tak
   forget_joined(count);
 }
 
-/// Notes the device's state at `now`, with these kernels running; returns until when it lasts if nothing else
-/// starts.
+/// Records the device's state at `now`, with these kernels running; returns until when it lasts if nothing
+/// else starts.
 Nanoseconds SampleJoin::look(std::span<const Execution> running, Nanoseconds now, std::uint64_t sample_length,
                              SampleMixture& mixture) {
   active_.clear();
@@ -183,7 +183,7 @@ Nanoseconds SampleJoin::look(std::span<const Execution> running, Nanoseconds now
     active_.push_back(kernel.row);
     until = std::min(until, kernel.end);
   }
-  // A sample that is not used is still walked through: what runs at its end continues in the next one.
+  // An unused sample is still processed: what runs at its end continues in the next one.
   if (others_) {
     active_.clear();
     state_ = SampleMixture::kMixed;
@@ -219,7 +219,7 @@ void SampleJoin::spend(std::uint64_t time) {
   }
 }
 
-/// Hands on a sample of this length, all of whose parts have been spent.
+/// Passes on a sample of this length, all of whose parts have been assigned.
 void SampleJoin::hand_on(std::span<const float> values, std::uint64_t length, const Take& take) {
   for (SampleMixture::Part& part : states_) part.share /= static_cast<double>(length);
   take({rows_, states_, values, length});

@@ -28,11 +28,11 @@ struct JoinedSample {
 };
 
 /// Joins a device's samples to the kernels that ran meanwhile, by time. Both are held until the caller, who
-/// knows when all kernels of a time have been added, has them joined; what comes for that time later is left
-/// out.
+/// knows when all kernels up to a time have been added, has them joined; anything that comes later for that
+/// time is left out.
 ///
-/// A sample says something about kernels only if everything that ran in it is known. It is joined to none if
-/// a kernel launched outside all windows ran in it, or if it began after a window's end and none of that
+/// A sample is evidence about kernels only if everything that ran in it is known. It is joined to none if a
+/// kernel launched outside all windows ran in it, or if it began after a window's end and none of that
 /// window's kernels ends later, since activity may not have been recorded then.
 class SampleJoin {
  public:
@@ -53,26 +53,27 @@ class SampleJoin {
   };
   using Take = std::function<void(const JoinedSample& sample)>;
 
-  /// `values`: how many each sample has.
+  /// `values`: number of values per sample.
   explicit SampleJoin(std::size_t values) : stride_(values) {}
 
   /// False if all of it lies in time that is already joined.
   bool add(const Execution& execution);
   void add(const Sample& sample, std::span<const float> values);
 
-  /// Everything before this time is joined, or left out.
+  /// Everything before this time has been joined, or left out.
   Nanoseconds joined_until() const { return joined_until_; }
   std::size_t samples() const { return samples_.size(); }
   std::size_t kernels() const { return kernels_.size(); }
-  /// How many samples, counted from the oldest, end by this time, or belong to this window or any before it.
+  /// The number of samples, counted from the oldest, that end by this time, or belong to this window or any
+  /// before it.
   std::size_t samples_until(Nanoseconds time) const;
   std::size_t samples_through(std::uint32_t window) const;
 
   /// Joins the oldest `count` samples. `mixture` numbers the states of the device.
   void join(std::size_t count, SampleMixture& mixture, const Take& take);
-  /// Joins what lies before the time by which the older half of the kernels has ended.
+  /// Joins the samples that begin before the time by which the older half of the kernels has ended.
   void join_older_half(SampleMixture& mixture, const Take& take);
-  /// Leaves out the older half of the samples and returns how many those are.
+  /// Leaves out the older half of the samples and returns their number.
   std::size_t leave_out_older_half();
   /// Merges contiguous neighbouring samples in pairs.
   void coarsen();
@@ -96,7 +97,7 @@ class SampleJoin {
   std::vector<float> values_;    // of samples_
   Nanoseconds joined_until_ = 0;
 
-  // What ran in the sample that is being joined.
+  // What ran in the sample being joined.
   std::vector<SampleMixture::Part> states_;  // their times, then their shares
   std::vector<std::uint32_t> part_of_state_;
   std::vector<JoinedSample::RowPart> rows_;

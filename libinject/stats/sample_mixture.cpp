@@ -22,14 +22,14 @@ constexpr std::uint32_t kManyRows = kNoRow - 1;
 // Takes the place of a second row if there is none, plus the part of the first.
 constexpr std::uint32_t kPart = kManyRows - SampleMixture::kMaxPartsOfRow;
 
-// This many neighbours are in one group.
+// Number of neighbouring samples in one group.
 constexpr std::uint64_t kRun = 4;
-// Added to each diagonal element, as a fraction of it: states that no sample tells apart then have a
-// solution, a meaningless one that kMaxInflation catches.
+// Added to each diagonal element, as a fraction of it: states that no sample distinguishes then have a
+// solution, though a meaningless one, which kMaxInflation catches.
 constexpr double kRidge = 1e-7;
-// How many times larger the variance may be than if the kernel were the only unknown.
+// Limit of the variance, as a multiple of what it would be if the kernel were the only unknown.
 constexpr double kMaxInflation = 1e4;
-// A row must occur in this many groups for its error to mean anything.
+// A row must occur in this many groups for its error to be meaningful.
 constexpr std::size_t kMinGroups = 4;
 // The largest share of a row's time in states that are not solved for.
 constexpr double kMaxUnknown = 0.2;
@@ -42,8 +42,8 @@ std::size_t group_of(std::uint64_t serial) {
 }
 static_assert(SampleMixture::kGroups == 8, "group_of() takes three bits");
 
-/// Cholesky factorization: a symmetric matrix as the product of a lower triangular one, stored in its place,
-/// and its transpose.
+/// Cholesky factorization: a symmetric matrix as the product of a lower triangular one, stored in place, and
+/// its transpose.
 class Factors {
  public:
   Factors(std::vector<double> matrix, std::size_t size) : rows_(std::move(matrix)), size_(size) {
@@ -81,7 +81,7 @@ class Factors {
 
 /// The equations of metrics that were measured in the same samples, and their solution.
 struct SampleMixture::System {
-  std::vector<std::uint32_t> states;  // that have a column; the others, if any, share one more
+  std::vector<std::uint32_t> states;  // those that have a column; the others, if any, share one more
   std::size_t columns = 0;
   std::vector<std::vector<double>> normal;  // by group: columns x columns
   // By metric, as in the list: the solutions that leave out one group each, then the one with all groups.
@@ -120,7 +120,7 @@ void SampleMixture::add(std::uint64_t serial, std::span<const Part> parts, std::
   for (std::size_t m = 0; m < metrics_; ++m) measured |= std::uint32_t{!std::isnan(values[m])} << m;
   if (measured == 0) return;
   Pool* const into = parts.size() > kMaxParts ? nullptr : pool(measured);
-  // All of the sample or nothing: half of its sums would be wrong.
+  // Add the whole sample or nothing: half of its sums would be wrong.
   if (into == nullptr || into->pairs.size() + parts.size() * (parts.size() + 1) / 2 > kMaxPairs) {
     ++left_out_;
     return;
@@ -186,7 +186,7 @@ SampleMixture::System SampleMixture::system(std::span<const std::size_t> metrics
                    std::plus<>());
   }
   for (std::size_t left_out = 0; left_out <= kGroups; ++left_out) {
-    // The last round leaves out none.
+    // The last pass leaves out none.
     if (left_out < kGroups && !system.used[left_out]) continue;
     std::vector<double> matrix = system.total;
     if (left_out < kGroups) {
@@ -230,7 +230,7 @@ std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> 
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const auto found = columns.find(rows[r].row);
       if (found == columns.end() || rows[r].time <= 0) continue;
-      // The row's value is the mean of its states', weighted by their times.
+      // The row's value is the mean of its states' values, weighted by their times.
       std::vector<double> weights(size, 0.0);
       double known = 0;
       double alone = 0;  // the variance if nothing else were unknown
@@ -271,7 +271,8 @@ std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> 
         Estimate& estimate = estimates[r][metrics[m]];
         estimate.value = value(kGroups);
         const double spread = std::max(0.0, squares - sum * sum / count) * (count - 1) / count;
-        // Nothing is known about the rest of its time: it may have been anything from 0 to twice the value.
+        // Nothing is known about the rest of its time: the value there may be anything from 0 to twice the
+        // estimate.
         estimate.error =
             confidence_factor(groups - 1) * std::sqrt(spread) + unknown * std::abs(estimate.value);
       }

@@ -19,11 +19,11 @@ struct Estimate {
   double error = std::numeric_limits<double>::infinity();
 };
 
-/// Takes apart samples that are longer than the kernels in them. At any moment a device is in a state: it is
+/// Decomposes samples that are longer than the kernels in them. At any moment a device is in a state: it is
 /// idle, in some part of one kernel (row), or running two at once. A sample is the mean of its states,
-/// weighted by their shares of the sample; given many samples with different shares, the states follow by
-/// least squares over all of them together. Fitting each kernel against "the others" would attribute to it
-/// what its neighbours do, which in a repetitive program are always the same.
+/// weighted by their shares of the sample; given many samples with different shares, the states' values
+/// follow by least squares over all of them together. Fitting each kernel against "the others" would
+/// attribute to it what its neighbours do, which in a repetitive program are always the same.
 ///
 /// Only sums are kept, separately for eight groups of samples: how much the result changes when one group is
 /// left out measures its error (the jackknife). Short runs of samples share a group, since neighbours are
@@ -32,10 +32,12 @@ struct Estimate {
 class SampleMixture {
  public:
   static constexpr std::uint32_t kIdle = 0;   ///< the state in which no kernel runs …
-  static constexpr std::uint32_t kMixed = 1;  ///< … and all with more than two kernels, or without room
+  static constexpr std::uint32_t kMixed = 1;  ///< … and all states with more than two kernels, or that did
+                                              ///< not fit
   static constexpr std::uint32_t kMaxStates = 4096;
   static constexpr std::uint32_t kMaxPairs = 65'536;
-  static constexpr std::size_t kMaxParts = 48;  ///< of a sample; those with more say little about each
+  static constexpr std::size_t kMaxParts = 48;  ///< per sample; a sample with more says little about each of
+                                                ///< them
   static constexpr unsigned kMaxPartsOfRow = 6;
   static constexpr std::size_t kMaxSolved = 384;
   static constexpr std::size_t kMaxPools = 3;
@@ -43,7 +45,7 @@ class SampleMixture {
 
   struct Part {
     std::uint32_t state = kIdle;
-    double share = 0;  ///< of the sample; all of them add up to 1
+    double share = 0;  ///< of the sample; the shares of all parts add up to 1
   };
   /// A row of the table, and how long it ran during samples.
   struct Wanted {
@@ -53,15 +55,15 @@ class SampleMixture {
 
   explicit SampleMixture(std::size_t metrics);
 
-  /// The state of the device while these rows (ascending) run. A row that runs alone is in `part`, less than
-  /// kMaxPartsOfRow: kernels behave differently at their beginning and end.
+  /// The state of the device while these rows (ascending) run. A row that runs alone is in `part`, which is
+  /// less than kMaxPartsOfRow: kernels behave differently at their beginning and end.
   std::uint32_t state(std::span<const std::uint32_t> rows, unsigned part);
   /// `serial`: the sample's number on its device; `weight`: its length. NaN values are left out.
   void add(std::uint64_t serial, std::span<const Part> parts, std::span<const float> values, double weight);
-  /// By row, in the order of `rows`, and metric: what the device did while the row ran.
+  /// By row, in the order of `rows`, and metric: the estimate for the time in which the row ran.
   std::vector<std::vector<Estimate>> solve(std::span<const Wanted> rows) const;
 
-  /// Samples that had too many parts, or whose sums found no room.
+  /// Samples that had too many parts, or whose sums did not fit.
   std::uint64_t left_out() const { return left_out_; }
 
  private:

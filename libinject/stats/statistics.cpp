@@ -42,12 +42,13 @@ struct Statistics::Collectors {
   DeviceTimeStatistics device_times;
   CopyStatistics copies;
   CodeTimes code_times;
-  KernelMetrics metrics;  // rows are those of the kernels' details
+  KernelMetrics metrics;  // its rows are those of the kernels' details
   static_assert(KernelMetrics::kMaxRows == kMaxRows);
   IterationMetrics iteration_metrics;
   FunctionKinds functions;
 
-  // What Statistics::call_shapes(), kernel_details() and kernel_families() made, until something changes.
+  // The results of Statistics::call_shapes(), kernel_details() and kernel_families(), until something
+  // changes.
   std::optional<std::vector<CallShapeRow>> call_shape_rows;
   std::optional<std::vector<DetailRow>> detail_rows;
   std::optional<std::vector<KernelFamilyRow>> kernel_family_rows;
@@ -158,7 +159,7 @@ void Statistics::add(const CallEvent& event) {
     ++window.library_calls;
     if (function_group(event.function) == FunctionGroup::kNccl) c.collectives.expect();
     if (event.owns_shape && event.status == 0 && !c.call_shapes.is_captured(event)) {
-      // At the call's end: its first launch may be what begins the iteration.
+      // At the call's end: its first launch may be the one that begins the iteration.
       add_flops(event.shape, event.window, event.end);
     }
     c.libraries.add_call(event, time);
@@ -305,7 +306,7 @@ std::vector<ShapeRow> Statistics::kernel_shapes() const {
 const std::vector<DetailRow>& Statistics::kernel_details() const {
   Collectors& c = *collectors_;
   if (c.detail_rows) return *c.detail_rows;
-  // The table of families has already looked up most names.
+  // The table of families has already classified most names.
   const auto known = c.families.tensor_cores();
   return c.detail_rows.emplace(c.kernels.details(names_, [&](std::uint32_t name) {
     const auto found = known.find(name);

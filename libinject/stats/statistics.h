@@ -33,7 +33,7 @@
 
 namespace inject {
 
-/// Stands for a thread, device or window that is not known, or for the row of all keys that found no room.
+/// Stands for an unknown thread, device or window, or for the row of all keys that did not fit.
 inline constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
 inline constexpr std::uint32_t kOtherIndex = kNoIndex - 1;
 
@@ -47,14 +47,14 @@ struct ShapeRow {
   std::string_view name;
   std::array<std::int32_t, 3> grid{};
   std::array<std::int32_t, 3> block{};
-  bool other = false;  ///< for many shapes: grid and block mean nothing
+  bool other = false;  ///< row of many shapes: grid and block are meaningless
   const SampleStats* stats = nullptr;
 };
 
 struct DetailRow {
   std::uint32_t number = kNoIndex;  ///< of the row; never changes
   std::string_view name;
-  bool other = false;  ///< for many launch shapes: only name and time mean anything
+  bool other = false;  ///< row of many launch shapes: only name and time are meaningful
   std::uint32_t device = 0;
   std::array<std::int32_t, 3> grid{};
   std::array<std::int32_t, 3> block{};
@@ -90,14 +90,14 @@ struct RangeKernelRow {
 };
 
 struct LibraryRow {
-  std::string path;  ///< `cublasGemmEx > cublasLtMatmul`
+  std::string path;  ///< for example `cublasGemmEx > cublasLtMatmul`
   FunctionGroup group{};
   unsigned depth = 0;  ///< library calls around this one
   bool other = false;
   Totals host;
   std::uint64_t failed = 0;
-  DeviceWork self;       ///< work whose innermost library call is this one: can be added up over rows
-  DeviceWork inclusive;  ///< including that of the library calls inside
+  DeviceWork self;       ///< work whose innermost library call is this one; can be added up over rows
+  DeviceWork inclusive;  ///< including the work of library calls inside it
 };
 
 struct ThreadRow {
@@ -117,8 +117,8 @@ struct CallShapeRow {
 
 /// Kernels that belong to no call of known shape.
 struct UnshapedWork {
-  Totals in_calls;   ///< launched in a library call whose arguments are not or could not be read
-  Totals by_itself;  ///< launched in no library call that was seen
+  Totals in_calls;   ///< launched in a library call whose arguments are not, or could not be, read
+  Totals by_itself;  ///< launched in no known library call
 };
 
 /// Kernels of one family.
@@ -126,10 +126,10 @@ struct FamilyRow {
   Family family{};
   Totals time;
   std::uint64_t names = 0;            ///< of kernels
-  std::uint64_t on_tensor_cores = 0;  ///< of the time, that of kernels known to use them …
-  std::uint64_t unknown_cores = 0;    ///< … and of those of which this is not known
-  std::uint64_t attributed = 0;       ///< of the time, that of kernels launched inside a library call
-  FlopSum flops = 0;                  ///< of the library calls whose shape is known
+  std::uint64_t on_tensor_cores = 0;  ///< time of kernels known to use tensor cores …
+  std::uint64_t unknown_cores = 0;    ///< … and of kernels for which this is unknown
+  std::uint64_t attributed = 0;       ///< time of kernels launched inside a library call
+  FlopSum flops = 0;                  ///< of library calls whose shape is known
 };
 
 /// What the host did in a window.
@@ -148,7 +148,7 @@ struct HostWork {
 /// Kernels of one name.
 struct KernelFamilyRow {
   std::string_view name;
-  Family family = Family::kOther;  ///< in which they spent most of their time
+  Family family = Family::kOther;  ///< the family in which they spent most of their time
   TensorCores cores = TensorCores::kUnknown;
   Totals time;
 };
@@ -162,8 +162,8 @@ struct WindowDeviceRow {
   Nanoseconds last = 0;
   const DeviceTimeRow* times = nullptr;  ///< null while the window is not settled
 
-  /// The time that `busy` is a share of: the window's, or that from the first work to the last if longer,
-  /// since a device that lags behind the host is still working after the window's end.
+  /// The time of which `busy` is a share: the window's, or that from the first work to the end of the last if
+  /// longer, since a device that lags behind the host is still working after the window's end.
   std::uint64_t time(std::uint64_t window_duration) const {
     return window_duration > last - first ? window_duration : last - first;
   }
@@ -177,12 +177,13 @@ struct WindowHostRow {
 /// Turns events into the rows of the tables: passes each event to the collectors concerned, each of which
 /// makes a family of tables. Memory is bounded: each table has at most kMaxRows distinct keys; all others
 /// share a row named `[other]`. A kernel costs a few hash lookups and usually no allocation. Used by one
-/// thread at a time; add() may throw std::bad_alloc, after which the tables may disagree by that event.
+/// thread at a time; add() may throw std::bad_alloc, after which the tables may be inconsistent by that
+/// event.
 class Statistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
 
-  /// All must outlive the statistics: rows refer to their names.
+  /// All arguments must outlive the statistics: rows refer to their names.
   Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes);
   ~Statistics();
   Statistics(const Statistics&) = delete;
@@ -193,48 +194,50 @@ class Statistics {
   void add(const KernelEvent& event);
   void add(const TransferEvent& event);
   void add(const CallEvent& event);
-  /// Calls of which nothing but the duration is known or matters.
+  /// Calls of which only the duration is known, or matters.
   void add_short_calls(std::uint32_t window, std::span<const ShortCallsRecord::Call> calls);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
   void add(const FetchEvent& event);
   /// A sample of a device's hardware counters, in the order of set_metrics().
   void add(const MetricSample& sample);
-  /// A kernel launched outside all windows: it shows in samples as well.
+  /// A kernel launched outside all windows, which contributes to samples as well.
   void add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
   /// A kernel of an iteration whose launches are named (record/code_places.h).
   void add_named(const KernelEvent& event);
   void add_named(const TransferEvent& event);
-  /// A call there in which a thread waited for the device, with its place.
+  /// A call in a named iteration in which a thread waited for the device, with its place.
   void add_named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
-  /// What a thread was doing there: the node of its Python stack.
+  /// A sample of a thread's Python stack in a named iteration, as the node of the stack.
   void add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
-  /// There may be such iterations. To be called before any kernel is added.
+  /// Announces that iterations may be named. To be called before any kernel is added.
   void expect_names(CodePlaces& places);
-  /// A graph that was launched in a window; `demangled` gives the id of a name. Before its kernels are added.
+  /// A graph that was launched in a window; to be called before its kernels are added. `demangled` returns
+  /// the id of a demangled name.
   void add_graph(std::uint32_t window, std::uint16_t number, const CapturedGraph& graph,
                  const std::function<std::uint32_t(std::uint32_t)>& demangled);
-  /// Whether that one is not known yet, and matters.
+  /// Whether that graph is still unknown and needed.
   bool wants_graph(std::uint32_t window, std::uint16_t number) const;
   void tell_places(std::function<void(std::span<const PlacedLaunch>)> tell);
-  /// What is sampled from now on. To be called before the kernels to be joined are added.
+  /// Sets the sampled metrics from now on. To be called before the kernels to be joined are added.
   void set_metrics(std::vector<MetricInfo> list);
   /// All kernels that start before that time have been added: samples need not wait for them any longer.
   void join_samples_until(Nanoseconds time);
   /// `name` returns the name of an event's thread; needed for the phases.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
-  /// An iteration begins. Boundaries come in ascending order of time, a window's before it is settled.
+  /// An iteration begins. Boundaries come in ascending order of time, and before their window is settled.
   void iteration_boundary(const IterationBoundary& boundary);
-  /// Device work that this launch submitted has no usable record: its iteration is incomplete (all of its
-  /// window, if the launch is not known), and how busy the devices were can be said up to there.
+  /// Device work submitted by this launch has no usable record: its iteration is incomplete (if the launch is
+  /// unknown, all iterations of its window), and the devices' busy time is known only up to there.
   void lost_work(const Attribution& launch);
-  /// Calls of that window have no record: any of its iterations may lack some.
+  /// Some calls in that window have no record: any of its iterations may lack some.
   void lost_launches(std::uint32_t window);
-  /// Nothing more will come for this window, which was open from `begin` to `end`. In ascending order.
+  /// Nothing more will come for this window, which was open from `begin` to `end`. To be called in ascending
+  /// order.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
   /// The part of settle_window() that needs no iterations: device times and phases. When windows follow each
-  /// other for days, each is settled this way as it ends. Without its times (`end` 0) a window has no shares
+  /// other for days, each is settled this way as it ends. Without its times (`end` 0), a window has no shares
   /// of time.
   void settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
@@ -242,9 +245,9 @@ class Statistics {
   std::vector<TimeRow> kernels() const;
   std::vector<ShapeRow> kernel_shapes() const;
   /// Cached, like call_shapes() and kernel_families(), and valid until the next add() or settle_window():
-  /// many rows take long to make, and several tables of one write need them.
+  /// many rows are slow to build, and several tables of one write need them.
   const std::vector<DetailRow>& kernel_details() const;
-  /// Of the kernels that ran since set_metrics(), by descending time; none without it.
+  /// The kernels that ran since set_metrics(), by descending time; empty without metrics.
   std::vector<KernelMetricRow> kernel_metrics() const;
   std::vector<TimeRow> api_calls() const;
   std::vector<TimeRow> operation_times() const;
@@ -264,7 +267,7 @@ class Statistics {
   std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
   /// The same for several families together.
   UnshapedWork unshaped_work(bool (*of)(Family)) const;
-  /// NCCL's calls by what they move; last, if there are any, the kernels that belong to no known call.
+  /// NCCL's calls by what they move; if there are kernels that belong to no known call, these come last.
   std::vector<CollectiveRow> collectives() const;
   /// By window and device.
   std::vector<WindowDeviceRow> window_devices() const;
@@ -275,7 +278,7 @@ class Statistics {
   const DeviceTimeStatistics& device_times() const;
   const KernelMetrics& metrics() const;
   /// By metric: mean over the iteration's time on the device (IterationDeviceRow::time), weighted by how much
-  /// of it was sampled. Empty if nothing was, and until its window is settled.
+  /// of it was sampled. Empty if nothing was sampled, and until its window is settled.
   std::span<const WeightedMean> iteration_metrics(const IterationRow& row, std::uint32_t device) const;
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
@@ -285,14 +288,14 @@ class Statistics {
   /// Totals over all windows.
   DeviceWork device_total() const;
   HostWork host_total() const;
-  /// Device records that came too late to count in full for a window's or iteration's busy time, or for the
-  /// overlap of collectives or copies.
+  /// Device records that came too late to be counted in full in a window's or iteration's busy time, or in
+  /// the overlap of collectives or copies.
   std::uint64_t late_for_busy_time() const;
-  /// Records that came too late, or were too many, for the times of device_times().
+  /// Records that came too late, or did not fit, for device_times().
   std::uint64_t left_out_of_device_times() const;
 
  private:
-  /// Counts what a call of that shape computes, at that time.
+  /// Adds the FLOPs of a call with that shape, at that time.
   void add_flops(std::uint32_t shape, std::uint32_t window, Nanoseconds time);
 
   struct Collectors;

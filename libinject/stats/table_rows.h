@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the collectors of Statistics are made of.
+// Building blocks of the collectors of Statistics.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ namespace inject {
 
 static_assert(KeyIndex<1>::kNone == kNoIndex && KeyIndex<1>::kOther == kOtherIndex);
 
-/// The name of the row for all keys that found no room.
+/// The name of the row of all keys that did not fit.
 inline constexpr std::string_view kOtherName = "[other]";
 
-/// Rows of a table, alongside its KeyIndex: one per key, and one for all keys that found no room.
+/// Rows of a table, alongside its KeyIndex: one per key, and one for all keys that did not fit.
 template <typename Row>
 class Rows {
  public:
@@ -37,13 +37,13 @@ class Rows {
     return rows_[index];
   }
   bool has(std::uint32_t index) const { return index == kOtherIndex ? other_used_ : index < rows_.size(); }
-  /// Makes rows for all indices below `size`.
+  /// Adds rows for all indices below `size`.
   template <typename... Args>
   void fill(std::uint32_t size, const Args&... args) {
     while (rows_.size() < size) rows_.emplace_back(args...);
   }
   const Row& operator[](std::uint32_t index) const { return index == kOtherIndex ? other_ : rows_[index]; }
-  /// All indices, kOtherIndex at the end if it was used.
+  /// All indices; kOtherIndex comes last, if it was used.
   std::vector<std::uint32_t> indices() const {
     std::vector<std::uint32_t> result(rows_.size());
     for (std::uint32_t i = 0; i < result.size(); ++i) result[i] = i;

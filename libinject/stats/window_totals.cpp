@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-// Intervals held for the busy times of unsettled windows; beyond, those of the oldest are collapsed into
+// Intervals held for the busy times of unsettled windows; beyond that, those of the oldest are collapsed into
 // sums.
 constexpr std::size_t kMaxWindowIntervals = 262'144;
 

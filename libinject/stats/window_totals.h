@@ -14,10 +14,10 @@
 
 namespace inject {
 
-/// What each device and the host did in each window.
+/// The work of each device and of the host in each window.
 class WindowTotals {
  public:
-  /// A device worked in a window from `start` to `end`; returns where to count that work.
+  /// A device worked in a window from `start` to `end`; returns where to add that work.
   DeviceWork& work(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end);
   HostWork& host(std::uint32_t window) { return hosts_.at(host_keys_.find_or_add({window})); }
   void settle(std::uint32_t window);
@@ -27,7 +27,7 @@ class WindowTotals {
   std::vector<WindowHostRow> host_rows() const;
   DeviceWork device_total() const;
   HostWork host_total() const;
-  /// Work that came too late for a busy time.
+  /// Work that came too late to be included in a busy time.
   std::uint64_t late() const { return late_; }
 
  private:
@@ -38,7 +38,7 @@ class WindowTotals {
   Rows<DeviceWork> devices_{{}};
   // Parallel to devices_; only those of unsettled windows hold intervals.
   Rows<BusyTime> busy_{{}};
-  // Window and index of the latter.
+  // Window and index into busy_.
   std::set<std::pair<std::uint32_t, std::uint32_t>> unsettled_;
   std::size_t intervals_held_ = 0;
   std::uint64_t late_ = 0;
