@@ -11,8 +11,8 @@
 
 namespace inject {
 
-/// Half the width of a 95 % confidence interval in standard errors, with `freedom` degrees of freedom (values
-/// less one): Student's t.
+/// Half the width of a 95 % confidence interval in standard errors, with `freedom` degrees of freedom (number
+/// of values minus one): Student's t.
 inline double confidence_factor(std::size_t freedom) {
   constexpr std::array<double, 16> kFactors{std::numeric_limits<double>::infinity(),
                                             12.71,
@@ -34,8 +34,8 @@ inline double confidence_factor(std::size_t freedom) {
 }
 
 /// The weighted mean of values that come in order of time and are not independent, and its error, estimated
-/// from the spread of the means of blocks of neighbours. Blocks double in length whenever there are
-/// kMaxBlocks of them, so that they outgrow whatever makes neighbours alike, and memory is constant.
+/// from the spread of the means of blocks of neighbours. Whenever there are kMaxBlocks blocks, their length
+/// doubles, so they outgrow the correlation of neighbours, and memory is constant.
 class BlockMeans {
  public:
   static constexpr std::size_t kMaxBlocks = 16;
@@ -74,7 +74,7 @@ class BlockMeans {
       before = off;
     }
     if (squares <= 0) return 0;
-    // Blocks that still resemble their neighbours, as when there are few and short ones, count for less than
+    // Blocks that still correlate with their neighbours, as when they are few and short, count for less than
     // one each.
     const double alike = std::clamp(neighbours / squares, 0.0, 0.9);
     const auto count = static_cast<double>(blocks_);

@@ -17,13 +17,13 @@ constexpr std::uint8_t kChannelsFirst = 1;
 constexpr std::uint8_t kStandardAlgorithm = 1;
 constexpr std::uint8_t kWeightGradient = 3;
 
-/// From this share on, changing the layout is worth mentioning.
+/// Changing the layout is worth mentioning from this share on.
 constexpr double kLayoutShare = 0.1;
 
 /// A memory-bound call has little to gain from padding that makes it read and write so much more.
 constexpr double kMostMoreBytes = 1.05;
 
-/// Channels that are loaded together.
+/// Number of channels that are loaded together.
 std::uint32_t channels_of_load(DataType type) {
   constexpr std::uint32_t kLoadBits = 128;
   return kLoadBits / data_type_bits(type);
@@ -71,7 +71,7 @@ std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const Measure
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   // With channels first, they are padded when the layout is changed for tensor cores.
   const bool padded = channels_first && measured.cores == TensorCores::kUsed;
-  // Images' three colours are worth it, although they are more than doubled (docs/shapes.md, measured).
+  // Worthwhile for the three colours of images, though it more than doubles them (docs/shapes.md, measured).
   const bool colours = shape.c == 3;
   const auto [type, other] = multiplied_types(shape);
   const bool only_more_bytes = measured.bound == Bound::kMemory && reads_more_if_padded(shape, type);

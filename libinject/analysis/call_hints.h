@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What might make convolutions and recurrent layers faster. docs/shapes.md explains the rules.
+// Hints on how to make convolutions and recurrent layers faster. docs/shapes.md explains the rules.
 #pragma once
 
 #include <span>
@@ -17,32 +17,32 @@
 
 namespace inject {
 
-/// What was measured of a convolution's calls.
+/// Measurements of a convolution's calls.
 struct MeasuredConvolution {
   TensorCores cores = TensorCores::kUnknown;
   Bound bound = Bound::kUnknown;
-  double layout_share = 0;    ///< of their kernels' time, that of kernels with changes_layout(): 0 … 1
+  double layout_share = 0;    ///< share of its kernels' time spent in kernels with changes_layout(): 0 … 1
   bool tf32_is_used = false;  ///< by other convolutions of the process
 };
 
-/// Whether a kernel with this name changes tensors between channels first and channels last.
+/// Whether kernels of this name convert tensors between channels first and channels last.
 bool changes_layout(std::string_view name) noexcept;
 
-/// Hints from the shape and from what was measured.
+/// Hints from the shape and the measurements.
 std::vector<Hint> convolution_hints(const ConvolutionShape& shape, const MeasuredConvolution& measured,
                                     const DeviceSpecs& device);
 
 /// One line of rnn_sum.csv.
 struct RnnRow {
   RnnShape shape;
-  double rate = 0;  ///< operations per second; 0 if not known
+  double rate = 0;  ///< operations per second; 0 if unknown
   std::vector<Hint> hints;
 };
 
 /// Hints from the shape alone; `cores` as for arithmetic_of().
 std::vector<Hint> rnn_hints(const RnnShape& shape, TensorCores cores, const DeviceSpecs& device);
 
-/// Adds hints from comparing rows, which are of one device.
+/// Adds hints from comparing rows, which must be of one device.
 void add_algorithm_hints(std::span<RnnRow> rows);
 
 }  // namespace inject

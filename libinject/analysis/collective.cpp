@@ -31,7 +31,7 @@ void add(Gathered& gathered, const CollectiveInput& input) {
   const bool ends_group = input.shape.role == GroupRole::kEqual;
   const std::uint64_t calls = ends_group ? std::max(input.shape.operations, 1u) : 1;
   if (ends_group) {
-    // It is no call of its own: its times belong to its calls, which failed if it did.
+    // It is not a call of its own: its times belong to the group's calls, which failed if it did.
     gathered.failed_in_groups += input.failed * calls;
   } else {
     row.calls += input.calls;
@@ -122,7 +122,7 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
 std::optional<double> CollectiveRow::algorithm_bandwidth() const {
   // Bytes per nanosecond are 10^9 bytes per second.
   if (gpu.sum == 0 || !is_known()) return std::nullopt;
-  // It is not known what failed calls moved.
+  // What failed calls moved is unknown.
   if (gpu.count > calls - captured + replayed) return std::nullopt;
   return static_cast<double>(shape.bytes) * static_cast<double>(gpu.count) / static_cast<double>(gpu.sum);
 }

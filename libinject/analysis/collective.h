@@ -16,15 +16,15 @@
 
 namespace inject {
 
-/// `AllReduce`, …; empty if not known.
+/// `AllReduce`, …; empty if unknown.
 std::string_view collective_name(Collective operation);
-/// `fp32`, …; `several` for a group of different types, empty if not known.
+/// `fp32`, …; `several` for a group of different types, empty if unknown.
 std::string_view collective_type_name(unsigned type);
 /// `sum`, …, by ncclRedOp_t + 1; `custom` for those created by programs, empty for none.
 std::string_view reduction_name(unsigned reduction);
 
-/// The factor from algorithm bandwidth to bus bandwidth, which is comparable with the hardware's for any
-/// number of ranks; empty where that is not defined.
+/// The factor from algorithm bandwidth to bus bandwidth, which can be compared with the hardware's for any
+/// number of ranks; empty where it is undefined.
 std::optional<double> bus_factor(Collective operation, std::uint32_t ranks);
 
 struct KernelTime {
@@ -37,17 +37,17 @@ struct CollectiveInput {
   CollectiveShape shape;
   std::uint64_t calls = 0;  ///< successful ones
   std::uint64_t failed = 0;
-  std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
-  std::uint64_t replayed = 0;  ///< captured ones that graph launches ran
+  std::uint64_t captured = 0;  ///< of `calls`, those captured into a CUDA graph
+  std::uint64_t replayed = 0;  ///< captured calls executed by graph launches
   std::uint64_t host_time = 0;
-  Totals gpu;  ///< device time per call, of calls that had device work
+  Totals gpu;  ///< device time per call, over calls that had device work
   std::uint64_t kernels = 0;
   std::uint64_t kernel_time = 0;  ///< of the kernels checked for overlap …
   std::uint64_t overlapped = 0;   ///< … in which another kernel ran on the device
   std::vector<KernelTime> names;  ///< of the kernels
 };
 
-/// A row of nccl_sum.csv. For kernels that belong to no known call, the operation is not known, and GPU times
+/// A row of nccl_sum.csv. For kernels that belong to no known call, the operation is unknown, and GPU times
 /// are per kernel.
 struct CollectiveRow {
   CollectiveShape shape;
@@ -71,13 +71,13 @@ struct CollectiveRow {
   bool is_known() const { return shape.operation != Collective::kUnknown; }
   /// `AllReduce`, `Group of 3 AllReduce`, `Group of 3` (different operations), `[unknown]`.
   std::string operation() const;
-  /// `no`; `yes`: submitted by the end of a group, one of equal calls if there is GPU time; `group`: the end
+  /// `no`; `yes`: submitted at the end of a group, one of equal calls if there is GPU time; `group`: the end
   /// of a group of different calls, whose own rows are among those with `yes`.
   std::string_view grouped() const;
 };
 
-/// One row per shape, by descending GPU time, then by bytes. The end of a group of equal calls is merged with
-/// these calls.
+/// One row per shape, by descending GPU time, then by bytes. The row for the end of a group of equal calls is
+/// merged with those calls.
 std::vector<CollectiveRow> collective_rows(const std::vector<CollectiveInput>& inputs);
 
 }  // namespace inject

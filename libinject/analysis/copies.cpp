@@ -8,15 +8,15 @@ namespace inject {
 
 namespace {
 
-// Share of the device's time from which a row's copies are worth a change of the program.
+// Copies that take at least this share of the device's time are worth a change of the program.
 constexpr double kWorthwhile = 0.01;
-// Each read of a value makes the host wait and the device idle for some 0.1 ms, each small copy takes some 10
-// µs of both: at these rates per second they cost 1 % of the time.
+// Each read of a value makes the host wait and the device idle for about 0.1 ms; each small copy takes about
+// 10 µs of both. At these rates per second they cost 1 % of the time.
 constexpr double kReadsPerSecond = 100;
 constexpr double kSmallPerSecond = 1000;
 constexpr std::uint64_t kMinReads = 10;
 constexpr std::uint64_t kMinSmall = 100;
-// Large enough for the link's rate to show.
+// Large enough to reach the link's rate.
 constexpr std::uint64_t kLargeCopy = 1024 * 1024;
 constexpr double kSlow = 0.5;
 constexpr double kHardlyOverlapped = 0.1;
@@ -53,7 +53,7 @@ CopyPath copy_path(std::uint32_t kind) noexcept {
 std::optional<double> pcie_bandwidth(int generation, int width) noexcept {
   struct Rate {
     double transfers;  // per second and lane, one bit each
-    double payload;    // share of the bits that packets get
+    double payload;    // share of the bits available to packets
   };
   constexpr Rate kRates[] = {{2.5e9, 8.0 / 10},   {5e9, 8.0 / 10},     {8e9, 128.0 / 130},
                              {16e9, 128.0 / 130}, {32e9, 128.0 / 130}, {64e9, 236.0 / 256}};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// How fast copies can be, and what to do about those that are slow, numerous, or waited for. docs/copies.md
-// has the rules.
+// Peak rates of copies, and hints on copies that are slow, numerous, or waited for. docs/copies.md has the
+// rules.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,10 @@ enum class CopyPath : std::uint8_t {
   kToDevice,      ///< from the host, over the link
   kFromDevice,    ///< to the host, over the link
   kWithinDevice,  ///< reads and writes one device's memory
-  kOther,         ///< between devices, on the host, or not known
+  kOther,         ///< between devices, on the host, or unknown
 };
 
-/// CUpti_ActivityMemcpyKind, as far as it matters here; pipeline/decode.cpp checks the values against
-/// CUPTI's.
+/// CUpti_ActivityMemcpyKind, as far as needed here; pipeline/decode.cpp checks the values against CUPTI's.
 inline constexpr std::uint8_t kHostToDevice = 1;
 inline constexpr std::uint8_t kDeviceToHost = 2;
 inline constexpr std::uint8_t kHostToArray = 3;
@@ -36,10 +35,10 @@ inline constexpr std::uint8_t kPeerToPeer = 10;
 /// `kind`: a CUpti_ActivityMemcpyKind.
 CopyPath copy_path(std::uint32_t kind) noexcept;
 
-/// CUpti_ActivityMemoryKind, as far as it matters here.
+/// CUpti_ActivityMemoryKind, as far as needed here.
 inline constexpr std::uint8_t kPageableMemory = 1;
 inline constexpr std::uint8_t kPinnedMemory = 2;
-inline constexpr std::uint8_t kMemoryKinds = 8;  ///< further ones are not known
+inline constexpr std::uint8_t kMemoryKinds = 8;  ///< further kinds are unknown
 
 /// Copies of fewer bytes are small: setting them up takes longer than moving the data.
 inline constexpr std::uint64_t kSmallCopy = 64 * 1024;
@@ -57,37 +56,37 @@ inline constexpr std::uint64_t kSmallCopy = 64 * 1024;
 /// has the FLIT's parts.
 std::optional<double> pcie_bandwidth(int generation, int width) noexcept;
 
-/// The generation at which copies ran, given the highest that was read and the highest that device and slot
-/// support; 0 if not known. Drivers run an idle link as generation 1, so a lower reading may be from between
+/// The generation at which copies ran, given the highest one read and the highest one that device and slot
+/// support; 0 if unknown. Drivers run an idle link as generation 1, so a lower reading may be from between
 /// two copies.
 int copying_generation(int highest_read, int possible) noexcept;
 
 /// Peak bytes per second of copies on this path: the link's, or half of the memory's, which is both read and
-/// written. Empty if not known.
+/// written. Empty if unknown.
 std::optional<double> copy_bandwidth(CopyPath path, int pcie_generation, int pcie_width,
                                      const DeviceSpecs& device) noexcept;
 
-/// `link`, unless copies at `rate` (bytes per second) prove that it is a different one: no copy over PCIe is
-/// faster than its link.
+/// `link`, or empty if copies at `rate` (bytes per second) show that the actual link is a different one: no
+/// copy over PCIe is faster than its link.
 std::optional<double> plausible_link(CopyPath path, std::optional<double> link, double rate) noexcept;
 
 /// Copies on one path between the same kinds of memory.
 struct CopyFacts {
   CopyPath path = CopyPath::kOther;
-  std::uint8_t host_memory = 0;  ///< the kind of memory on the host's side, 0 if there is none
+  std::uint8_t host_memory = 0;  ///< the kind of memory on the host's side, 0 if none
   std::uint64_t count = 0;
-  std::uint64_t time = 0;  ///< nanoseconds, as all times
+  std::uint64_t time = 0;  ///< nanoseconds, like all times
   std::uint64_t bytes = 0;
   std::uint64_t small = 0;                ///< of `count`
   std::uint64_t synchronizing = 0;        ///< of `count`, those that the host waited for
   std::uint64_t small_synchronizing = 0;  ///< both
-  std::uint64_t judged_time = 0;          ///< of `time`, what could be judged for overlap
-  std::uint64_t overlapped = 0;           ///< of that, with kernels
-  std::uint64_t device_time = 0;  ///< the device's time, of which the copies are a part; 0 if not known
-  std::optional<double> link;     ///< copy_bandwidth()
+  std::uint64_t judged_time = 0;          ///< part of `time` that could be checked for overlap
+  std::uint64_t overlapped = 0;           ///< part of `judged_time` that overlapped with kernels
+  std::uint64_t device_time = 0;          ///< total time of the device, including the copies; 0 if unknown
+  std::optional<double> link;             ///< copy_bandwidth()
 };
 
-/// What could be done, several hints separated by "; "; empty if there is nothing to say.
+/// Suggestions, separated by "; "; empty if there are none.
 std::string copy_hint(const CopyFacts& copies);
 
 }  // namespace inject

@@ -11,23 +11,23 @@ namespace inject {
 
 namespace {
 
-// Share of the time from which a device is considered well used.
+// Share of the time from which on a device is considered well used.
 constexpr double kWellUsed = 0.8;
-// If this share of a window passed before its first work, too little is left to judge by.
+// If this share of a window passed before its first work, too little is left for a verdict.
 constexpr double kMostlyStartUp = 0.5;
 // A second cause of lost time is worth naming from this share of the time, and this share of the first cause,
 // on.
 constexpr double kWorthNaming = 0.1;
 constexpr double kShareOfFirst = 0.5;
-// Shorter kernels spend their time on being started and ended.
+// Shorter kernels spend their time on starting and ending.
 constexpr double kShortKernel = 5'000;
-// With a smaller share of multiprocessors at work, the rest wait for the slowest block.
+// With a smaller share of multiprocessors in use, the rest wait for the slowest block.
 constexpr double kWellFilled = 0.5;
-// Using less than this share of what a device can do does not limit a kernel by itself.
+// Using less than this share of a device's maximum does not limit a kernel by itself.
 constexpr double kMuchUsed = 0.1;
-// From this share of the compute-limited time off tensor cores on, that time bounds what moving there can
-// win. Below, nothing does: products on tensor cores, too, come with kernels off them, which sum up and
-// reorder.
+// If at least this share of the compute-limited time is off tensor cores, that time is the bound on what
+// moving it there can gain. Below, there is no bound: products on tensor cores also come with kernels off
+// them, which sum up and reorder.
 constexpr double kOffTensorCores = 0.9;
 
 // What limits most of the time of a GPU-bound program's kernels.
@@ -41,8 +41,8 @@ Bottleneck main_limit(const KernelLimits& limits) {
   return most->time == 0 || most->time < limits.unknown ? Bottleneck::kGpu : most->kind;
 }
 
-// Of the kernels' time, what a remedy for this limit could save at most; none where nothing bounds it. Lower
-// precision, or sizes that fit, also make kernels faster that are on tensor cores already.
+// The part of the kernels' time that a remedy for this limit could save at most; empty if there is no bound.
+// Lower precision, or suitable sizes, also speed up kernels that already use tensor cores.
 std::optional<std::uint64_t> winnable_time(const KernelLimits& limits, Bottleneck limit) {
   switch (limit) {
     case Bottleneck::kGpuCompute:
@@ -226,7 +226,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
     result.verdict = Bottleneck::kUndetermined;
     return result;
   }
-  // A program that loses less than this is bound by its kernels, whatever limits them.
+  // A program that loses less than this is bound by its kernels, whatever their limit is.
   if (well_used || !share(largest, kWorthNaming)) {
     result.verdict = main_limit(limits);
     const std::optional<std::uint64_t> winnable = winnable_time(limits, result.verdict);

@@ -11,16 +11,17 @@ namespace inject {
 namespace {
 
 constexpr double kNoBoard = 10e6;  // mW
-// A move may have been missed for long before a reading: it is not likely to have been longer ago than that.
+// A change may have gone unread for a long time before a reading: it is unlikely to be older than this.
 constexpr Nanoseconds kUsualStep = 50 * kMillisecond;
-// Points to either side that may bound the counter. More of them would hardly be closer, and never wrong.
+// Points on either side considered as bounds of the counter. More would hardly be tighter; they would never
+// be wrong.
 constexpr std::ptrdiff_t kNeighbours = 3;
 
 double seconds_between(Nanoseconds begin, Nanoseconds end) {
   return static_cast<double>(end - begin) * 1e-9;
 }
 
-/// When the counter moved, most likely.
+/// The most likely time of the counter's change.
 Nanoseconds likely_time(const EnergyPoint& point) {
   return point.after == 0 ? point.by : point.by - std::min((point.by - point.after) / 2, kUsualStep / 2);
 }
@@ -47,7 +48,7 @@ bool can_follow(const EnergyPoint& point, const EnergyPoint& before, std::uint64
 }
 
 std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uint32_t epoch) const {
-  // The first one that the counter may have come to later.
+  // The first point whose value the counter may have reached after `time`.
   const auto next = std::upper_bound(points_.begin(), points_.end(), time,
                                      [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
   auto from = next - std::min(kNeighbours, next - points_.begin());
@@ -75,7 +76,7 @@ std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uin
     }
   }
   if (!low || !high || level.low > level.high) return std::nullopt;
-  // By the line through the moves before and after it.
+  // On the line through the changes before and after `time`.
   auto second =
       std::find_if(from, until, [&](const EnergyPoint& point) { return likely_time(point) > time; });
   if (second == from) ++second;
@@ -95,7 +96,7 @@ std::optional<EnergyCounter::Level> EnergyCounter::at(Nanoseconds time, std::uin
 
 std::optional<EnergyAmount> EnergyCounter::between(Nanoseconds begin, Nanoseconds end) const {
   if (points_.size() < 2 || end <= begin) return std::nullopt;
-  // A reset before the first move after the begin does not matter: what was used in between is bounded all
+  // A reset before the first change after `begin` does not matter: the energy used in between is bounded all
   // the same. After a later one there are no points of this epoch.
   const auto next = std::upper_bound(points_.begin(), points_.end(), begin,
                                      [](Nanoseconds at, const EnergyPoint& point) { return at < point.by; });
@@ -244,7 +245,7 @@ void EnergyReadings::add(Nanoseconds begin, Nanoseconds end, std::uint64_t milli
   points_.push_back(point);
 }
 
-// Nothing bounds the moves so far but the readings that found the ones before.
+// The changes so far are then bounded only by the readings that found the preceding ones.
 void EnergyReadings::find_slow() {
   slow_ = true;
   for (std::size_t i = points_.size(); i-- > 1;) points_[i].after = points_[i - 1].after;
@@ -276,7 +277,7 @@ void EnergyReadings::thin_out(std::span<const Nanoseconds> edges) {
     if (!skipped) points_[size++] = points_[i];
   }
   points_.resize(size);
-  // Mostly edges: the oldest go.
+  // Mostly edges: drop the oldest.
   if (size > kept.size() / 8 * 7)
     points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(size / 4));
   left_out_ += kept.size() - points_.size();

@@ -18,11 +18,10 @@ constexpr FamilyRule kFamilyRules[] = {
     {"nccl Kernel SendRecv", Family::kSendReceive},
     {"nccl Kernel", Family::kCollectiveOther},
 
-    // Collectives that frameworks bring themselves: PyTorch (symmetric memory), XLA, vLLM, SGLang,
-    // TensorRT-LLM, FlashInfer, Transformer Engine (userbuffers), NVSHMEM (…_on_stream_kernel). One that
-    // normalizes the sum is an all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums;
-    // one that sums up its product is a GEMM. An all-reduce among the threads of a block or a warp is not a
-    // collective.
+    // Collectives of frameworks: PyTorch (symmetric memory), XLA, vLLM, SGLang, TensorRT-LLM, FlashInfer,
+    // Transformer Engine (userbuffers), NVSHMEM (…_on_stream_kernel). One that normalizes the sum is an
+    // all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums; one that sums up its
+    // product is a GEMM. An all-reduce among the threads of a block or a warp is not a collective.
     {"block_all_reduce", Family::kReduction},
     {"warp_all_reduce", Family::kReduction},
     {"BlockAllReduce", Family::kReduction},
@@ -62,11 +61,11 @@ constexpr FamilyRule kFamilyRules[] = {
     {"llToAll", Family::kCollectiveOther},
     {"mscclpp", Family::kCollectiveOther},
 
-    // TorchInductor: triton_<kind>_fused_<the operators that went into it>. poi is pointwise, red and per are
-    // reductions, spl is a scan, for is a loop over a list of tensors, tem is a template (a matrix product by
-    // Triton, mostly). With the first kinds, operators say little about the kernel: a pointwise one may name
-    // the addmm whose bias it adds. Normalization, softmax, loss, embedding and pooling, though, are done
-    // entirely by such kernels.
+    // TorchInductor: triton_<kind>_fused_<fused operators>. poi is pointwise, red and per are reductions, spl
+    // is a scan, for is a loop over a list of tensors, tem is a template (mostly a matrix product by Triton).
+    // With the first kinds, operators say little about the kernel: a pointwise one may name the addmm whose
+    // bias it adds. But normalization, softmax, loss, embedding and pooling are done entirely by such
+    // kernels.
     {"triton_tem_ flex_attention", Family::kAttention},
     {"triton_tem_ convolution", Family::kConvImplicitGemm},
     {"triton_tem_", Family::kGemm},
@@ -261,7 +260,7 @@ constexpr FamilyRule kFamilyRules[] = {
 
     // Work over lists of tensors (PyTorch's foreach and fused functions, apex, DeepSpeed), by its functor. In
     // training it belongs to the optimizer, except for copies (Copy, of FSDP's shards and of master weights),
-    // setting gradients to zero, their norms, and the scaling of gradients or losses.
+    // zeroing of gradients, their norms, and the scaling of gradients or losses.
     {"multi_tensor_apply Copy", Family::kCopy},
     {"multi_tensor_apply ZeroFunctor", Family::kElementwise},
     {"multi_tensor_apply NormFunctor", Family::kReduction},
@@ -314,9 +313,9 @@ constexpr FamilyRule kFamilyRules[] = {
     {"nrm2_", Family::kReduction},
     {"asum_kernel", Family::kReduction},
 
-    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that finish a split one, CUTLASS's, Triton's,
-    // Marlin's (of quantized weights), llama.cpp's (mul_mat), TensorRT-LLM's (bmm). Whatever of xmma and
-    // CUTLASS is left at this point is one, too (syrk, trmm, …).
+    // Matrix products: those of cuBLAS and cuBLASLt including the kernels that finish a split one, CUTLASS,
+    // Triton, Marlin (quantized weights), llama.cpp (mul_mat), TensorRT-LLM (bmm). All other xmma and CUTLASS
+    // kernels at this point are products, too (syrk, trmm, …).
     {"nvjet", Family::kGemm},
     {"gemm", Family::kGemm},
     {"Gemm", Family::kGemm},
@@ -379,7 +378,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"sum_rows", Family::kReduction},
 };
 
-// wgrad first: its names may also say what the gradient is of.
+// wgrad first: its names may also contain the direction whose gradient it is.
 constexpr DirectionRule kDirectionRules[] = {
     {"wgrad", ConvolutionDirection::kFilterGradient},
     {"Wgrad", ConvolutionDirection::kFilterGradient},
@@ -396,9 +395,9 @@ constexpr DirectionRule kDirectionRules[] = {
 };
 
 // The call takes precedence: a kernel that sums up the parts of a split GEMM belongs to the GEMM, a plain
-// matrix product in a convolution to the convolution. Where a call can be many things, the name decides among
-// them. Layout changes by cuDNN are kept apart, since channels-last tensors would save them. Calls that are
-// not listed (cudart's, plain BLAS) say nothing.
+// matrix product in a convolution to the convolution. For calls that can be several things, the name decides
+// among them. Layout changes by cuDNN are kept apart, since channels-last tensors would avoid them. Calls
+// that are not listed (cudart's, plain BLAS) imply nothing.
 constexpr CallRule kCallRules[] = {
     {Category::kGemm, Family::kGemm, {}},
     // One call runs all of cuDNN's graphs, convolutions or not.

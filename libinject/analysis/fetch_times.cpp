@@ -22,7 +22,7 @@ bool add_fetch(std::vector<HostFetch>& fetches, HostFetch fetch) {
       return false;
     }
     if (fetch.begin < latest.begin) return false;
-    // The record of its end found no room: how much of it was one fetch is not known.
+    // The record of its end did not fit: how much of the time was one fetch is unknown.
     if (latest.end == kNotOver) latest.end = latest.begin;
     if (fetch.begin < latest.end) return false;
   }

@@ -11,10 +11,10 @@
 
 namespace inject {
 
-/// A thread gets a batch from a data loader.
+/// A thread fetches a batch from a data loader.
 struct HostFetch {
   Nanoseconds begin = 0;
-  Nanoseconds end = 0;  ///< the largest possible value until it is known
+  Nanoseconds end = 0;  ///< the largest possible value while unknown
   FetchKind kind = FetchKind::kWaiting;
 };
 
@@ -25,11 +25,11 @@ inline std::uint64_t total(const FetchTimes& times) {
   return times[0] + times[1];
 }
 
-/// Adds a thread's latest fetch to its other ones, or sets the end of its latest one. `end` 0: it is
-/// not over yet. Returns whether a fetch was added.
+/// Adds a thread's latest fetch to its earlier ones, or sets the end of its latest one. `end` 0: it is still
+/// in progress. Returns whether a fetch was added.
 bool add_fetch(std::vector<HostFetch>& fetches, HostFetch fetch);
 
-/// The time in [begin, end) that lies in these fetches of one thread.
+/// The time in [begin, end) covered by these fetches of one thread.
 FetchTimes fetch_times(std::span<const HostFetch> fetches, Nanoseconds begin, Nanoseconds end);
 
 }  // namespace inject

@@ -25,7 +25,7 @@ std::uint64_t sum(std::initializer_list<std::uint64_t> terms) noexcept {
   return all;
 }
 
-/// Elements over the spatial dimensions in use; the others hold 0.
+/// Number of elements over the spatial dimensions in use; the others hold 0.
 template <typename Sizes>
 std::uint64_t volume(const Sizes& sizes, std::uint8_t dimensions) noexcept {
   std::uint64_t all = 1;
@@ -59,12 +59,12 @@ std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
 }
 
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept {
-  // These have 32 bits each: their products fit into 64, and so does what follows.
+  // These have 32 bits each: their products fit into 64 bits, and so do the results below.
   const std::uint64_t queries = shape.query_length;
   const std::uint64_t keys = shape.key_length;
   if ((shape.flags & kAttentionCausal) == 0) return queries * keys;
   if ((shape.flags & kAttentionShifted) != 0) return std::nullopt;
-  // The steps of a staircase: a query sees one key more than the one before it.
+  // A staircase: each query sees one key more than the previous one.
   const auto staircase = [](std::uint64_t steps) {
     return steps % 2 == 0 ? steps / 2 * (steps + 1) : (steps + 1) / 2 * steps;
   };
@@ -101,7 +101,8 @@ std::uint64_t rnn_gates(std::uint8_t cell) noexcept {
 
 namespace {
 
-/// Elements of all weights; each is multiplied once a step of a sequence. Empty if the cell is not known.
+/// Number of elements of all weights; each is multiplied once per step of a sequence. Empty if the cell is
+/// unknown.
 std::optional<std::uint64_t> rnn_weights(const RnnShape& shape) noexcept {
   const std::uint64_t gates = rnn_gates(shape.cell);
   if (gates == 0) return std::nullopt;
@@ -129,7 +130,7 @@ std::uint64_t rnn_bytes(const RnnShape& shape) noexcept {
   const std::optional<std::uint64_t> weights = rnn_weights(shape);
   if (!weights || *weights == 0 || shape.batch > RnnShape::kMaxSequences) return 0;
   const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : shape.hidden_size;
-  // An input that no weights multiply is as wide as the state.
+  // An input that is not multiplied by weights is as wide as the state.
   const std::uint64_t input = shape.input_size != 0 ? shape.input_size : shape.hidden_size;
   const std::uint64_t width = input + (shape.bidirectional != 0 ? 2 : 1) * output;
   return bytes_of(sum({*weights, product({shape.steps, width})}), shape.type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What library calls compute, a multiply-add being two operations, and the fewest bytes that they have to
-// move. Counted as if computed directly, whatever the algorithm.
+// The operations of library calls, a multiply-add being two, and the fewest bytes that they have to move.
+// Counted as if computed directly, whatever the algorithm.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@
 
 namespace inject {
 
-/// Stands for a count that does not fit into 64 bits, here and in a GemmShape.
+/// Used for a count that does not fit into 64 bits, here and in a GemmShape.
 inline constexpr std::uint64_t kTooLarge = std::numeric_limits<std::uint64_t>::max();
 
-/// 2 · N · K · out · C / groups · filter, forward and for either gradient. Products with padding count.
+/// 2 · N · K · out · C / groups · filter, forward and for either gradient. Products with padding are
+/// included.
 std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
 /// Input, filter and output, once each.
 std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept;
 
-/// Pairs of a query and a key whose score is kept by a causal mask of this kind, or all pairs without a mask.
-/// Empty if that depends on the position of the mask's diagonal, which is not known.
+/// Number of pairs of a query and a key whose score is kept by a causal mask of this kind, or of all pairs
+/// without a mask. Empty if that depends on the position of the mask's diagonal, which is unknown.
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept;
-/// Of the pairs that the mask keeps: two products forward (queries and keys, scores and values), five
-/// backward, since the scores are recomputed. If the lengths of sequences vary, the longest counts.
+/// Over the pairs that the mask keeps: two products forward (queries and keys, scores and values), five
+/// backward, since the scores are recomputed. If the lengths of sequences vary, the longest is used.
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept;
 /// Queries, keys, values and output, once each; backward, also their gradients.
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
 
-/// Matrices per cell for its input, and as many for its state. 0 for cells that are not known.
+/// Matrices per cell for its input, and as many for its state. 0 for unknown cells.
 std::uint64_t rnn_gates(std::uint8_t cell) noexcept;
 /// Products of gates with input and state over all steps, layers and directions, and of projections; the same
-/// for either gradient. Empty if the cell or the number of steps is not known.
+/// for either gradient. Empty if the cell or the number of steps is unknown.
 std::optional<std::uint64_t> rnn_flops(const RnnShape& shape) noexcept;
 /// Weights without biases, input of the first layer, output of the last one, once each; backward their
-/// gradients instead, or beside them. What layers pass on to each other, and what is kept for the backward
-/// pass, does not count. 0 if it is not known.
+/// gradients instead, or in addition. Data passed between layers, or kept for the backward pass, is not
+/// included. 0 if unknown.
 std::uint64_t rnn_bytes(const RnnShape& shape) noexcept;
 
 }  // namespace inject

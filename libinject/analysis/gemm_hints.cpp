@@ -16,8 +16,7 @@ namespace {
 /// The output of one thread block of a large GEMM kernel.
 constexpr std::int64_t kTile = 128;
 
-/// From this many products of one shape in an iteration they are worth combining; fewer are just the layers
-/// of a model.
+/// This many products of one shape in an iteration are worth combining; fewer are just the layers of a model.
 constexpr std::uint64_t kManyCalls = 64;
 
 bool has(const DeviceSpecs& device, Arithmetic arithmetic) {
@@ -28,7 +27,7 @@ std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 
-/// Whether the call has one set of sizes: those of a grouped product may differ.
+/// Whether the call has a single set of sizes: those of a grouped product may differ.
 bool has_sizes(const GemmShape& shape) {
   return shape.m > 0 && shape.n > 0 && shape.k > 0;
 }
@@ -38,7 +37,7 @@ std::int64_t tiles(const GemmShape& shape) {
   return up(shape.m) * up(shape.n) * std::max<std::int64_t>(shape.batch, 1);
 }
 
-/// Whether the product leaves multiprocessors without a tile.
+/// Whether the product leaves some multiprocessors without a tile.
 bool is_small(const GemmShape& shape, const DeviceSpecs& device) {
   return has_sizes(shape) && shape.groups == 0 && device.multiprocessors > 0 &&
          shape.m < std::int64_t{1} << 24 && shape.n < std::int64_t{1} << 24 &&
@@ -55,7 +54,7 @@ std::string ops(const GemmShape& shape) {
   return {shape.op_a, shape.op_b};
 }
 
-/// Equal for products that differ only in their transpositions (and leading dimensions).
+/// Equal for products that differ only in transpositions (and leading dimensions).
 auto size_key(const GemmShape& shape) {
   return std::tuple(shape.m, shape.n, shape.k, shape.batch, shape.groups, shape.a, shape.b, shape.c, shape.d,
                     shape.compute, shape.epilogue, shape.flags);
@@ -79,7 +78,7 @@ void add_transpositions(std::span<GemmRow> rows) {
   }
 }
 
-/// The operand that several products may share, by its size, type and how it is read.
+/// An operand that several products may share: its size, type and how it is read.
 struct CommonOperand {
   char name;
   std::int64_t rows;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What can be said about a matrix product: what bounds it, and what might make it faster. docs/gemm.md
-// explains the rules.
+// What bounds a matrix product, and what might make it faster. docs/gemm.md explains the rules.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,8 @@ enum class Bound : std::uint8_t { kUnknown, kMemory, kCompute };
 std::string_view bound_name(Bound bound) noexcept;
 
 struct Roofline {
-  double intensity = 0;   ///< operations per byte; 0 if the bytes are not known
-  double attainable = 0;  ///< operations per second under the roof; 0 if a peak is not known
+  double intensity = 0;   ///< operations per byte; 0 if the bytes are unknown
+  double attainable = 0;  ///< operations per second under the roof; 0 if a peak is unknown
   Bound bound = Bound::kUnknown;
 };
 
@@ -45,7 +44,7 @@ struct GemmRow {
   std::vector<Hint> hints;
 };
 
-/// Adds hints from comparing rows. `iterations`: how many the rows were collected over, 0 if not known.
+/// Adds hints from comparing rows. `iterations`: over how many the rows were collected, 0 if unknown.
 void add_row_hints(std::span<GemmRow> rows, const DeviceSpecs& device, std::uint64_t iterations);
 
 }  // namespace inject

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What might make a library call faster.
+// Hints on how to make a library call faster.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct Hint {
 /// The texts, separated by "; ".
 std::string join_hints(const std::vector<Hint>& hints);
 
-/// Below this, a tile of a product's result is mostly empty, and each element of the large operand is used
-/// too few times to balance the rates of memory and arithmetic.
+/// Below this size, a tile of a product's result is mostly empty, and each element of the large operand is
+/// used too few times to balance the rates of memory and arithmetic.
 inline constexpr std::int64_t kNarrow = 32;
 
-/// Another way to do the same is worth mentioning from this ratio of rates on.
+/// An alternative is worth mentioning if its rate is at least this many times as high.
 inline constexpr double kFasterBy = 1.10;
 
 }  // namespace inject

@@ -9,9 +9,9 @@ namespace inject {
 
 namespace {
 
-// Shorter waits are handovers between threads: part of the way to the launch.
+// Shorter waits are handovers between threads, and part of the launch.
 constexpr std::uint64_t kShortWait = 500'000;
-// A thread that makes no call for longer than this does work of its own: no framework takes that long for a
+// A thread that makes no call for longer than this does work of its own: no framework needs that long for a
 // launch.
 constexpr std::uint64_t kOwnWork = 1'000'000;
 
@@ -19,7 +19,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// The time of a stretch by state, and for each state the call that took the most.
+/// The time of an interval by state and, for each state, the call that took the most.
 class Shares {
  public:
   void add(HostState state, std::uint64_t time, const HostCall* call, bool on_thread_before) {
@@ -65,7 +65,8 @@ class Shares {
   std::array<Share, kHostStates> shares_{};
 };
 
-/// Calls `use(begin, end, state, call)` for each stretch of [begin, end) in which the thread does one thing.
+/// Calls `use(begin, end, state, call)` for each part of [begin, end) in which the thread's state is
+/// constant.
 template <typename Use>
 void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Use& use) {
   auto next = std::upper_bound(thread.calls.begin(), thread.calls.end(), begin,
@@ -81,8 +82,8 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
     const bool last = next == thread.calls.end();
-    // When a window closes, the closing thread's processor time is read without a call of the window
-    // beginning there. Work may start later, but only what the thread did until then is known.
+    // When a window closes, the CPU time of the closing thread is read without a call of the window beginning
+    // there. Work may start later, but the thread's activity is known only until then.
     const Nanoseconds pause_end = last ? thread.closing : next->begin;
     const Nanoseconds until = last ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
@@ -131,7 +132,7 @@ HostState host_state_of(std::string_view function, bool library) {
     return prepares ? HostState::kOther : HostState::kLaunch;
   }
   if (contains(function, "Synchronize")) return HostState::kSynchronization;
-  // Makes or changes a node of a graph that copies: nothing is copied now.
+  // Creates or changes a copy node of a graph: nothing is copied now.
   if (contains(function, "Graph") && contains(function, "Node")) return HostState::kOther;
   if (contains(function, "Memcpy")) return HostState::kCopy;
   if (contains(function, "Launch") || contains(function, "Memset")) return HostState::kLaunch;
@@ -155,11 +156,10 @@ HostState HostThread::state_between(Nanoseconds begin, Nanoseconds end) const {
                        [](const ProcessorReading& reading, Nanoseconds time) { return reading.time < time; });
   if (last == readings.end() || last->time != end || last == readings.begin()) return HostState::kCompute;
   const ProcessorReading& before = *std::prev(last);
-  // Without a voluntary wait, the thread lost the processor to others. Where waits are not counted, all are
-  // 0.
+  // Without a voluntary wait, the thread lost the CPU to others. Where waits are not counted, all are 0.
   if (last->waits != 0 && last->waits == before.waits) return HostState::kCompute;
   std::uint64_t used = last->processor - before.processor;
-  // The calls since that reading came in quick succession: their thread ran.
+  // The calls since that reading came in quick succession, so their thread was running.
   if (before.time < begin) used -= std::min<std::uint64_t>(used, begin - before.time);
   return 2 * used <= end - begin ? HostState::kWait : HostState::kCompute;
 }
@@ -173,7 +173,7 @@ bool HostThread::waits_for_device(const HostCall& call) const {
 void Lead::add(std::uint64_t position, std::uint64_t time) {
   if (time == 0) return;
   time_ += time;
-  // Waits come thread by thread, so they are inserted in order; those of the first thread go to the end.
+  // Waits come thread by thread, so they are inserted in order; those of the first thread are appended.
   const auto after =
       std::upper_bound(parts_.begin(), parts_.end(), position,
                        [](std::uint64_t wanted, const Part& part) { return wanted < part.position; });
@@ -240,7 +240,7 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
     });
     on_thread_before = under_way != nullptr;
   }
-  // Whatever is to blame, the gap would have been so much shorter if the host had not waited before.
+  // Whatever the cause, the gap would have been shorter by the lead if the host had not waited before.
   const bool within_lead = gap <= lead.time();
   lead.take(gap);
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Why a device was idle: docs/diagnosis.md has the rules. Pure functions of what the host's threads did and
-// of the work on either side of a gap. All times are nanoseconds on CLOCK_MONOTONIC.
+// Why a device was idle: docs/diagnosis.md has the rules. Pure functions of the host threads' activity and of
+// the work on either side of a gap. All times are nanoseconds on CLOCK_MONOTONIC.
 #pragma once
 
 #include <array>
@@ -33,19 +33,18 @@ enum class IdleCause : std::uint8_t {
 };
 inline constexpr std::size_t kIdleCauses = 11;
 
-/// `Host Compute`, as in the columns and the text summary.
+/// For example `Host Compute`, as in the columns and the text summary.
 std::string_view idle_cause_name(IdleCause cause);
 
-/// What a thread does: in a call of some kind, or outside of any. In the order in which ties are decided.
+/// What a thread does: in a call of some kind, or outside of any. The order decides ties.
 enum class HostState : std::uint8_t { kSynchronization, kCopy, kLaunch, kOther, kCompute, kWait };
 inline constexpr std::size_t kHostStates = 6;
 
-/// The state of a thread inside a call of this name; `library`: it is a call of cuBLAS, cuBLASLt, cuDNN or
-/// NCCL.
+/// The state of a thread inside a call of this name; `library`: whether it is a call of cuBLAS, cuBLASLt,
+/// cuDNN or NCCL.
 HostState host_state_of(std::string_view function, bool library);
 
-/// Whether a call of this name asks if work is done. A thread that makes one such call after another is
-/// waiting.
+/// Whether a call of this name queries if work is done. A thread that makes such calls repeatedly is waiting.
 bool asks_for_work(std::string_view function);
 
 /// An outermost call.
@@ -59,8 +58,8 @@ struct HostCall {
 
 struct ProcessorReading {
   Nanoseconds time = 0;
-  Nanoseconds processor = 0;  ///< used by the thread until then
-  std::uint64_t waits = 0;    ///< how often it had given up the processor voluntarily
+  Nanoseconds processor = 0;  ///< CPU time used by the thread until then
+  std::uint64_t waits = 0;    ///< number of voluntary context switches until then
 };
 
 /// What is known about one thread in a window. All lists are ascending, and calls are disjoint.
@@ -68,9 +67,9 @@ struct HostThread {
   std::vector<HostCall> calls;
   std::vector<ProcessorReading> readings;
   std::vector<HostFetch> fetches;
-  std::vector<Nanoseconds> small_downloads;  ///< begins of calls that copied little to the host
-  bool launches = false;                     ///< it submitted device work
-  Nanoseconds closing = 0;                   ///< of the window; 0 while that is not known
+  std::vector<Nanoseconds> small_downloads;  ///< begin times of calls that copied little to the host
+  bool launches = false;                     ///< whether it submitted device work
+  Nanoseconds closing = 0;                   ///< when the window closed; 0 while unknown
 
   /// Records held in memory.
   std::size_t held() const {
@@ -78,15 +77,15 @@ struct HostThread {
   }
   /// The call in progress at `time`; null if there is none.
   const HostCall* call_at(Nanoseconds time) const;
-  /// What the thread does between two of its calls; `begin` or `end` is 0 if there is no call on that side.
+  /// The thread's state between two of its calls; `begin` or `end` is 0 if there is no call on that side.
   HostState state_between(Nanoseconds begin, Nanoseconds end) const;
   /// A synchronization, or a copy that serves as one.
   bool waits_for_device(const HostCall& call) const;
 };
 
 /// How much earlier launches would have come if nothing had waited for the device. Each wait adds a part; the
-/// oldest is used first, and each lasts only for so many pieces of work (kQueue), since a queue of launches
-/// is no longer than that. As long as expire() is called, memory is bounded by that number, too.
+/// oldest is used first, and each expires after a number of pieces of work (kQueue), since a queue of
+/// launches is no longer than that. As long as expire() is called, this number also bounds memory.
 class Lead {
  public:
   static constexpr std::uint64_t kQueue = 1024;
@@ -95,7 +94,7 @@ class Lead {
   /// A wait of this length was over when the `position`-th piece of work had started. May be called in any
   /// order.
   void add(std::uint64_t position, std::uint64_t time);
-  /// Forgets parts that are too old for the piece of work at `position`.
+  /// Drops parts that are too old for the piece of work at `position`.
   void expire(std::uint64_t position);
   void take(std::uint64_t time);
   void clear();
@@ -109,8 +108,8 @@ class Lead {
   std::uint64_t time_ = 0;
 };
 
-/// The launch that came too late and so left a gap; with its thread and, if different, that of the launch
-/// before it.
+/// The launch that came too late and so left a gap, with its thread and, if different, that of the previous
+/// launch.
 struct LateLaunch {
   Nanoseconds begin = 0;
   HostState state = HostState::kLaunch;  ///< of the launching call itself
@@ -121,27 +120,28 @@ struct LateLaunch {
 
 struct LateCause {
   IdleCause cause = IdleCause::kHostCompute;
-  FunctionId function = kNoFunction;  ///< the call that took the time, if it was a call
-  bool on_thread_before = false;      ///< it was LateLaunch::before, not the launching thread
-  bool own_work = false;              ///< one stretch of host compute, too long to be on the way to a launch
-  Nanoseconds call = 0;               ///< when `function` was called; 0 if none is known
+  FunctionId function = kNoFunction;  ///< the call that took the time, if any
+  bool on_thread_before = false;      ///< the thread was LateLaunch::before, not the launching one
+  bool own_work = false;              ///< one stretch of host compute, too long to be preparation for a
+                                      ///< launch
+  Nanoseconds call = 0;               ///< when `function` was called; 0 if unknown
 };
 
-/// Why the host was late for a gap from `begin` to `end`: rule 4. Updates `lead`.
+/// Why the host was late for a gap from `begin` to `end`: rule 4 of docs/diagnosis.md. Updates `lead`.
 LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, Lead& lead);
 
 /// A gap with its cause, and what ended it.
 struct IdleGap {
   std::uint64_t time = 0;
   IdleCause cause = IdleCause::kUnknown;
-  std::uint32_t delayed_by = 0;  ///< the thread on which the cause lies, where it lies with the host
-  Nanoseconds call = 0;          ///< when that thread made the call that took the time, if it was one
+  std::uint32_t delayed_by = 0;  ///< the thread that caused it, if the host did
+  Nanoseconds call = 0;          ///< begin of the call on that thread that took the time; 0 if none
   std::uint32_t device = 0;
-  // The launch of the work that ended the gap; where `is_closing` there is none, and the thread is that of
-  // the window's last one.
+  // The launch of the work that ended the gap; if `is_closing`, there is none, and the thread is that of the
+  // window's last launch.
   std::uint32_t thread = 0;
   Nanoseconds launched = 0;
-  bool is_closing = false;  ///< it lasted to the window's end
+  bool is_closing = false;  ///< lasted to the window's end
   bool own_work = false;    ///< LateCause::own_work
 };
 

@@ -8,10 +8,10 @@ namespace inject {
 
 namespace {
 
-// Workers that compute or want to for this share of their lives are what the program waits for.
+// Workers that compute, or want to, for at least this share of their lives are what the program waits for.
 constexpr double kBusyWorkers = 0.7;
-// Of the moments at which the training thread waits, how many must show no worker at work; and how many
-// moments there must be.
+// The share of the moments at which the training thread waits that must show no worker at work, and the
+// number of moments required.
 constexpr double kMostlyAsleep = 0.5;
 constexpr std::uint64_t kEnoughMoments = 10;
 
@@ -19,7 +19,7 @@ double part(std::uint64_t of, std::uint64_t all) {
   return all == 0 ? 0.0 : static_cast<double>(of) / static_cast<double>(all);
 }
 
-/// Neither the main thread, nor a loader's worker, nor ours.
+/// Neither the main thread, nor a loader worker, nor one of ours.
 bool is_other(HostRole role) {
   return role != HostRole::kMain && role != HostRole::kOurs && role != HostRole::kProcess &&
          role != HostRole::kLoaderWorker;
@@ -116,8 +116,8 @@ InputCause input_cause(const InputTimes& times, const HostSum& host) {
   const double computing = part(host.worker_time, host.worker_life);
   const double waiting = part(host.worker_wait, host.worker_life);
   if (computing + waiting < kBusyWorkers) {
-    // What others computed may all have been in that time: a thread that pins the batches, a child that
-    // decodes for a worker.
+    // All CPU time of others may have been in that time: a thread that pins the batches, a child that decodes
+    // for a worker.
     const double fetching = part(times.fetching, times.span);
     const double asleep = fetching * part(host.moments.asleep, host.moments.all);
     const bool all_asleep = host.moments.all >= kEnoughMoments && host.times_known &&

@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-/// Families that compute nothing a tensor core could.
+/// Families that compute nothing that a tensor core could.
 constexpr FamilySet kWithoutProducts = kPoolings | kCollectives | Family::kNormalization | Family::kSoftmax |
                                        Family::kLoss | Family::kElementwise | Family::kReduction |
                                        Family::kEmbedding | Family::kOptimizer | Family::kLayoutChange |

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a kernel does, judging by the library call that launched it and by its name. Names of the vendor's
-// libraries and of frameworks' own kernels are known; docs/gemm.md and the tables of kernel_rules.h say how
-// they are read. tests/data/kernels holds names with what is known about them.
+// What a kernel does, based on the library call that launched it and on its name. Names from the vendor's
+// libraries and from frameworks are known; docs/gemm.md and the tables of kernel_rules.h say how they are
+// read. tests/data/kernels holds names with what is known about them.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace inject {
 
-/// kGemm is a plain matrix product: a 1 × 1 convolution, or a product with a matrix that was formed before
+/// kGemm is a plain matrix product: a 1 × 1 convolution, or a product with a matrix formed beforehand
 /// (im2col).
 enum class ConvolutionAlgorithm : std::uint8_t { kImplicitGemm, kGemm, kWinograd, kFft, kDirect, kOther };
 inline constexpr std::size_t kConvolutionAlgorithms = 6;
@@ -26,7 +26,7 @@ inline constexpr std::size_t kConvolutionDirections = 4;
 /// Every kernel belongs to exactly one family.
 enum class Family : std::uint8_t {
   kGemm,  // including matrix-vector products
-  // Algorithm by direction, in the order of the two enums: convolution_family() relies on it.
+  // Algorithm by direction, in the order of the two enums; convolution_family() relies on it.
   kConvImplicitGemm,
   kConvImplicitGemmForward,
   kConvImplicitGemmDataGradient,
@@ -69,7 +69,7 @@ enum class Family : std::uint8_t {
   kReduce,
   kSendReceive,
   kCollectiveOther,
-  kLayoutChange,  // between channels first and channels last, padding of channels, transpositions
+  kLayoutChange,  // between channels first and channels last, channel padding, transpositions
   kCopy,
   kOther,
 };
@@ -100,14 +100,13 @@ std::string_view direction_name(ConvolutionDirection direction) noexcept;
 
 /// The family of a kernel with this name, mangled or not. `innermost_call`: the category of the innermost
 /// library call around the launch, kOther if there is none. Searches tables: call it once per name and keep
-/// the answer.
+/// the result.
 Family family_of(std::string_view name, Category innermost_call = Category::kOther) noexcept;
 
-/// For a name that belongs to a convolution; kOther if the name does not tell.
+/// For the name of a convolution's kernel; kOther if the name does not indicate it.
 ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept;
 
-/// The algorithm of a call whose kernels indicate both: plain matrix products occur in other algorithms as
-/// well.
+/// The algorithm of a call whose kernels indicate both: plain matrix products also occur in other algorithms.
 constexpr ConvolutionAlgorithm combined_algorithm(ConvolutionAlgorithm one, ConvolutionAlgorithm other) {
   const bool less_specific = one == ConvolutionAlgorithm::kOther ||
                              (one == ConvolutionAlgorithm::kGemm && other != ConvolutionAlgorithm::kOther);
@@ -117,8 +116,8 @@ constexpr ConvolutionAlgorithm combined_algorithm(ConvolutionAlgorithm one, Conv
 /// kUnknown if neither the vendor nor the name says so.
 enum class TensorCores : std::uint8_t { kUnknown, kNotUsed, kUsed };
 
-/// The type that the kernel multiplies, which may be narrower than that of its matrices: fp32 matrices are
-/// tf32 operands.
+/// The type that the kernel multiplies, which may be narrower than that of its matrices: fp32 matrices may be
+/// multiplied as tf32.
 enum class Operand : std::uint8_t { kUnknown, kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kFp4, kInt8 };
 
 struct TensorCoreUse {
@@ -135,7 +134,7 @@ TensorCoreUse tensor_cores_of(std::string_view name) noexcept;
 enum class ProductRole : std::uint8_t {
   kUnknown,
   kMultiplies,
-  kHelps,  ///< changes layouts or types, pads, adds up partial sums: computes none of the products
+  kHelps,  ///< changes layouts or types, pads, adds up partial sums; computes none of the products
 };
 
 /// The role of a kernel with this name inside a call that computes products.
@@ -147,7 +146,7 @@ std::string_view tensor_cores_name(TensorCores cores) noexcept;
 /// "fp16", …; empty for kUnknown.
 std::string_view operand_name(Operand operand) noexcept;
 
-/// Longer names are judged by their beginning: demangled templates repeat themselves.
+/// Longer names are classified by their beginning: demangled templates repeat themselves.
 inline constexpr std::size_t kMaxClassifiedLength = 4096;
 
 }  // namespace inject

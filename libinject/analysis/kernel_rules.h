@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // The rules by which kernels are classified (analysis/kernel_class.h). Each table is in order of precedence:
-// the first rule all of whose words occur in the name decides (analysis/name_words.h). Rules apply to mangled
+// the first rule whose words all occur in the name applies (analysis/name_words.h). Rules apply to mangled
 // and demangled names alike, so no word contains "::", "<" or "(".
 #pragma once
 
@@ -19,7 +19,7 @@ class FamilySet {
   constexpr FamilySet() = default;
   // NOLINTNEXTLINE(misc-explicit-constructor): a family is a set of one
   constexpr FamilySet(Family family) : bits_(std::uint64_t{1} << static_cast<unsigned>(family)) {}
-  /// Both included.
+  /// `first` and `last` are included.
   static constexpr FamilySet from_to(Family first, Family last) {
     FamilySet set;
     for (auto i = static_cast<unsigned>(first); i <= static_cast<unsigned>(last); ++i)
@@ -58,7 +58,8 @@ struct DirectionRule {
 };
 std::span<const DirectionRule> direction_rules() noexcept;
 
-/// What a library call tells: the family of its kernels, except those whose name indicates one of `by_name`.
+/// What a library call implies: the family of its kernels, except those whose name indicates one of
+/// `by_name`.
 struct CallRule {
   Category call;
   Family family;

@@ -20,7 +20,7 @@ std::optional<MeasuredRoofline> measured_roofline(double seconds, std::optional<
   const std::optional<double> peak = arithmetic ? peak_flops(device, *arithmetic) : std::nullopt;
   result.roof = roofline(flops, result.bytes, peak, bandwidth);
   if (result.bytes <= 0 && peak) {
-    // Everything came from the caches.
+    // All traffic was served by the caches.
     result.roof.bound = Bound::kCompute;
     result.roof.attainable = *peak;
   }

@@ -12,7 +12,7 @@ namespace inject {
 /// lower-case letter ("lamb$" is not in "lambda").
 bool name_has_words(std::string_view name, std::string_view words) noexcept;
 
-/// The first rule all of whose `words` occur in the name; null if there is none.
+/// The first rule whose `words` all occur in the name; null if there is none.
 template <class Rule>
 const Rule* first_match(std::span<const Rule> rules, std::string_view name) {
   for (const Rule& rule : rules) {

@@ -20,13 +20,13 @@ bool is_known(const DeviceLimits& device) {
          (device.compute_major == __CUDA_OCC_MAJOR__ && device.compute_minor <= __CUDA_OCC_MINOR__);
 }
 
-/// Whether the device has what the calculator needs without checking for it.
+/// Whether the device has the attributes that the calculator uses without checking them.
 bool is_complete(const DeviceLimits& device) {
   if (device.compute_major >= 7 && device.shared_per_block_optin <= 0) return false;
   return device.compute_major < 8 || device.reserved_shared_per_block > 0;
 }
 
-/// The calculator computes with int.
+/// The calculator uses int.
 bool fits(const DeviceLimits& device, const LaunchResources& launch) {
   return launch.block_threads > 0 &&
          launch.block_threads <= static_cast<std::uint64_t>(std::max(device.threads_per_block, 0)) &&
@@ -73,8 +73,8 @@ std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchRe
       result.activeBlocksPerMultiprocessor <= 0) {
     return std::nullopt;
   }
-  // Figures that both the calculator's tables and the device provide: if they differ, the calculator has a
-  // different device in mind.
+  // Values known from both the calculator's tables and the device: if they differ, the calculator assumes a
+  // different device.
   std::size_t max_shared = 0;
   if (result.blockLimitBlocks != device.blocks_per_multiprocessor ||
       cudaOccSMemPerMultiprocessor(&max_shared, &properties, &state) != CUDA_OCC_SUCCESS ||

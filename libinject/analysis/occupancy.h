@@ -20,7 +20,7 @@ struct LaunchResources {
   std::uint64_t dynamic_shared_bytes = 0;
 };
 
-/// What keeps another block from being resident, as bits: several if they tie.
+/// What prevents another block from being resident, as bits: several if they tie.
 enum Limiter : std::uint8_t {
   kLimitedByRegisters = 1,
   kLimitedBySharedMemory = 2,
@@ -31,15 +31,15 @@ enum Limiter : std::uint8_t {
 struct Occupancy {
   int blocks = 0;             ///< resident per multiprocessor
   int warps = 0;              ///< of those blocks
-  double share = 0;           ///< of the most warps that a multiprocessor can hold, 0 … 1
+  double share = 0;           ///< of the maximum number of warps per multiprocessor, 0 … 1
   std::uint8_t limiters = 0;  ///< bits of Limiter
 };
 
-/// Theoretical occupancy, by the vendor's own calculator. Empty rather than guessed if an attribute is
+/// Theoretical occupancy, from the vendor's own calculator. Empty rather than estimated if an attribute is
 /// missing, the calculator does not know the compute capability or disagrees with the device's attributes, or
-/// the launch would not fit. The fields that kernel records have in all CUPTI versions say nothing about
-/// thread-block clusters (whose blocks have to find room all at once), barriers, or a preference for cache
-/// over shared memory: it is assumed that none of these is a limit.
+/// the launch would not fit. The fields that kernel records have in all CUPTI versions do not include
+/// thread-block clusters (whose blocks must all fit at once), barriers, or a preference for cache over shared
+/// memory: none of these is assumed to be a limit.
 std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchResources& launch) noexcept;
 
 /// "registers", "shared memory", "block size", "blocks"; ties are joined by "+".
@@ -49,11 +49,11 @@ std::string limiter_text(std::uint8_t limiters);
 struct GridUse {
   double waves = 0;
   /// The share of the multiprocessors' time that is used if all blocks take equally long and no other kernel
-  /// runs: full waves keep all multiprocessors busy, the last wave those that get one of its blocks.
+  /// runs: full waves keep all multiprocessors busy, the last wave only those that get one of its blocks.
   double efficiency = 0;
 };
 
-/// Empty for an empty grid, or if the number of multiprocessors or resident blocks is not known.
+/// Empty for an empty grid, or if the number of multiprocessors or resident blocks is unknown.
 std::optional<GridUse> grid_use(std::uint64_t grid_blocks, int resident_blocks, int multiprocessors) noexcept;
 
 }  // namespace inject

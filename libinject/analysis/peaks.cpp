@@ -69,7 +69,7 @@ struct KnownProduct {
   Product product;
 };
 
-// The first match counts. Products not listed here are not known. docs/peaks.md has the sources.
+// The first match applies. Products not listed here are unknown. docs/peaks.md has the sources.
 constexpr KnownProduct kKnownProducts[] = {
     {6, 0, "P100", Product::kFull},
     {7, 0, "V100", Product::kFull},
@@ -100,7 +100,7 @@ constexpr KnownProduct kKnownProducts[] = {
     {8, 9, "L20", Product::kHalf},
     {8, 9, "RTX 6000 Ada", Product::kFull},
     {8, 9, "GeForce RTX", Product::kHalfFp32Sums},
-    // Their tensor cores run at a different clock than those of the SXM and PCIe products.
+    // Their tensor cores run at a different clock from those of the SXM and PCIe products.
     {9, 0, "H100 NVL", Product::kUnknown},
     {9, 0, "H200 NVL", Product::kUnknown},
     {9, 0, "H100", Product::kFull},
@@ -121,7 +121,7 @@ bool has_words(std::string_view name, std::string_view words) {
   return false;
 }
 
-/// The share of the table's rate that the product reaches; 0: not known, or no such unit.
+/// The share of the table's rate that the product reaches; 0: unknown, or no such unit.
 double share_of_rate(Product product, Arithmetic arithmetic) {
   switch (product) {
     case Product::kFull:
@@ -172,7 +172,7 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept {
 }
 
 Product product_of(int major, int minor, std::string_view device_name) noexcept {
-  // Mining cards: most of their rates were cut.
+  // Mining cards: most of their rates are reduced.
   if (has_words(device_name, "CMP")) return Product::kReduced;
   for (const KnownProduct& known : kKnownProducts) {
     if (known.major == major && known.minor == minor && has_words(device_name, known.words))

@@ -14,10 +14,10 @@
 
 namespace inject {
 
-/// The variant of a product's tensor cores and fp64 units: products of the same compute capability differ,
-/// and no attribute tells. docs/peaks.md has the list.
+/// The product variant of tensor cores and fp64 units: products of the same compute capability differ, and no
+/// attribute shows it. docs/peaks.md has the list.
 enum class Product : std::uint8_t {
-  kUnknown,       ///< only fp32, and fp16 off the tensor cores, can be relied on
+  kUnknown,       ///< only fp32, and fp16 off the tensor cores, are reliable
   kFull,          ///< as in the table
   kHalfFp32Sums,  ///< products accumulated in fp32 run at half the rate
   kHalf,          ///< those, and int8 products; nothing is published about fp16 accumulation
@@ -60,27 +60,27 @@ inline constexpr std::size_t kArithmetics = 10;
 std::string_view arithmetic_name(Arithmetic arithmetic) noexcept;
 
 /// Operations per second, a multiply-add being two. Empty if the device has no such unit, the table has no
-/// figure, or an attribute is missing.
+/// value, or an attribute is missing.
 std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
 
-/// Whether the device can do it at all, at whatever rate.
+/// Whether the device supports it at all, at any rate.
 enum class Ability : std::uint8_t { kUnknown, kNo, kYes };
 Ability ability(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
 
-/// The share of a peak (1 is all of it) of work that took `nanoseconds` on the device, unless it is
-/// impossible: peaks agree with the datasheets within 3 %, and each end of a kernel's time has steps of 32
-/// ns. A share beyond that means that an assumption is wrong (such as the number of operations, if the
+/// The share of a peak (1 is all of it) achieved by work that took `nanoseconds` on the device, unless it is
+/// impossible: peaks agree with the datasheets within 3 %, and each end of a kernel's time has a resolution
+/// of 32 ns. A share beyond that means that an assumption is wrong (such as the number of operations, if the
 /// algorithm needs fewer), and there is no value.
 struct PeakShare {
   std::optional<double> value;
-  bool impossible = false;  ///< there is no value because it would be impossible
+  bool impossible = false;  ///< `value` is empty because it would be impossible
 };
 PeakShare possible_share(double share, double nanoseconds) noexcept;
 
 /// Bytes per second of the device's memory.
 std::optional<double> peak_bandwidth(const DeviceSpecs& device) noexcept;
 
-/// The arithmetic of a kernel, judging by its name; empty if the name does not tell.
+/// The arithmetic of a kernel, based on its name; empty if the name does not indicate it.
 std::optional<Arithmetic> arithmetic_of(TensorCoreUse use) noexcept;
 
 }  // namespace inject

@@ -20,7 +20,7 @@ namespace {
 using Kernels = std::span<const LaunchedKernel>;
 using Number = std::uint32_t LaunchedKernel::*;
 
-/// What one thread launched in one iteration: places in the list.
+/// What one thread launched in one iteration, as indices into the list.
 using Sequence = std::vector<std::uint32_t>;
 using Sequences = std::map<std::pair<std::uint32_t, std::uint32_t>, Sequence>;  // by thread and iteration
 
@@ -90,7 +90,7 @@ class Join {
     return true;
   }
 
-  /// What all sequences that know it have at that position.
+  /// The work at that position in all sequences that know it.
   std::uint32_t common_work(const std::vector<const Sequence*>& sequences, std::size_t position) const {
     std::uint32_t common = kUnknownWork;
     for (const Sequence* sequence : sequences) {
@@ -102,8 +102,8 @@ class Join {
     return common == kUnknownWork ? kNoWork : common;
   }
 
-  /// How far two sequences agree from their beginnings and from their ends, each without what belongs to both
-  /// of the shorter one: that could be matched in two ways.
+  /// How far two sequences agree from their beginnings and from their ends, each without the kernels of the
+  /// shorter one that belong to both: those could be matched in two ways.
   struct Ends {
     const Sequence* other = nullptr;
     std::size_t begin = 0;
@@ -153,17 +153,17 @@ class Join {
     return best;
   }
 
-  /// Kernels that lie between two that are matched, or before the first one, or after the last.
+  /// Kernels between two matched ones, before the first one, or after the last one.
   struct Between {
     Sequence here;
     Sequence there;
-    std::size_t begin = 0;  ///< where they lie in this sequence
+    std::size_t begin = 0;  ///< their position in this sequence
   };
 
   std::vector<Between> betweens_of(const Sequence& sequence, const Sequence& other,
                                    const Matches& matches) const {
     std::vector<Between> betweens;
-    std::size_t next = 0;  // in the other one
+    std::size_t next = 0;  // in the other sequence
     for (std::size_t i = 0; i <= sequence.size(); ++i) {
       Between between{{}, {}, i};
       for (; i < sequence.size() && matches[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
@@ -183,7 +183,7 @@ class Join {
       joined_[sequence[sequence.size() - 1 - i]] = joined((*ends.other)[ends.other->size() - 1 - i]);
   }
 
-  /// False, and nothing is done, where no more than `least` kernels would get a place.
+  /// Returns false, and does nothing, if no more than `least` kernels would get a place.
   bool take_replaced(const Sequence& sequence, const std::vector<const Sequence*>& others,
                      std::size_t least) {
     const Sequence* nearest = nullptr;
@@ -195,13 +195,13 @@ class Join {
         nearest = other;
       }
     }
-    // With less in common it may do something else, which ends with the first difference.
+    // With less in common it may be something else, which ends with the first difference.
     if (nearest == nullptr || 4 * common < std::max(sequence.size(), nearest->size())) return false;
     const Sequence& other = *nearest;
     const std::optional<Matches> matches = matches_of(sequence, other);
     if (!matches) return false;
     const std::vector<Between> betweens = betweens_of(sequence, other, *matches);
-    // From the first to the last of what is more than a replacement nothing is certain.
+    // Nothing is certain between the first and the last difference that is more than a replacement.
     const auto is_difference = [this](const Between& one) { return !may_replace(one.here, one.there); };
     const auto first = std::find_if(betweens.begin(), betweens.end(), is_difference);
     const auto last = std::find_if(betweens.rbegin(), betweens.rend(), is_difference);
@@ -224,7 +224,8 @@ class Join {
     return true;
   }
 
-  /// Of the same kind, and none of them alike: those could be matched in several ways.
+  /// Whether they are of the same kind, and none of them is alike: alike ones could be matched in several
+  /// ways.
   bool may_replace(const Sequence& here, const Sequence& there) const {
     std::unordered_set<std::uint32_t> names;
     std::unordered_set<std::uint32_t> families;
@@ -238,8 +239,8 @@ class Join {
                        [&](std::uint32_t timed) { return families.contains(timed_[timed].family); });
   }
 
-  /// The ends, and of what lies between them the kernels that every longest common subsequence matches in the
-  /// same way. Empty if that is too much to be compared.
+  /// The ends and, between them, the kernels that every longest common subsequence matches in the same way.
+  /// Empty if that would take too many comparisons.
   std::optional<Matches> matches_of(const Sequence& sequence, const Sequence& other) {
     const Ends ends = ends_of(sequence, other, &LaunchedKernel::coarse);
     Matches matches(sequence.size(), kUnmatched);
@@ -253,7 +254,7 @@ class Join {
     const auto alike = [&](std::size_t row, std::size_t column) {
       return same(sequence[ends.begin + row], other[ends.begin + column], &LaunchedKernel::coarse);
     };
-    // How long they are of what comes before, and of what follows.
+    // Lengths of the longest common subsequences of what comes before, and of what follows.
     const std::size_t width = columns + 1;
     std::vector<std::uint16_t> before(cells);
     std::vector<std::uint16_t> after(cells);
@@ -286,7 +287,7 @@ class Join {
     return matches;
   }
 
-  /// How often each kernel is launched in the iteration that launches it most.
+  /// The number of launches of each kernel in the iteration that launches it most often.
   static std::unordered_map<std::uint32_t, std::uint32_t> most_of(Kernels kernels) {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> counts;
     std::unordered_map<std::uint32_t, std::uint32_t> most;
@@ -297,7 +298,7 @@ class Join {
     return most;
   }
 
-  /// Those that have no place yet get that of their like, where it has only one.
+  /// Kernels without a place get that of the same kernels elsewhere, if these have only one.
   void take_unique() {
     const auto has_place = [](const JoinedPlace& one) { return one.place != 0; };
     if (std::all_of(joined_.begin(), joined_.end(), has_place)) return;
@@ -318,7 +319,7 @@ class Join {
       const std::uint32_t kernel = timed_[i].exact;
       const auto found = alike.find(kernel);
       if (found == alike.end()) continue;
-      // One more than there is a place for may be another place's; in a loop it is not.
+      // One launch more than there are places for may belong to another place; in a loop it does not.
       const std::uint32_t most = named_most.at(kernel);
       if (most > 1 || timed_most.at(kernel) <= most)
         joined_[i] = {found->second.vote.place(may_be_), most > 1 ? JoinedPlace::kNone : found->second.first,
@@ -335,7 +336,7 @@ class Join {
   std::span<const std::uint32_t> works_;
   const Sequences named_sequences_;
   std::vector<JoinedPlace> joined_;
-  // Of the tables of longest common subsequences: 16 MiB at once, some tens of milliseconds in all.
+  // Cells of the tables of longest common subsequences: 16 MiB at once, some tens of milliseconds in total.
   static constexpr std::size_t kMostCellsAtOnce = std::size_t{1} << 22;
   std::size_t cells_left_ = std::size_t{1} << 25;
 };

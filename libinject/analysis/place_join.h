@@ -13,22 +13,23 @@ namespace inject {
 
 /// A kernel as it was launched.
 struct LaunchedKernel {
-  std::uint32_t exact = 0;  ///< its name, launch shape and library call's shape: equal numbers, equal kernels
-  std::uint32_t coarse = 0;  ///< what it has in common with its like of other sizes
+  std::uint32_t exact = 0;   ///< from name, launch shape and library call's shape: equal numbers, equal
+                             ///< kernels
+  std::uint32_t coarse = 0;  ///< the same for similar kernels of other sizes
   std::uint32_t thread = 0;
   std::uint32_t iteration = 0;
-  std::uint32_t family = 0;  ///< what kind of work it is; 0: not known
+  std::uint32_t family = 0;  ///< kind of work; 0: unknown
 };
 
-/// What a kernel that is named computes: numbers that mean something to the caller, and these.
+/// What a named kernel computes: numbers defined by the caller, and these.
 inline constexpr std::uint32_t kNoWork = 0;
 inline constexpr std::uint32_t kUnknownWork = ~std::uint32_t{0};
 
 struct JoinedPlace {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  std::uint32_t place = 0;  ///< 0 where it is not certain
-  /// The first one in `named` that it was compared with; kNone where it is one of several of one place.
+  std::uint32_t place = 0;  ///< 0 if uncertain
+  /// The first one in `named` that it was compared with; kNone if it is one of several with the same place.
   std::uint32_t named = kNone;
   std::uint32_t work = kUnknownWork;
 };
@@ -36,7 +37,7 @@ struct JoinedPlace {
 /// Whether an incomplete place may be the same as a complete one.
 using MayBeSame = std::function<bool(std::uint32_t incomplete, std::uint32_t complete)>;
 
-/// What several launches that do the same say of a place: 0 if it is not known, kIncompletePlace if it lacks
+/// Combines the places of several equivalent launches: 0 if unknown, with kIncompletePlace if it lacks
 /// something.
 class PlaceVote {
  public:
@@ -53,7 +54,7 @@ class PlaceVote {
       incomplete_[1] = number;
     }
   }
-  /// 0 if they disagree. `may_be`: without it an incomplete place does not contradict a complete one.
+  /// 0 if they disagree. Without `may_be`, an incomplete place does not contradict a complete one.
   std::uint32_t place(const MayBeSame& may_be = {}) const {
     if (disagree_) return 0;
     if (complete_ == 0) return incomplete_[1] != 0 ? 0 : incomplete_[0];
@@ -68,43 +69,42 @@ class PlaceVote {
   bool disagree_ = false;
 };
 
-/// For each kernel of `timed` the place of the kernel that does the same in `named`, iterations whose
-/// places are known. Both are in the order of their launches; `places[i]` is of
-/// `named[i]`, 0 where it is not known, with kIncompletePlace where it lacks something: then a complete one
-/// counts instead, if `may_be` says that they may be the same.
+/// Returns, for each kernel of `timed`, the place of the equivalent kernel in `named`, iterations whose
+/// places are known. Both are in launch order. `places[i]` is the place of `named[i]`: 0 if unknown, with
+/// kIncompletePlace if it lacks something; then a complete one is used instead, if `may_be` says that they
+/// may be the same.
 ///
-/// The kernels that a thread launches in an iteration are a sequence. One of `timed` takes its places
+/// The kernels that a thread launches in an iteration form a sequence. A sequence of `timed` takes its places
 ///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
-///      the same coarse ones), by position; where these have different places at one position, none;
-///   2. else from the sequence of that thread that has most coarse kernels in common with it, up to the first
-///      difference and from the last one on. That other kernels have taken a kernel's place is no difference:
-///      libraries choose others for other sizes, and more of them or fewer, unless less than a quarter of
-///      the two is in common. What every longest common
-///      subsequence matches in the same way is the same; if between two of these there are kernels of a
-///      common family on both sides, and none that are alike, they were replaced. Each then gets the place
-///      that all those of its family have there;
-///   3. or from the sequence of that thread with which it shares the longest beginning and end, of the same
-///      kernels or of coarse ones, if these are longer: what lies in between has been added or left out.
-///      Where a beginning and an end overlap, it can't be told which of the kernels in there were added, and
-///      they get none.
-/// A thread that launched nothing in `named` takes the sequences of all others. A kernel that has no place
-/// then gets that of its like in `named`, if all these have the same, and it is launched there several times
-/// in an iteration, or here no more often.
+///      the same coarse ones), by position; no place where these sequences have different ones;
+///   2. else from the sequence of that thread with which it has the most coarse kernels in common, up to the
+///      first difference and from the last one on. Replaced kernels are no difference: libraries choose other
+///      kernels for other sizes, and more or fewer of them. Skipped if less than a quarter of the longer
+///      sequence is in common. Kernels that every longest common subsequence matches in the same way are
+///      equivalent; if between two of these there are kernels of a common family on both sides, and none that
+///      are alike, they were replaced. Each then gets the place that all those of its family have there;
+///   3. or, if that gives at least as many kernels a place, from the sequence of that thread with which it
+///      shares the longest beginning and end, of the same kernels or of coarse ones, if these are longer:
+///      what lies in between was added or left out. Where a beginning and an end overlap, it is ambiguous
+///      which of the kernels were added, and they get none.
+/// A thread that launched nothing in `named` uses the sequences of all others. A kernel without a place then
+/// gets that of the same kernels in `named`, if these all have the same one, and if it is launched there
+/// several times in an iteration, or not more often here.
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.
 ///
-/// `works[i]` is what `named[i]` computes. The same kernels may compute more or less: a grid need not show
-/// the sizes. So a kernel of `timed` takes that only from sequences of the same kernels, of which there must
-/// be two or more, and all that know it have to agree; otherwise it is kUnknownWork. Where none knows it, no
-/// operator has been heard of on that thread: kNoWork.
+/// `works[i]` is the work of `named[i]`. The same kernels may compute more or less: a grid need not show the
+/// sizes. A kernel of `timed` therefore takes its work only from sequences of the same kernels, of which
+/// there must be at least two, and all that know it must agree; otherwise it is kUnknownWork. If none knows
+/// it, no operator was recorded on that thread: kNoWork.
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
                                      std::span<const std::uint32_t> places,
                                      std::span<const std::uint32_t> works = {}, const MayBeSame& may_be = {});
 
-/// For each kernel the first one that a sequence of the same thread, with the same coarse kernels, has at its
-/// position: itself if there is no earlier one.
+/// For each kernel, the one at the same position in the first sequence of the same thread with the same
+/// coarse kernels: itself if there is no earlier sequence.
 std::vector<std::uint32_t> first_alike(std::span<const LaunchedKernel> kernels);
 
 }  // namespace inject

@@ -12,7 +12,7 @@ std::vector<std::optional<double>> product_shares(std::span<const KernelInCalls>
                                                   std::uint64_t calls) {
   std::vector<ProductRole> roles;
   std::uint64_t products = 0;  // executions that may have done some of the operations …
-  std::size_t names = 0;       // … and of how many kernels
+  std::size_t names = 0;       // … and the number of different kernels
   for (const KernelInCalls& kernel : kernels) {
     // The only kernel that a call launched did all of its operations, whatever its name.
     roles.push_back(kernels.size() == 1 ? ProductRole::kMultiplies : product_role_of(kernel.name));

@@ -10,16 +10,16 @@
 
 namespace inject {
 
-/// All executions of a kernel in library calls of one shape.
+/// All executions of one kernel in library calls of one shape.
 struct KernelInCalls {
   std::string_view name;
   std::uint64_t count = 0;
   std::uint64_t time = 0;
 };
 
-/// How many of the operations of `calls` calls, `flops` each, were done by each of the kernels, in their
-/// order. Those that compute no products (ProductRole) did none. Empty where the kernels and their number do
-/// not tell which did what.
+/// The number of operations, out of those of `calls` calls with `flops` each, done by each of the kernels, in
+/// their order. Kernels that compute no products (ProductRole) did none. Empty where the kernels and their
+/// counts do not determine which did what.
 std::vector<std::optional<double>> product_shares(std::span<const KernelInCalls> kernels, double flops,
                                                   std::uint64_t calls);
 

@@ -22,7 +22,7 @@ constexpr std::uint8_t kWeights = 3;
 struct Weights {
   std::uint64_t rows = 0;
   std::uint64_t width = 0;
-  std::uint64_t columns = 0;  ///< 0: it differs
+  std::uint64_t columns = 0;  ///< 0: varies
   std::uint64_t count = 0;
 };
 
@@ -44,13 +44,13 @@ bool same_size(const RnnProduct& a, const RnnProduct& b) {
 
 }  // namespace
 
-// What cuDNN's documentation of cudnnRNNForward, cudnnRNNMode_t and cudnnGetRNNWeightParams has: the gates'
+// From cuDNN's documentation of cudnnRNNForward, cudnnRNNMode_t and cudnnGetRNNWeightParams: the gates'
 // matrices have `hidden` rows each; those of the first layer's input are as wide as the input, those of
 // further layers as the output of all directions; those of the state are as wide as the state, which a
 // projection shortens by a matrix of its own. CUDNN_SKIP_INPUT leaves out the first layer's input matrices.
 //
-// What does not depend on the step before is one product over all steps: the input's, and all weight
-// gradients. cuDNN 9 on an H100 ran as many kernels, forward and for the gradient of the data.
+// Whatever does not depend on the previous step is one product over all steps: the input's, and all weight
+// gradients. cuDNN 9 on an H100 ran the same number of kernels, forward and for the gradient of the data.
 std::vector<RnnProduct> rnn_products(const RnnShape& shape) {
   std::vector<RnnProduct> products;
   const std::optional<std::uint64_t> flops = rnn_flops(shape);
@@ -63,7 +63,7 @@ std::vector<RnnProduct> rnn_products(const RnnShape& shape) {
   const std::uint64_t rows = rnn_gates(shape.cell) * std::uint64_t{shape.hidden_size};
   const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : shape.hidden_size;
   const std::uint64_t layers = shape.layers;
-  // `sets`: of a layer and a direction each, all with `each` products that have all steps between them.
+  // `sets`: pairs of a layer and a direction, each with `each` products that cover all steps together.
   const auto add = [&](std::uint64_t height, std::uint64_t width, std::uint64_t sets, std::uint64_t columns,
                        std::uint64_t each) {
     if (width == 0) return;

@@ -80,7 +80,7 @@ void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   last_chunk_ = static_cast<std::uint8_t>(index);
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
   while (counters_[index][bucket % kChunkBuckets] + times > kMax) {
-    // The median only needs the shape of the distribution: halve all counters.
+    // The median only needs the shape of the distribution, so halve all counters.
     total_ = 0;
     for (Counters& counters : counters_) {
       for (std::uint32_t& counter : counters) {
@@ -106,7 +106,7 @@ void LogHistogram::merge(const LogHistogram& other) {
   while (coarseness_ < other.coarseness_) coarsen();
   for (unsigned i = 0; i < other.chunks_; ++i) {
     for (unsigned j = 0; j < kChunkBuckets; ++j) {
-      // coarseness_ may grow on the way.
+      // coarseness_ may grow during the loop.
       if (other.counters_[i][j] == 0) continue;
       const unsigned bucket = other.ids_[i] * kChunkBuckets + j;
       add_bucket(bucket >> (coarseness_ - other.coarseness_), other.counters_[i][j]);
@@ -152,7 +152,7 @@ SampleStats::SampleStats(const SampleStats& other)
       squares_(other.squares_),
       samples_(other.samples_),
       histogram_(other.histogram_ ? std::make_unique<LogHistogram>(*other.histogram_) : nullptr),
-      budget_(nullptr) {}  // copies are short-lived: they serve a report
+      budget_(nullptr) {}  // copies are short-lived, for one report
 
 SampleStats::SampleStats(SampleStats&& other) noexcept
     : count_(std::exchange(other.count_, 0)),
@@ -260,7 +260,7 @@ double SampleStats::mean() const {
 
 double SampleStats::stddev() const {
   if (count_ < 2) return 0.0;
-  // (n * squares - sum^2) / (n * (n - 1)): in integers, because the difference of two large numbers is small.
+  // (n * squares - sum^2) / (n * (n - 1)), in integers because the difference of two large numbers is small.
   const auto n = static_cast<long double>(count_);
   Uint128 scaled = 0;
   Uint128 sum_squared = 0;

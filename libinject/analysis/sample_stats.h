@@ -12,13 +12,13 @@
 
 namespace inject {
 
-/// Bytes that the individual values kept for exact medians may take, shared by all rows of a run.
+/// Limits the bytes used by individual values kept for exact medians, shared by all rows of a run.
 struct SampleBudget {
   std::size_t limit = std::size_t{16} << 20;
   std::size_t used = 0;
 };
 
-/// Of some values: how many there are, their sum and that of their squares.
+/// Number of values, their sum and the sum of their squares.
 struct Moments {
   std::uint64_t count = 0;
   double sum = 0;
@@ -42,7 +42,7 @@ class LogHistogram {
   void merge(const LogHistogram& other);
   /// The value of the given rank, counted from 0 in ascending order.
   std::uint64_t value_at(std::uint64_t rank) const;
-  /// Of the values that are at most `most`, by the middles of their buckets.
+  /// The moments of the values up to `most`, using the middles of their buckets.
   Moments moments_up_to(std::uint64_t most) const;
   std::uint64_t total() const { return total_; }
   /// Largest relative distance between a value and the middle of its bucket.
@@ -70,7 +70,7 @@ class LogHistogram {
 };
 
 /// Count, sum, minimum, maximum, mean and sample standard deviation of integers, exact and independent of
-/// their order. The median is exact up to kExactSamples values, as long as the rows' shared budget has room,
+/// their order. The median is exact up to kExactSamples values, as long as the rows' shared budget permits,
 /// and from a LogHistogram beyond that. May throw std::bad_alloc.
 class SampleStats {
  public:
@@ -95,13 +95,14 @@ class SampleStats {
   double stddev() const;
   /// For an even number of values, the mean of the two middle ones.
   double median() const;
-  /// The smallest value that at least this share (0 … 1) of all values do not exceed, as exact as median().
+  /// The smallest value that is not exceeded by at least this share (0 … 1) of all values, as exact as
+  /// median().
   std::uint64_t percentile(double share) const;
   /// The value of the given rank, counted from 0 in ascending order, as exact as median().
   std::uint64_t value_at(std::uint64_t rank) const;
-  /// Of the values that are at most `most`, as exact as median().
+  /// The moments of the values up to `most`, as exact as median().
   Moments moments_up_to(std::uint64_t most) const;
-  /// Bound of the median's relative error; 0 if it is exact.
+  /// Bound on the median's relative error; 0 if it is exact.
   double median_error() const { return histogram_ ? histogram_->error() : 0.0; }
 
  private:

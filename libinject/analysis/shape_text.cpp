@@ -34,7 +34,7 @@ ConvolutionAlgorithm convolution_algorithm_of(const ConvolutionShape& shape) noe
     if ((shape.notes & kEngineWinograd) != 0) return kWinograd;
     return (shape.notes & kEngineFft) != 0 ? kFft : kOther;
   }
-  // cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t; the gradients' algorithms without a name are
+  // cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t; gradient algorithms without a name are
   // products whose matrices are never formed.
   constexpr ConvolutionAlgorithm kForward[] = {kImplicitGemm, kImplicitGemm, kGemm,     kDirect,
                                                kFft,          kFft,          kWinograd, kWinograd};

@@ -17,8 +17,8 @@ namespace inject {
 /// "bias + relu"; `operations` has bits of GraphOperation.
 std::string operations_text(std::uint64_t operations);
 
-/// As cuDNN's notes on an engine, or the algorithm passed to an older function, tell; kOther if they do not
-/// (the kernels' names may).
+/// From cuDNN's notes on an engine, or the algorithm passed to an older function; kOther if they do not
+/// indicate it (the kernels' names may).
 ConvolutionAlgorithm convolution_algorithm_of(const ConvolutionShape& shape) noexcept;
 
 /// "forward", "data gradient", "filter gradient".

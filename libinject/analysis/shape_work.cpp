@@ -8,7 +8,7 @@ namespace inject {
 
 namespace {
 
-/// What a device without the unit does instead.
+/// The replacement on a device without the unit.
 Arithmetic without_tensor_cores(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kFp64Tensor ? Arithmetic::kFp64 : Arithmetic::kFp32;
 }
@@ -54,12 +54,12 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
       return Arithmetic::kFp8;
     case DataType::kI8:
     case DataType::kU8:
-      // Accumulation in fp32 means products in fp32.
+      // Accumulation in fp32 implies products in fp32.
       if (compute == ComputeType::kI32 || compute == ComputeType::kUnknown) return Arithmetic::kInt8;
       return std::nullopt;
     case DataType::kF64:
     case DataType::kC128:
-      // It is not known which products emulate fp64.
+      // Which products emulate fp64 is unknown.
       if (compute == ComputeType::kOther) return std::nullopt;
       return Arithmetic::kFp64Tensor;
     case DataType::kF32:
@@ -90,7 +90,7 @@ std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores
   const bool fp64 = work.type == DataType::kF64 || work.type == DataType::kC128;
   if (work.block_scaled || ((fp32 || fp64) && work.compute == ComputeType::kOther)) return std::nullopt;
   if (cores == TensorCores::kUsed) {
-    // A library may use tf32 without being asked to.
+    // A library may use tf32 without being told to.
     if (!on_tensor_cores && fp32) return Arithmetic::kTf32;
     return on_tensor_cores;
   }

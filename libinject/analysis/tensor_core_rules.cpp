@@ -39,12 +39,11 @@ constexpr CoresRule kCoresRules[] = {
     {"lstm_cell", TensorCores::kNotUsed, false},
     {"gru_cell", TensorCores::kNotUsed, false},
 
-    // The name tells the unit: fused multiply-add on the CUDA cores, …
+    // The name shows the unit: fused multiply-add on the CUDA cores, …
     {"_ffma", TensorCores::kNotUsed},
     {"simt", TensorCores::kNotUsed},
     // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and
-    // sptensor (structured sparsity), and warp groups, which only wgmma has. All nvjet kernels are of that
-    // kind.
+    // sptensor (structured sparsity), and warp groups, which only wgmma has. All nvjet kernels use these.
     {"nvjet", TensorCores::kUsed},
     {"hmma", TensorCores::kUsed},
     {"HMMA", TensorCores::kUsed},
@@ -77,8 +76,8 @@ constexpr CoresRule kCoresRules[] = {
     {"Flash_bwd_kernel_traits", TensorCores::kUsed},
     {"sdpa _flash_", TensorCores::kUsed},
 
-    // Products on the CUDA cores: the assembly kernels of each generation (volta_sgemm; those with an
-    // instruction's shape matched above), cuBLAS's kernels for vectors and odd sizes, cuDNN's older ones.
+    // Products on the CUDA cores: the assembly kernels of each generation (volta_sgemm; those with the shape
+    // of an instruction matched above), cuBLAS's kernels for vectors and odd sizes, cuDNN's older ones.
     {"maxwell_ gemm", TensorCores::kNotUsed},
     {"volta_ gemm", TensorCores::kNotUsed},
     {"turing_ gemm", TensorCores::kNotUsed},
@@ -111,8 +110,8 @@ constexpr CoresRule kCoresRules[] = {
     {"triton_red_ mm", TensorCores::kUnknown},
 };
 
-// For kernels matched by a rule above. Names that tell the type of the matrices but not that of the product
-// (cuDNN's sdpa calls bf16 f16 as well) have no rule here.
+// For kernels matched by a rule above. Names with the type of the matrices but not that of the product
+// (cuDNN's sdpa also calls bf16 f16) have no rule here.
 constexpr OperandRule kOperandRules[] = {
     // nvjet_[sm90_]<types>_: one letter each for the operands (two if there are four), the sum and the
     // result; h fp16, t bf16, s fp32, q e4m3, o e2m1. Seen on the H200 from known calls: hsh, tst,
@@ -163,8 +162,8 @@ constexpr OperandRule kOperandRules[] = {
     {"flash half_t", Operand::kFp16},
     {"flash bfloat16_t", Operand::kBf16},
 
-    // Assembly kernels. The letter before gemm or cudnn is the sum's type, and the operand's without a matrix
-    // instruction: volta_sgemm_fp16 converts.
+    // Assembly kernels. The letter before gemm or cudnn is the sum's type and, without a matrix instruction,
+    // also the operand's: volta_sgemm_fp16 converts.
     {"_imma_dgemm", Operand::kInt8},
     {"sgemm", Operand::kFp32},
     {"cgemm", Operand::kFp32},

@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-/// The alignment that tensor cores' loads need, of addresses and of contiguous rows.
+/// The alignment required by tensor cores' loads, of addresses and of contiguous rows.
 constexpr std::uint64_t kLoadBytes = 16;
 
 bool is_fp8(DataType type) {
@@ -22,13 +22,13 @@ bool is_fp8(DataType type) {
 /// Sizes and addresses that are not aligned, such as "M = 1001, lda = 1001".
 class Misaligned {
  public:
-  /// `elements` lie next to each other.
+  /// `elements` are contiguous.
   void check(std::string_view name, std::int64_t elements, DataType type) {
     if (static_cast<std::uint64_t>(elements) * data_type_bits(type) % (8 * kLoadBytes) == 0) return;
     add(std::string(name) + " = " + std::to_string(elements));
   }
   void add(std::string_view item) {
-    if (text_.find(item) != std::string::npos) return;  // a size may be wrong for two matrices
+    if (text_.find(item) != std::string::npos) return;  // a size may be misaligned for two matrices
     if (!text_.empty()) text_ += ", ";
     text_ += item;
   }
@@ -41,7 +41,7 @@ class Misaligned {
   std::string text_;
 };
 
-/// Why nothing can be said about a type; empty if something can.
+/// Why the eligibility of a type is unknown; empty if it is known.
 std::string_view unlisted(DataType type) {
   if (data_type_bits(type) == 0) return "type not known";
   switch (type) {
@@ -83,7 +83,7 @@ TensorEligibility type_eligibility(DataType type, ComputeType compute, const Dev
   return {Eligible::kYes, {}};
 }
 
-/// The compute type of an operation in a graph is what its engine does. So an fp32 engine off the tensor
+/// The compute type of an operation in a graph is what its engine does, so an fp32 engine off the tensor
 /// cores does not show whether it might have used them.
 bool hides_tf32(DataType type, ComputeType compute, const DeviceSpecs& device) {
   return type == DataType::kF32 && compute == ComputeType::kF32 &&
@@ -166,11 +166,11 @@ TensorEligibility tensor_eligibility(const ConvolutionShape& shape, const Device
   if (type != other && data_type_bits(type) != 0 && data_type_bits(other) != 0)
     return {Eligible::kUnknown, "operands are of different types"};
   if (shape.legacy == 0 && hides_tf32(type, shape.compute, device)) return tf32_not_known();
-  // cuDNN's documentation does not mention any.
+  // cuDNN's documentation does not mention fp64.
   if (type == DataType::kF64 || type == DataType::kC128) return {Eligible::kUnknown, "fp64"};
   TensorEligibility by_type = type_eligibility(type, shape.compute, device);
   if (by_type.eligible != Eligible::kYes) return by_type;
-  // An older function's descriptor may ask for FMA. That is kept for fp32 only, as the compute type.
+  // An older function's descriptor may request FMA. That is kept for fp32 only, as the compute type.
   if (shape.legacy != 0 && type != DataType::kF32) return {Eligible::kUnknown, "math type not known"};
   Misaligned wrong;
   const std::uint32_t groups = std::max(shape.groups, 1u);
@@ -184,7 +184,7 @@ TensorEligibility tensor_eligibility(const AttentionShape& shape, const DeviceSp
   if (hides_tf32(shape.type, shape.compute, device)) return tf32_not_known();
   TensorEligibility by_type = type_eligibility(shape.type, shape.compute, device);
   if (by_type.eligible != Eligible::kYes) return by_type;
-  // Older functions have none, and may ask for FMA.
+  // Older functions have none, and may request FMA.
   if (shape.engine < 0) return {Eligible::kUnknown, "engine not known"};
   Misaligned wrong;
   wrong.check("D", shape.head_size, shape.type);
@@ -198,7 +198,7 @@ TensorEligibility tensor_eligibility(const RnnShape& shape, const DeviceSpecs& d
   if (shape.tensor_math == kFmaMath) return {Eligible::kNo, "the descriptor's math type is FMA"};
   TensorEligibility by_type = type_eligibility(shape.type, shape.compute, device);
   if (by_type.eligible != Eligible::kYes) return by_type;
-  // For fp32, the compute type has the answer.
+  // For fp32, the compute type decides.
   if (shape.tensor_math <= kDefaultMath && shape.type != DataType::kF32)
     return {Eligible::kUnknown, "the descriptor does not ask for tensor operations"};
   if (tensor_arithmetic(shape.type, shape.compute) == Arithmetic::kFp64Tensor) return by_type;
