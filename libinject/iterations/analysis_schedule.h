@@ -10,26 +10,26 @@
 
 namespace inject {
 
-/// When the search for iterations looks at the latest events again, how many of them, and what that may cost
-/// in events visited (some 2 ns each).
+/// Decides when the search for iterations analyses the latest events again, how many of them, and how many
+/// event visits (about 2 ns each) that may cost.
 class AnalysisSchedule {
  public:
-  /// An analysis looks at so many of the latest events, and again when a sixteenth of them is new: the lock
-  /// comes at most a quarter of an iteration late once four are there, and the work is some 30 looks an
-  /// event.
+  /// An analysis covers this many of the latest events, and is repeated when a sixteenth of them is new: the
+  /// lock comes at most a quarter of an iteration late once four iterations are there, and the cost is about
+  /// 30 visits per event.
   static constexpr std::array<std::uint64_t, 8> kDepths = {1u << 6,  1u << 8,  1u << 10, 1u << 12,
                                                            1u << 14, 1u << 16, 1u << 18, 1u << 20};
   static constexpr std::uint64_t kDueShare = 16;
-  /// While there is a lock, only a better one is looked for.
+  /// While there is a lock, only a better one is searched for.
   static constexpr std::uint64_t kLockedDueShare = 2;
 
-  /// Analyses pause once they have visited so many events, until the next call.
+  /// Limits the events that analyses may visit until the next call; beyond that they pause.
   void allow(std::int64_t visits) { allowed_ = visits; }
 
-  /// An event has come.
+  /// An event has arrived.
   void count_event() { credit_ = std::min(credit_ + kCreditPerEvent, kFirstCredit); }
-  /// Whether to look at the latest kDepths[i] of `total` events now, where a `share`th of them is to be new.
-  /// To be asked of each event and depth, with charge() after each yes.
+  /// Whether to analyse the latest kDepths[i] of `total` events now, which requires that a `share`th of them
+  /// is new. To be called for each event and depth, followed by charge() whenever it returns true.
   bool is_due(std::size_t i, std::uint64_t total, std::uint64_t share) {
     shares_[i] = std::min<std::int64_t>(shares_[i] + kShareOfDepth, 0);
     scarce_ = credit_ <= 0;
@@ -38,7 +38,7 @@ class AnalysisSchedule {
     analysed_at_[i] = total;
     return true;
   }
-  /// Whether the analysis that is_due() said yes to should take fewer pivots.
+  /// Whether the analysis just permitted by is_due() should try fewer pivots.
   bool is_scarce() const { return scarce_; }
   void charge(std::size_t i, std::int64_t visits) {
     allowed_ -= visits;
@@ -46,11 +46,11 @@ class AnalysisSchedule {
   }
 
  private:
-  // So many looks at first, which covers the search in nearly all programs, and so many more with every
-  // event.
+  // This many visits are granted at first, which covers the search in nearly all programs, and this many more
+  // per event.
   static constexpr std::int64_t kFirstCredit = 100'000'000;
   static constexpr std::int64_t kCreditPerEvent = 32;
-  // When that is used up, each depth has a share of its own, or the small ones, which are due more often,
+  // Once those are used up, each depth has its own share; otherwise the small ones, which are due more often,
   // would leave nothing to the others.
   static constexpr std::int64_t kShareOfDepth = 7;
 

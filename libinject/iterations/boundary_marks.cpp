@@ -11,18 +11,19 @@ namespace inject {
 namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
-// Events between two boundaries' neighbours that are looked at for where an iteration begins.
+// Number of events near a boundary that are examined to find where an iteration begins.
 constexpr std::uint64_t kMaxZone = 512;
 constexpr std::uint64_t kMaxGuessZone = 64;
-// In so many the order of first occurrences is one.
+// The order of first occurrences is meaningful from this many on.
 constexpr std::size_t kMinInOrder = 4;
-// … and before an optimizer's last step, for what is there if that is skipped.
+// Number of events before an optimizer's last step that are examined for one that is there even if the step
+// is skipped.
 constexpr std::uint64_t kMaxBeforeStep = 8;
-// The first signs of a stream, which tell whether it begins in an iteration.
+// Number of signs at the stream's beginning that show whether it begins inside an iteration.
 constexpr std::uint64_t kFirstSigns = 8;
 
-/// One cycle of a repetition, from the pivot on; the boundary lies somewhere in it. Seen twice in a row, so
-/// that what lies across the pivot can be read on: the cycle before it is as good as the one after it.
+/// One cycle of a repetition, starting at the pivot; the boundary lies somewhere in it. Offsets wrap around,
+/// so that reading can continue across the pivot: the previous cycle is as good as the next one.
 class Cycle {
  public:
   Cycle(const SignHistory& history, const Repetition& repetition)
@@ -41,7 +42,7 @@ class Cycle {
   std::uint32_t id(std::uint64_t offset) const { return history_.token_at(at(offset), by_shape_); }
   const SignHistory::Token& token(std::uint64_t offset) const { return history_.token(id(offset)); }
   bool is_optimizer(std::uint64_t offset) const { return history_.is_optimizer(token(offset)); }
-  /// It comes once in each cycle.
+  /// Whether the event occurs once in each cycle.
   bool is_single(std::uint64_t offset) const { return once_[id(offset)]; }
 
  private:
@@ -52,14 +53,14 @@ class Cycle {
   std::vector<bool> once_;
 };
 
-/// Offsets of what ends an iteration, and when that was first seen.
+/// Offsets of the events that end an iteration, and when they were first seen.
 struct CycleEnd {
   std::uint64_t first;
   std::uint64_t last;
   std::uint64_t first_seen;
 };
 
-/// The last of an optimizer's events before the iteration that was seen first.
+/// The last optimizer event before the iteration that was seen first.
 std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) {
   const std::uint64_t length = cycle.length();
   std::vector<std::uint64_t> steps;
@@ -72,7 +73,7 @@ std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) 
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::uint64_t next = i + 1 < steps.size() ? steps[i + 1] : steps[0] + length;
     if (steps.size() > 1 && next - steps[i] <= apart) continue;
-    // What follows this group: the iteration that was seen first began so.
+    // What follows this group: the iteration that was seen first began with it.
     std::uint64_t first = kNever;
     for (std::uint64_t o = steps[i] + 1; o < next && o < steps[i] + 1 + kMaxZone; ++o) {
       const SignHistory::Token& token = cycle.token(o);
@@ -98,9 +99,9 @@ std::uint64_t first_after(const Cycle& cycle, std::uint64_t step) {
   return first;
 }
 
-/// The last step of an iteration, where the program tells of them: what follows it was seen first, as the
-/// first iteration began so. If that follows several, it is counted, which is a guess where steps were
-/// skipped.
+/// The last step of an iteration, if the program reports steps: the one followed by the work that was seen
+/// first, since the first iteration began with that. If the same work follows several steps, it is found by
+/// counting, which is a guess if steps were skipped.
 std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cycle, std::uint64_t each) {
   const StepSequence& steps = history.steps();
   std::vector<std::uint64_t> all;
@@ -125,7 +126,7 @@ std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cy
       if (is_last) last = i;
     }
   }
-  // An optimizer's first step differs from all others, as it makes its state.
+  // An optimizer's first step differs from all others, since it creates its state.
   return CycleEnd{
       last, last,
       steps.first_last_step().value_or(history.token(history.event(cycle.at(last)).function).first)};
@@ -150,8 +151,8 @@ std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
   return end;
 }
 
-/// By the rotation that puts the first occurrences in order. Kernels that a compiler has tried out before
-/// came in another one: where enough are left, they do not count.
+/// Uses the rotation that puts the first occurrences in order. Kernels that a compiler tried out earlier
+/// occurred in a different order: if enough others are left, they are ignored.
 std::optional<CycleEnd> end_by_order(const SignHistory& history, const Cycle& cycle) {
   const std::uint64_t tuned = history.tuning_end();
   std::vector<std::uint64_t> order;
@@ -180,21 +181,21 @@ std::optional<CycleEnd> end_by_order(const SignHistory& history, const Cycle& cy
       best = s;
     }
   }
-  // The event before it, in the whole order again.
+  // The preceding event, in the whole order again.
   const auto start = static_cast<std::size_t>(std::ranges::lower_bound(order, sample[best]) - order.begin());
   const std::uint64_t end = order[(start + order.size() - 1) % order.size()];
   return CycleEnd{end, end, cycle.token(end).first};
 }
 
-/// Offsets of an iteration's first event, and of the work by which it is known that it has begun.
+/// Offsets of an iteration's first event, and of the work that shows that it has begun.
 struct CycleBegin {
   std::uint64_t first;
   std::uint64_t work;
   bool rough;
 };
 
-// Copies to the device bring an iteration's data, whenever such a size was first seen: what follows them
-// follows them.
+// Copies to the device bring an iteration's data, no matter when a copy of that size was first seen: they
+// belong to the work that follows them.
 std::uint64_t with_copies_before(const Cycle& cycle, std::uint64_t first, std::uint64_t after) {
   for (std::uint64_t o = first; o-- > after;) {
     const SignHistory::Token& token = cycle.token(o);
@@ -204,8 +205,8 @@ std::uint64_t with_copies_before(const Cycle& cycle, std::uint64_t first, std::u
   return first;
 }
 
-/// The first work after the end that comes once in each iteration and is older than the end of the first one
-/// belongs to the beginning. Failing that, the first work that is older.
+/// The first work after the end that occurs once in each iteration and is older than the first iteration's
+/// end belongs to the beginning. Failing that, the first work that is older.
 std::optional<std::uint64_t> oldest_work(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
   const std::uint64_t after = end.last + 1;
   const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
@@ -222,8 +223,9 @@ std::optional<std::uint64_t> oldest_work(const Cycle& cycle, const CycleEnd& end
   return work;
 }
 
-/// Where the first steps were skipped, the first iteration ended before the first step: with what comes
-/// before it. Half of that may have been seen in the program's preparations, or have been replaced since.
+/// If the first steps were skipped, the first iteration ended before the first step, with the work that
+/// precedes it. Half of that work may have been seen while the program was setting up, or have been replaced
+/// since.
 std::uint64_t first_end(const SignHistory& history, const Cycle& cycle, const CycleEnd& end) {
   const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
   std::vector<std::uint64_t> seen;
@@ -256,7 +258,7 @@ CycleBegin begin_after(const SignHistory& history, const Cycle& cycle, CycleEnd 
     return {*any, *work, false};
   }
   if (!work) {
-    // What it began with was replaced. Copies to the host and optimizers end an iteration.
+    // The iteration's first work was replaced. Copies to the host and optimizers end an iteration.
     const std::uint64_t last = std::min(beyond, after + kMaxGuessZone) - 1;
     std::uint64_t first = after;
     for (std::uint64_t o = after; o < last; ++o) {
@@ -266,7 +268,7 @@ CycleBegin begin_after(const SignHistory& history, const Cycle& cycle, CycleEnd 
     while (first < last && cycle.token(first).kind == SignKind::kSync) ++first;
     return {first, last, cycle.length() > 1};
   }
-  // Backwards over what had been seen before the first iteration came to its end.
+  // Go back over everything that was seen before the first iteration ended.
   std::uint64_t first = *work;
   for (std::uint64_t o = first; o-- > after;) {
     const SignHistory::Token& token = cycle.token(o);
@@ -277,10 +279,10 @@ CycleBegin begin_after(const SignHistory& history, const Cycle& cycle, CycleEnd 
   return {with_copies_before(cycle, first, after), *work, false};
 }
 
-/// Offsets of what may be the anchor, the best first: the optimizer's first event, which is there also where
-/// the optimizer itself is skipped (gradients are checked first); else what comes before it; else the rest
-/// of it; else what of it comes several times. Where the program tells of its steps, the last one, else what
-/// comes shortly before it.
+/// Offsets of candidates for the anchor, the best first: the optimizer's first event, which occurs even if
+/// the optimizer itself is skipped (gradients are checked first); then what comes before it; then the rest of
+/// the optimizer; then its events that occur several times. If the program reports its steps, the last one,
+/// then what comes shortly before it.
 std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
   std::vector<std::uint64_t> anchors;
   if (by_steps) anchors.push_back(end.last);
@@ -306,8 +308,8 @@ std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end, 
   return anchors;
 }
 
-/// A step that is skipped is not told; what comes right before the launches in it is still there: the end of
-/// the backward pass, or what looks whether gradients are finite. 0 if nothing there is like that.
+/// A skipped step is not reported, but the work right before its launches still occurs: the end of the
+/// backward pass, or a check whether gradients are finite. 0 if there is no such work.
 std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle, const CycleEnd& end,
                                  const CycleBegin& begin) {
   const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
@@ -315,7 +317,7 @@ std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle,
        ++back) {
     const std::uint64_t o = end.last + cycle.length() - back;
     const SignHistory::Token& token = cycle.token(o);
-    // Not what the program's preparations have as well.
+    // Not something that also occurs while the program sets up.
     if (cycle.is_single(o) && is_work(token.kind) && !cycle.is_optimizer(o) &&
         token.first > cycle.token(begin.work).first) {
       return token.hash;
@@ -325,7 +327,7 @@ std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle,
 }
 
 /// Whether the stream may begin in the middle of an iteration: most kinds of work among its first signs are
-/// the iteration's. The order in which kinds were first seen tells nothing then.
+/// the iteration's. The order in which kinds were first seen is then meaningless.
 bool may_begin_inside(const SignHistory& history, const Cycle& cycle) {
   std::vector<bool> own(history.tokens());
   for (std::uint64_t o = 0; o < cycle.length(); ++o) own[history.event(cycle.at(o)).function] = true;
@@ -340,14 +342,14 @@ bool may_begin_inside(const SignHistory& history, const Cycle& cycle) {
   return known * 2 > kinds;
 }
 
-/// Whether an iteration has work between its end and where the next one begins.
+/// Whether there is work between an iteration's end and the beginning of the next one.
 bool works_between(const Cycle& cycle, std::uint64_t end, std::uint64_t begin) {
   for (std::uint64_t o = end + 1; o < begin; ++o)
     if (is_work(cycle.token(o).kind)) return true;
   return false;
 }
 
-/// Whether the marks give as many boundaries as there are intervals, `expected` among them.
+/// Whether the marks give about as many boundaries as there are intervals, `expected` among them.
 bool marks_hold(const SignHistory& history, const Repetition& repetition, const IterationMarks& marks,
                 std::uint64_t expected) {
   Anchored anchored = Anchored::kNo;
@@ -383,10 +385,10 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   lock.intervals = static_cast<unsigned>(std::popcount(repetition.covered));
   lock.events = repetition.spacing;
   lock.marks_found = static_cast<unsigned>(repetition.once.size());
-  // Right behind an optimizer it begins whatever was seen first.
+  // Right after an optimizer, an iteration begins regardless of what was seen first.
   const bool by_order = !repetition.optimizer || works_between(cycle, end->last, begin.first);
   lock.rough = begin.rough || (by_order && cycle.length() > 1 && may_begin_inside(history, cycle));
-  // The boundary within this cycle; where it lies beyond the pivot, that of the cycle before is as good.
+  // The boundary within this cycle; if it lies beyond the pivot, the previous cycle's is as good.
   const std::uint64_t expected = cycle.at(begin.first);
   const auto hash_of = [&](std::uint64_t offset, bool by_shape) {
     return history.token(history.token_at(cycle.at(offset), by_shape)).hash;
@@ -395,7 +397,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   std::vector<std::uint64_t> others;
   if (by_steps) others.push_back(anchor_before_step(history, cycle, *end, begin));
   if (others.empty() || others.back() != 0) others.push_back(0);
-  // By function rather than by shape: the last batch of an epoch is smaller.
+  // By function rather than by shape, since the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {
     lock.marks.begin = hash_of(begin.first, begin_by_shape);
     lock.marks.other_begin = hash_of(begin.work, begin_by_shape);

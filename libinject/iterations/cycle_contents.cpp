@@ -10,30 +10,30 @@ namespace inject {
 
 namespace {
 
-// The latest cycles that are looked at, and as many events.
+// The number of latest cycles, and of events, that are compared.
 constexpr std::size_t kMaxCycles = kMaxEdges - 1;
 constexpr std::uint64_t kMaxCycleEvents = 1u << 16;
-// Of the programs in tests/data/iterations, those with one model and data of one size have no more than 0.002
-// of their launches beyond each other's, and those with data of any size mostly less than 0.08 if shapes do
-// not count. Generative networks have 0.07 to 0.14 and 0.2 to 1.4.
+// Of the programs in tests/data/iterations, those with one model and data of one size have at most 0.002 of
+// their launches beyond each other's, and those with data of varying size mostly less than 0.08 if shapes are
+// ignored. Generative networks have 0.07 to 0.14 and 0.2 to 1.4.
 constexpr double kOneHasAll = 0.03;
 constexpr double kSameFunctions = 0.1;
-// Data of any length: hardly a launch has the shape of another cycle's.
+// Data of varying length: hardly any launch has the same shape as in another cycle.
 constexpr double kOtherShapes = 0.5;
-// A pattern is one if so many cycles, or all that were seen, follow it, and it has come so often. In no
-// order, few cycles of two kinds do so by chance.
+// A pattern is accepted if this many cycles, or all that were seen, follow it, and it has occurred this
+// often. In random order, a few cycles of two kinds may do so by chance.
 constexpr std::size_t kMinCycles = 12;
 constexpr std::size_t kEnoughCycles = 24;
 constexpr std::size_t kMinPatterns = 3;
 constexpr std::size_t kMaxPattern = 12;
 constexpr std::size_t kMinAlike = 5;
-// One in so many may be of another kind where all are said to be alike.
+// One in this many may be of another kind when all are considered alike.
 constexpr std::size_t kOddOne = 10;
-// So many of so many kinds: they come in no order.
+// If this many of the latest cycles are of this many kinds, they are in no order.
 constexpr std::size_t kManyKinds = 5;
 constexpr std::size_t kOfCycles = 8;
 
-/// How many there are of each kind, by kind.
+/// The number of occurrences of each kind, by kind.
 using Kinds = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 Kinds count_kinds(std::vector<std::uint32_t>& ids) {
@@ -66,7 +66,7 @@ Launches launches_between(const SignHistory& history, std::uint64_t begin, std::
   return {count_kinds(shapes), count_kinds(functions), shapes.size()};
 }
 
-/// What `a` has and `b` lacks.
+/// The number of launches that `a` has in excess of `b`.
 std::uint64_t excess(const Kinds& a, const Kinds& b) {
   std::uint64_t more = 0;
   auto other = b.begin();
@@ -88,12 +88,12 @@ bool are_alike(const Launches& a, const Launches& b) {
   const std::uint64_t one = excess(a.by_function, b.by_function);
   const std::uint64_t other = excess(b.by_function, a.by_function);
   if (std::max(one, other) <= few(kSameFunctions)) return true;
-  // Longer sequences: the same functions more often.
+  // Longer sequences: the same functions, called more often.
   if (std::min(one, other) == 0) return true;
   return other_shapes >= few(kOtherShapes) && std::min(one, other) <= few(kOneHasAll);
 }
 
-/// Those that are alike have the same number, and those that are both like a third one: a report makes one
+/// Assigns the same number to cycles that are alike, or that are both like a third one: a report makes one
 /// longer, a smaller batch has other shapes. The latest has number 0.
 std::vector<std::size_t> numbered(const std::vector<Launches>& cycles) {
   std::vector<std::size_t> numbers(cycles.size());
@@ -127,7 +127,7 @@ bool has_period(std::span<const std::size_t> numbers, std::size_t period) {
 std::optional<std::uint64_t> pattern_among(const std::vector<std::size_t>& numbers) {
   if (count_different(numbers) <= 1) return 1;
   if (count_different(std::span(numbers).first(std::min(numbers.size(), kOfCycles))) >= kManyKinds) return 1;
-  // Tuning comes before what is alike, and a critic may step alone for a while.
+  // Tuning precedes the cycles that are alike, and a critic may step alone for a while.
   const auto alike = static_cast<std::size_t>(
       std::ranges::find_if(numbers, [&](std::size_t number) { return number != numbers[0]; }) -
       numbers.begin());
@@ -140,7 +140,7 @@ std::optional<std::uint64_t> pattern_among(const std::vector<std::size_t>& numbe
   return std::nullopt;
 }
 
-/// The latest first, as many as are looked at.
+/// The latest first, up to the limits above.
 std::vector<Launches> launches_of(const SignHistory& history, std::span<const std::uint64_t> edges) {
   std::vector<Launches> found;
   std::uint64_t events = 0;
@@ -153,7 +153,7 @@ std::vector<Launches> launches_of(const SignHistory& history, std::span<const st
   return found;
 }
 
-/// The latest are of two lengths in turn.
+/// Whether the latest stretches alternate between two lengths.
 bool alternate(std::span<const std::uint64_t> edges) {
   if (edges.size() < 5) return false;
   const auto length = [&](std::size_t i) { return static_cast<double>(edges[i] - edges[i + 1]); };
@@ -176,7 +176,7 @@ CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::
     most = std::max(most, static_cast<std::size_t>(std::ranges::count(numbers, number)));
   found.alike = (numbers.size() - most) * kOddOne <= numbers.size();
   if (found.period) return found;
-  // No more can be looked at.
+  // No more can be examined.
   const bool all =
       stretches.size() >= kMaxCycles || edges.front() - edges[stretches.size()] >= kMaxCycleEvents;
   if (all) found.period = 1;

@@ -11,40 +11,42 @@
 
 namespace inject {
 
-/// How the contents of stretches of the stream repeat: of those between `edges`, the latest first, each
-/// without the event at its beginning and with the one at its end. 1 if they are all alike, or come in no
-/// order; 3 if every third is like the others' third ones. None if it is too early to say.
+/// The period with which the contents of stretches of the stream repeat. The stretches lie between `edges`
+/// (latest first), each without the event at its beginning and with the one at its end. 1 if they are all
+/// alike, or occur in no order; 3 if every third one is like the third one before it. Empty if it is too
+/// early to tell.
 ///
-/// Stretches are alike if one of them has all that the other has: a validation, a report or an optimizer's
-/// step that was skipped make one longer. Or if they differ in launch shapes alone, as with the last batch of
-/// an epoch, or data of any size. Those of two models have each something that the other lacks.
+/// Stretches are alike if one contains everything that the other does: a validation, a report or a skipped
+/// optimizer step makes one longer. They are also alike if they differ only in launch shapes, as with the
+/// last batch of an epoch, or data of varying size. The stretches of two models each contain something that
+/// the other lacks.
 std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<const std::uint64_t> edges);
-/// Likewise, and whether nearly all of them are of one kind. Where they are not, and have no period, 1 is the
-/// best that can be said.
+/// The same, and whether nearly all stretches are of one kind. If they are not, and have no period, the
+/// result is 1 for lack of a better one.
 struct CyclePattern {
   std::optional<std::uint64_t> period;
   bool alike = false;
 };
 CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::uint64_t> edges);
-/// Whether they are all of one kind, and not of two lengths in turn.
+/// Whether the stretches are all of one kind, and do not alternate between two lengths.
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges);
-/// So many edges are of use to pattern_of().
+/// The largest number of edges used by pattern_of().
 inline constexpr std::size_t kMaxEdges = 37;
 
-/// How many cycles of a program's optimizer steps make an iteration, by what runs in them. Two optimizers of
-/// one class that launch the same make a cycle of one step, but the models between their steps differ: two
-/// critics' steps and a generator's come in turn.
+/// The number of cycles of a program's optimizer steps in an iteration, based on what runs in them. Two
+/// optimizers of one class with the same launches make a cycle of one step, but the models between their
+/// steps differ: for example, two critics' steps and a generator's take turns.
 class CycleContents {
  public:
-  /// pattern_of() the cycles. Looks at the history only after further steps.
+  /// pattern_of() the cycles. Reads the history only after further steps.
   std::optional<std::uint64_t> per_iteration(const SignHistory& history);
   /// CyclePattern::alike, as of the last call.
   bool alike() const { return found_.alike; }
-  /// Events that the last call has looked at.
+  /// Events visited by the last call.
   std::int64_t visits() const { return visits_; }
 
  private:
-  std::uint64_t steps_ = 0;  // when `found_` was found
+  std::uint64_t steps_ = 0;  // when `found_` was determined
   std::uint64_t length_ = 0;
   CyclePattern found_;
   std::int64_t visits_ = 0;

@@ -10,14 +10,16 @@ namespace inject {
 
 namespace {
 
-// Anchors that stay away for this many times an iteration's events: the program does something else now.
+// If the anchor has not occurred for this many times an iteration's events, the program is doing something
+// else.
 constexpr double kOverdue = 8;
 constexpr double kOverdueUnnamed = 16;
-// What is an iteration of several models has so much of what was taken for as many iterations, at least.
+// An iteration of several models has at least this share of the events of the same number of supposed
+// iterations.
 constexpr double kMostOfTurns = 0.75;
-// pattern_of() so many boundaries is certain.
+// The number of boundaries after which pattern_of() is certain.
 constexpr std::size_t kTurnsLookedAt = 25;
-// So many iterations are waited, once it is known how the steps repeat, for the rest to repeat as well.
+// Once it is known how the steps repeat, this many iterations are awaited for the rest to repeat as well.
 constexpr std::uint64_t kCyclesBeforeSteps = 8;
 
 }  // namespace
@@ -65,25 +67,25 @@ void IterationDetector::analyse_if_due() {
   }
 }
 
-// It had been taken for something else before it was known how the steps repeat.
+// The iterations were identified differently before it was known how the steps repeat.
 bool IterationDetector::has_other_steps() const {
   return history_.knows_by_steps() && (lock_->steps == 0 || lock_->steps % steps_each() != 0);
 }
 
-// By names, an optimizer's kernels are all that tells an iteration: that of two models is then one for each.
+// By names, only an optimizer's kernels identify an iteration: with two models, there is then one for each.
 void IterationDetector::look_at_iterations() {
   if (!lock_->optimizer || !lock_->by_shape || lock_->steps != 0) return;
   const auto begin = tracker_.begin_event();
   if (!begin) return;
   boundaries_.insert(boundaries_.begin(), *begin);
   if (boundaries_.size() > kTurnsLookedAt) boundaries_.pop_back();
-  // Again and again, but ever more rarely.
+  // Repeated, but ever more rarely.
   ++followed_;
   if (followed_ % kTurnsLookedAt == 0 && std::has_single_bit(followed_ / kTurnsLookedAt))
     turns_ = pattern_of(history_, boundaries_).value_or(turns_);
 }
 
-// Of optimizers in an iteration, as far as is known.
+// Optimizer steps in an iteration, as far as known.
 std::uint64_t IterationDetector::steps_each() const {
   return cycles_ * history_.steps().cycle()->length;
 }
@@ -92,15 +94,16 @@ std::uint64_t IterationDetector::steps_each() const {
 void IterationDetector::look_at_cycles() {
   if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
   const auto cycles = search_.cycles_per_iteration(history_);
-  // Models whose steps look alike may come in turn, though no pattern shows it.
+  // Models whose steps look alike may alternate, though no pattern shows it.
   if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_))) lock_->rough = true;
   cycles_ = cycles.value_or(cycles_);
 }
 
-// Or are they the same iterations again?
+// Whether `found` is better than the lock, or just the same iterations again.
 bool IterationDetector::is_better(const Repetition& found) const {
   if (!lock_) return true;
-  // With as many of the program's steps in each, they are the same, and of any length.
+  // With the same number of the program's steps in each, they are the same iterations, which may vary in
+  // length.
   const bool same = lock_->steps != 0 && found.steps == lock_->steps && !has_other_steps();
   const bool longer = !same && found.spacing >= 1.5 * lock_->events;
   if (longer && !found.optimizer && repetition_ && !is_overdue() && !replaces(history_, *repetition_, found))
@@ -114,8 +117,8 @@ void IterationDetector::accept(const Repetition& found) {
   if (auto lock = find_marks(history_, found)) follow(std::move(*lock), found.begin(), &found);
 }
 
-// Data of any length, and nothing repeats but the steps. They are given the time that it takes to find what
-// does, as that tells a validation from an iteration.
+// For data of varying length, if nothing repeats but the steps. Steps alone are used only after the time it
+// takes to find a repetition, since a repetition distinguishes a validation from an iteration.
 void IterationDetector::lock_by_steps() {
   const StepSequence& steps = history_.steps();
   const auto& cycle = steps.cycle();
@@ -139,15 +142,15 @@ void IterationDetector::lock_by_steps() {
   follow(std::move(lock), *before, nullptr);
 }
 
-// `found`: what the lock was derived from; null where that is the steps.
+// `found`: what the lock was derived from; null if that is the steps.
 void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Repetition* found) {
-  // What had been taken for iterations before an optimizer was seen, or told of its steps, may have been
-  // anything; and with another number of steps, the old ones are no iterations of this kind.
+  // What was taken for iterations before an optimizer was seen, or reported its steps, may have been
+  // anything; and with a different number of steps, the old ones are not iterations of this kind.
   const bool told = lock.optimizer && history_.knows_by_steps();
   if (told) lock.steps = found != nullptr ? found->steps : history_.steps().cycle()->length;
   const bool same_kind = lock_ && lock_->steps == lock.steps;
   const bool count_on = lock_ && (told ? same_kind : lock_->optimizer || !lock.optimizer);
-  // The new iterations' first event may have been taken for another one of the old ones.
+  // The new iterations' first event may have been taken for a different one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
   std::uint64_t first = ~std::uint64_t{0};
@@ -156,7 +159,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   // The program continues with other kernels: both kinds are iterations.
   const bool continues = found != nullptr && first > old_end;
   const bool told_before = told && lock_ && lock_->steps != 0;
-  // Else the old ones were none, but are in the tables if they have been shown.
+  // Otherwise the old ones were not iterations, but are in the tables if they have been shown.
   lock.mixed = lock_ && (lock_->mixed ||
                          (told_before && !same_kind && !continues && tracker_.next_number() > next_then_));
   next_then_ = tracker_.next_number();
@@ -171,14 +174,14 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.rough = lock.rough || lock.mixed || (told && search_.cycles_differ(history_));
   std::uint64_t over = 0;
   if (found != nullptr) {
-    // By the boundaries passed, where hardly anything comes once only.
+    // By the boundaries passed, if hardly anything occurs only once.
     const bool counted = found->once.size() < 5 && history_.oldest() == 0 && boundary;
     over = counted ? tracker_.number() : count_before(history_, *found, boundary.value_or(history_.total()));
     if (count_on || (told_before && continues)) {
       if (continues) over += old_ones;
     } else if (lock.steps != 0) {
-      // Some may have been skipped, but none was made in vain. What comes once in an iteration may come in a
-      // validation as well, but not what comes right before a step.
+      // Some steps may have been skipped, but none was made without an iteration. What occurs once in an
+      // iteration may also occur in a validation, but not what comes right before a step.
       const std::uint64_t until = boundary.value_or(history_.total());
       if (lock.marks.other_anchor != 0)
         over = std::min(over, history_.count_before(lock.marks.other_anchor, until));

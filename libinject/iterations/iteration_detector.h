@@ -21,20 +21,21 @@ namespace inject {
 /// Finds training iterations in a stream of launches, without a marker in the program. Pure: no clock, no
 /// CUDA; one thread.
 ///
-/// An iteration is looked for as the interval between two occurrences of some event (a *pivot*) such that the
-/// latest intervals consist of the same kinds of events. Layers within a step, micro-batches within an
-/// accumulation and steps all repeat like that; the optimizer, recognised by kernel names, tells which
-/// of them is the iteration: the shortest interval that has one in it. Where no name says so, the longest
-/// repetition wins whose further events are not those of the shorter one over again (as those of a validation
-/// are). Then events that come exactly once in every interval give the marks (IterationMarks) by which each
-/// boundary is recognised at once; where in the cycle it begins follows from the order in which the events
-/// were first seen, as the first iteration began with its first event.
+/// An iteration is searched for as the interval between two occurrences of some event (a *pivot*) such that
+/// the latest intervals consist of the same kinds of events. Layers within a step, micro-batches within an
+/// accumulation and steps all repeat in this way; the optimizer, recognised by kernel names, determines which
+/// of them is the iteration: the shortest interval that contains one. If no name identifies it, the longest
+/// repetition wins whose further events do not just repeat those of the shorter one (as a validation's do).
+/// Then events that occur exactly once in every interval give the marks (IterationMarks) by which each
+/// boundary is recognised immediately; where in the cycle it begins follows from the order in which the
+/// events were first seen, since the first iteration began with its first event.
 ///
 /// If the program reports its optimizers' steps (SignKind::kStep), these define how long an iteration is. If
-/// what lies between them repeats, it is found and followed as above; if it does not (data of any length),
-/// the steps alone are the marks, and an iteration begins with the first work after the last of them.
+/// what lies between them repeats, it is found and followed as above; if it does not (data of varying
+/// length), the steps alone are the marks, and an iteration begins with the first work after the last of
+/// them.
 ///
-/// What is seen is kept by SignHistory, RepetitionSearch finds what repeats, find_marks() where that begins,
+/// SignHistory keeps what is seen, RepetitionSearch finds what repeats, find_marks() finds where that begins,
 /// and SpanTracker follows the marks from then on.
 class IterationDetector {
  public:
@@ -42,55 +43,55 @@ class IterationDetector {
 
   /// Sets the name of a kernel.
   void name(std::uint64_t function, std::string_view mangled) { history_.name(function, mangled); }
-  /// The next event; marks, names and boundaries are no events.
+  /// The next event; marks, names and boundaries are not events.
   void add(const LaunchSign& sign);
-  /// The program has run on without a sign of it; the next event comes from somewhere later. `bracketed`: the
-  /// program itself ended the observation, and may have done so between two iterations.
+  /// The program has run on unobserved; the next event is from some later time. `bracketed`: the program
+  /// itself ended the observation, and may have done so between two iterations.
   void resume(bool bracketed) { history_.add_gap(bracketed); }
 
   /// SignHistory::expect_steps().
   void expect_steps(bool few) { history_.expect_steps(few); }
 
-  /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
+  /// Limits the events that analyses may visit (about 2 ns each) before the next call; beyond that they wait.
   void allow(std::int64_t visits) { schedule_.allow(visits); }
 
   const std::optional<Lock>& lock() const { return lock_; }
-  /// No iteration has begun for so long that the program must be doing something else now.
+  /// Whether no iteration has begun for so long that the program must be doing something else now.
   bool is_overdue() const;
-  /// PyTorch's kernels were seen: if a lock has no optimizer yet, PyTorch's own may still appear.
+  /// Whether PyTorch's kernels were seen: if a lock has no optimizer yet, PyTorch's own may still appear.
   bool expects_optimizer() const { return history_.has_pytorch(); }
-  /// Counts how often lock() has changed.
+  /// Number of changes of lock().
   std::uint64_t changes() const { return changes_; }
-  /// The user has been shown iterations below `next`, all that began by `until`: another lock numbers what
-  /// began later from `next` on.
+  /// Iterations numbered below `next`, all of which began by `until`, have been shown to the user: another
+  /// lock numbers iterations that began later from `next` on.
   void keep_numbers(std::uint64_t next, Nanoseconds until) { tracker_.keep_numbers(next, until); }
   /// The `next` of keep_numbers().
   std::uint64_t next_number() const { return tracker_.next_number(); }
-  /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
+  /// Number of iterations begun so far, so the one in progress has this number minus one. 0 before the lock.
   std::uint64_t begun() const { return lock_ ? tracker_.number() + 1 : 0; }
   /// SpanTracker::first_since().
   std::uint64_t first_since(Nanoseconds time) const { return tracker_.first_since(time); }
-  /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
-  /// of one lock are consistent; a changed lock (`changes()`) counts from the start, but for keep_numbers().
+  /// Spans that ended since the last call, in order; after locking, also those of the history. Boundaries of
+  /// one lock are consistent; a changed lock (`changes()`) counts from the start, except for keep_numbers().
   std::vector<IterationSpan> take_spans() { return tracker_.take_spans(); }
-  /// The iteration in progress, once its anchor has come: from then on its beginning is certain. Ends with
-  /// the last event so far.
+  /// The iteration in progress, once its anchor has occurred: from then on its beginning is certain. Ends
+  /// with the latest event.
   std::optional<IterationSpan> unfinished_span() const { return tracker_.unfinished_span(history_); }
-  /// The same, if it looks as if it were over: it has as many events as others.
+  /// The same, if the iteration appears to be over: it has as many events as others.
   std::optional<IterationSpan> trailing_span() const { return tracker_.trailing_span(history_); }
-  /// Mean duration of the last iterations, 0 if not known.
+  /// Median duration of the last iterations, 0 if unknown.
   Nanoseconds typical_duration() const { return tracker_.typical_duration(); }
-  /// StepSequence::are_doubtful() of the latest ones, as another thread may begin to step.
+  /// StepSequence::are_doubtful() of the latest steps, since another thread may begin to step.
   bool steps_are_doubtful() const { return history_.knows_by_steps() && history_.steps().are_doubtful(); }
   /// SpanTracker::has_many_phases().
   bool has_many_phases() const { return tracker_.has_many_phases(); }
   std::uint64_t events() const { return history_.total(); }
-  /// Of the first event that is kept, if there is one.
+  /// Time of the first event that is kept, if there is one.
   Nanoseconds earliest_time() const { return history_.event(history_.oldest()).time; }
-  /// Of the last event; 0 if there was none.
+  /// Time of the last event; 0 if there is none.
   Nanoseconds latest_time() const { return events() == 0 ? 0 : history_.event(events() - 1).time; }
   std::size_t kinds() const { return history_.tokens(); }
-  /// What was seen, for a run in which nothing was found: a sentence.
+  /// What was seen, as a sentence, for a run in which nothing was found.
   std::string report() const { return history_.report(); }
 
  private:
@@ -109,12 +110,13 @@ class IterationDetector {
   RepetitionSearch search_;
   SpanTracker tracker_;
   std::optional<Lock> lock_;
-  std::optional<Repetition> repetition_;   // that the lock is of; none where the steps alone are its marks
-  std::uint64_t cycles_ = 1;               // of the program's steps in an iteration, as far as is known
-  std::vector<std::uint64_t> boundaries_;  // of the latest iterations, where kernels' names tell them
-  std::uint64_t followed_ = 0;             // how many there have been since the lock
-  std::uint64_t turns_ = 1;                // so many of them are one, of several models
-  std::uint64_t next_then_ = 0;            // next_number() as the lock was made
+  std::optional<Repetition> repetition_;   // on which the lock is based; empty if the steps alone are its
+                                           // marks
+  std::uint64_t cycles_ = 1;               // number of step cycles in an iteration, as far as known
+  std::vector<std::uint64_t> boundaries_;  // of the latest iterations, if recognised by kernels' names
+  std::uint64_t followed_ = 0;             // number of iterations since the lock
+  std::uint64_t turns_ = 1;                // this many are one iteration, of several models
+  std::uint64_t next_then_ = 0;            // next_number() when the lock was made
   std::uint64_t changes_ = 0;
 };
 

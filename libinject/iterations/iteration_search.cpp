@@ -51,8 +51,8 @@ void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (new_gaps_ != nullptr) new_gaps_->move_to(gaps_);
   clock_.calibrate();
   detector_.allow(kMaxVisitsPerCall);
-  // A boundary has the place of the sign that it stands before, and was published before it. One thread's
-  // signs are in order, and a million may have been held.
+  // A boundary has the place of the sign that it precedes, and was published before it. One thread's signs
+  // are in order, and up to a million may be held.
   const auto place = [](const Waiting& w) { return w.record.sequence; };
   if (!std::ranges::is_sorted(waiting_, {}, place)) std::ranges::stable_sort(waiting_, {}, place);
   const auto end =
@@ -69,8 +69,8 @@ Nanoseconds IterationSearch::own_time(const SignRecord& record) const {
 }
 
 // Signs without a time are spread evenly between those with one, and the last ones as far apart as those
-// before them, but none after the beginning of the pass. What has a time keeps it: boundaries and launches
-// are compared by it.
+// before them, but none after the beginning of the pass. Signs with a time keep it, since boundaries and
+// launches are compared by it.
 void IterationSearch::assign_times(std::size_t count, Nanoseconds pass_began) {
   std::size_t from = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -139,9 +139,9 @@ std::optional<IterationSpan> IterationSearch::trailing_span() const {
 }
 
 void IterationSearch::add_units(IterationSpan& span) const {
-  // What was said last before a restart is of the first event after it.
+  // Units reported last before a restart belong to the first event after it.
   const bool discarded = span.first_event == 0 && discarded_.units > discarded_.over;
-  // No number has come since that tells where those are that found no room.
+  // No number has arrived since that shows where the dropped ones were.
   const bool dropped =
       iteration_watch.dropped_units.load() != dropped_units_ && span.end_event > units_.latest();
   if (!discarded && !dropped) span.units = units_.between(span.first_event, span.end_event);
@@ -196,7 +196,7 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
       boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
   sign.timed = at_boundary || own_time(record) != 0;
   sign.time =
-      at_boundary ? boundary_time_ : waiting.time;  // the edge of a window, should there be one, has it, too
+      at_boundary ? boundary_time_ : waiting.time;  // also the time of a window's edge, if there is one
   const std::uint64_t changes = detector_.changes();
   detector_.add(sign);
   if (changes != detector_.changes() && recording()) write_lock();

@@ -21,25 +21,25 @@
 
 namespace inject {
 
-/// Events of an iteration, as a whole number.
+/// The number of events in an iteration, rounded.
 inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
   const auto below = static_cast<std::uint64_t>(lock.events);
   return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
 }
 
-/// What run.json says about the detector's findings so far, except for the source of the signs.
+/// The detector's findings so far for run.json, except for the source of the signs.
 IterationInfo info_of(const IterationDetector& detector);
 
-/// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
-/// thread adds to it, before there are signs of what follows. No more of them than there are signs: where
-/// none was made since the last one, the two are one.
+/// Where the signs resume after an unobserved stretch of the program, for an IterationSearch. Any thread may
+/// add a gap, before there are signs of what follows. There are no more gaps than signs: if no sign was made
+/// since the last gap, the two are merged.
 class SearchGaps {
  public:
   struct Gap {
-    std::uint64_t sequence;  // of the first sign after it (SignRecord::sequence), or less
+    std::uint64_t sequence;  // of the first sign after the gap (SignRecord::sequence), or less
     bool bracketed;          // IterationDetector::resume()
   };
-  /// False if there is no memory for it: the signs that follow must then be ignored.
+  /// False if there is no memory: the signs that follow must then be ignored.
   bool add(std::uint64_t sequence, bool bracketed) noexcept {
     const MutexLock held(mutex_);
     try {
@@ -68,18 +68,18 @@ class SearchGaps {
   std::deque<Gap> gaps_ INJECT_GUARDED_BY(mutex_);
 };
 
-/// The search for iterations while the program runs: brings the signs of all threads into one order, hands
-/// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
+/// The search for iterations while the program runs: brings the signs of all threads into one order, passes
+/// them to the detector, and knows which iteration the watch's count refers to. Runs on our own thread, after
 /// each drain.
 ///
-/// On request it also keeps a recording, a text file that the detector can be fed with again. A line each:
+/// On request it also keeps a recording, a text file that can be replayed into the detector. One line each:
 ///   F ID NAME                              the name of function ID, where it is known
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
 ///                                          host, P other copy, S memset, Y synchronization, L library call,
 ///                                          T an optimizer's step, at its end; STREAM: signs in it; then
 ///                                          the OPTIMIZER's number, 0 if it is not known which one it is,
 ///                                          and 1 if it was captured into a CUDA graph
-///   E FEW                                  the program tells of its optimizers' steps
+///   E FEW                                  the program reports its optimizers' steps
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows
 ///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
@@ -97,7 +97,7 @@ class SearchGaps {
 /// iteration so far.
 class IterationSearch {
  public:
-  /// `clock`: with a reading from before the first sign.
+  /// `clock`: must have a reading from before the first sign.
   IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {},
                   SearchGaps* gaps = nullptr)
       : mangled_(mangled), names_(names), clock_(clock), new_gaps_(gaps) {}
@@ -114,14 +114,14 @@ class IterationSearch {
     }
     waiting_.push_back({record, 0, thread});
   }
-  /// Processes everything that was taken and is older than that pass. `hold`: there is no time for it
-  /// now; it is done anyway if too much has been taken.
+  /// Processes everything taken so far that is older than that pass. `hold`: there is no time for it now; it
+  /// is done anyway if too much has been taken.
   void advance(const SignPass& pass, bool hold = false);
-  /// Whatever is left, at the end.
+  /// Processes whatever is left, at the end.
   void finish();
-  /// Discards everything seen so far: signs of another source follow.
+  /// Discards everything seen so far: signs from another source follow.
   void restart();
-  /// Signs before this one (SignRecord::sequence) are of another source, and still on their way.
+  /// Signs before this one (SignRecord::sequence) are from another source, and still in flight.
   void ignore_before(std::uint64_t sequence) { from_ = sequence; }
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
 
@@ -129,33 +129,33 @@ class IterationSearch {
   /// SignHistory::expect_steps(), also after restart().
   void expect_steps(bool few);
   void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
-  /// IterationDetector::take_spans(), with the units that were said.
+  /// IterationDetector::take_spans(), with the reported units.
   std::vector<IterationSpan> take_spans();
   /// Likewise.
   std::optional<IterationSpan> trailing_span() const;
-  /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
-  /// first boundary on that the armed watch has seen.
+  /// The iteration that begins at the watch's boundary `count` has number `count` plus this offset. Known
+  /// from the first boundary that the armed watch has seen.
   std::optional<std::int64_t> offset() const { return offset_; }
-  /// The watch has been armed again: its boundaries from `count` + 1 on are of the present lock.
+  /// The watch has been armed again: its boundaries from `count` + 1 on belong to the current lock.
   void armed(std::uint64_t count) {
     offset_.reset();
     armed_at_ = count;
   }
 
  private:
-  // A recording ends here: some minutes of a busy program.
+  // A recording ends at this size: some minutes of a busy program.
   static constexpr std::uint64_t kMaxRecorded = std::uint64_t{256} << 20;
-  // 23 MB. More can only come out of the ring at once.
+  // 23 MB. Only a single read of the ring can exceed this.
   static constexpr std::size_t kMaxHeld = 1u << 18;
-  // Analyses of one call, some 2 ms: a window's end may have to wait for it.
+  // Limit on one call's analyses, about 2 ms: a window's end may have to wait for it.
   static constexpr std::int64_t kMaxVisitsPerCall = 1'000'000;
   struct Waiting {
     SignRecord record;
     Nanoseconds time;
     std::uint32_t thread;
   };
-  /// Of some signs, by SignRecord::sequence: the latest number of units, and the latest event that is known
-  /// to be over, as its thread has come to another one. A call under way may be seen by the next source as
+  /// For some signs, by SignRecord::sequence: the latest number of units, and the latest event known to be
+  /// over, because its thread has reached another one. A call in progress may be seen by the next source as
   /// well.
   struct Latest {
     std::uint64_t units = 0;
@@ -191,21 +191,23 @@ class IterationSearch {
   std::optional<bool> steps_expected_;  // `few`
   SaidUnits units_;
   std::uint64_t after_gap_ = 0;      // position of the first event after the latest gap
-  std::uint32_t dropped_units_ = 0;  // of IterationWatch::dropped_units, those that lie before a number here
+  std::uint32_t dropped_units_ = 0;  // the part of IterationWatch::dropped_units that precedes one of the
+                                     // numbers in units_
   Latest latest_signs_;
   Latest discarded_;  // by restart() and ignore_before()
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;
   std::uint64_t from_ = 0;
-  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
+  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is still to
+                                           // come
 
   Nanoseconds boundary_time_ = 0;
   std::uint64_t boundary_sequence_ = 0;
   std::uint32_t boundary_thread_ = 0;
 
-  Nanoseconds latest_ = 0;   // time of the last sign that had one
-  Nanoseconds spacing_ = 0;  // signs before it, on average
+  Nanoseconds latest_ = 0;   // time of the last sign that had a time
+  Nanoseconds spacing_ = 0;  // average distance of the signs before it
 
   OutputFile recording_;
   Nanoseconds last_time_ = 0;

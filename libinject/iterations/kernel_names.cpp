@@ -34,8 +34,8 @@ bool is_optimizer_name(std::string_view name) {
   std::string lower(name.substr(0, 2048));
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto has = [&](std::string_view words) { return name_has_words(lower, words); };
-  // Gradients are set to zero by the same kernels, but at the beginning; and shards of parameters are copied
-  // by them in the forward and backward passes (FSDP).
+  // The same kernels set gradients to zero, but at the beginning, and copy shards of parameters in the
+  // forward and backward passes (FSDP).
   if (has("zerofunctor") || has("foreach_zero") || has("multi_tensor_apply copy")) return false;
   return std::ranges::any_of(kWords, has);
 }

@@ -16,58 +16,58 @@ constexpr unsigned kMaxIntervals = Repetition::kMaxIntervals;
 constexpr unsigned kMinIntervals = 3;
 constexpr unsigned kMinIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
-// An interval in which so many of the kinds come twice that come once elsewhere is two of them, with a step
-// left out.
+// If this share of the kinds that occur once elsewhere occur twice in an interval, it is two intervals with a
+// step left out.
 constexpr double kDouble = 0.67;
-// Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
+// Nothing is trained in less: it is a kernel launched over and over. Not required with an optimizer's name.
 constexpr Nanoseconds kMinDuration = 20'000;
-// Of so few events, so many of the latest repetitions must look like it.
+// With this few events, this many of the latest repetitions must look like it.
 constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
-// No thread is preempted for so long, except on a hopelessly overloaded machine.
+// No thread is preempted for this long, except on a hopelessly overloaded machine.
 constexpr Nanoseconds kLongerThanPreemption = 100 * kMillisecond;
-// Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
+// Of the kinds of events in an iteration without an optimizer's name, at least one in this many occurs once.
 constexpr std::size_t kOnceShare = 10;
-// So many intervals of so many may be without the optimizer's step. (With two micro-batches to a step, three
-// of seven are.)
+// In this many intervals of this many, the optimizer's step may be missing. (With two micro-batches per step,
+// it is missing in three of seven.)
 constexpr std::size_t kSkipped = 3;
 constexpr std::size_t kOfIntervals = 8;
 // The further work of a longer repetition: as a share of the shorter one's events, …
 constexpr double kFurtherOfInner = 0.2;
-// … and where the shorter one has been followed, of its own events, and at least so much.
+// … and, if the shorter one has been followed, as a share of its own events; and at least this many events.
 constexpr double kFurtherOfOuter = 0.1;
 constexpr std::uint64_t kLeastFurther = 8;
-// What comes fewer times than this in the longer one is no iteration that runs many times between two
+// What occurs fewer times than this in the longer one is not an iteration that runs many times between two
 // reports.
 constexpr double kFewTimes = 2.5;
 constexpr std::size_t kMaxPivots = 48;
 constexpr std::size_t kMinPivots = 4;
-// One analysis looks at so many events at most, but for kMinPivots.
+// One analysis visits at most this many events, except with kMinPivots.
 constexpr std::uint64_t kMaxVisits = 2'000'000;
-// Once analyses have used up what they may cost.
+// Once analyses have used up their budget.
 constexpr std::size_t kScarcePivots = 12;
 // An optimizer that has not been seen for this many events is not waited for.
 constexpr std::uint64_t kOptimizerPatience = 1u << 16;
 constexpr std::uint64_t kOptimizerGaps = 64;
-// A graph that has been replayed for so long, and for so many times the most that came between two steps,
-// without one is an iteration.
+// A graph is an iteration if it has been replayed without a step for this many replays, and for this many
+// times the largest distance between two steps.
 constexpr double kStepFreeReplays = 64;
 constexpr std::uint64_t kStepFreeGaps = 2;
-// A PyTorch program in which none has been seen for so long has none that is known by its name.
+// A PyTorch program without an optimizer for this long has none that can be recognised by name.
 constexpr Nanoseconds kMinOptimizerIntervals = 30'000'000'000;
 
-/// Eight classes for every doubling. (libm is not linked.)
+/// Eight classes per power of two. (libm is not linked.)
 int distance_class(double spacing) {
   const auto scaled = static_cast<std::uint64_t>(spacing * 16);
   const auto width = static_cast<int>(std::bit_width(scaled | 8u));
   return width * 8 + static_cast<int>(scaled >> (width - 4) & 7);
 }
 
-/// Of iterations of one step: whether each of the intervals that agree has one, but for a few that are the
-/// same without it: a step is left out where a gradient is not finite. (Two models in turn also have
-/// intervals without a step. They hold less than the others.)
+/// For iterations of one step: whether each of the intervals that agree has a step, except for a few that are
+/// the same without it, since steps are skipped when a gradient is not finite. (With two alternating models
+/// there are also intervals without a step. They have less in them than the others.)
 bool skips_steps(const SignHistory& history, const Repetition& found) {
-  std::uint64_t shortest = ~std::uint64_t{0};  // … what is left of those with a step
+  std::uint64_t shortest = ~std::uint64_t{0};  // … of the rest of the intervals with a step
   std::vector<std::uint64_t> without;
   for (unsigned j = 0; j < found.intervals; ++j) {
     if ((found.covered >> j & 1u) == 0) continue;
@@ -87,9 +87,9 @@ bool skips_steps(const SignHistory& history, const Repetition& found) {
   });
 }
 
-// A few launches over and over, by threads that wait for each other for a moment, may take their time in the
-// latest intervals; then those before them tell. As long as there are few of these, times that were measured
-// do: where a thread lost its processor once, all the launches around it seem to have taken long.
+// A few launches repeated by threads that briefly wait for each other may take long in the latest intervals;
+// then the earlier intervals decide. While there are few of these, only measured times are used: if a thread
+// lost its CPU once, all launches around it appear to have taken long.
 bool is_too_short(const SignHistory& history, const Repetition& candidate) {
   const std::uint64_t length = (static_cast<std::uint64_t>(2 * candidate.spacing) + 1) / 2;
   if (length == 0 || length > kFewEvents) return false;
@@ -122,11 +122,11 @@ bool is_too_short(const SignHistory& history, const Repetition& candidate) {
   return true;
 }
 
-// Work in the latest interval of `outer`, a longer repetition that contains `inner` several times, of which
-// inner has none.
+// Work in the latest interval of `outer`, a longer repetition that contains `inner` several times, that inner
+// lacks.
 struct FurtherWork {
   std::uint64_t events = 0;
-  std::uint64_t known = 0;  // … of a function that it has with another launch shape
+  std::uint64_t known = 0;  // … of functions that inner has with another launch shape
 };
 FurtherWork further_work(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
   std::vector<bool> core(history.tokens());
@@ -142,16 +142,17 @@ FurtherWork further_work(const SignHistory& history, const Repetition& inner, co
   return further;
 }
 
-// Whether so much of it has functions that inner has not that it is no report, which a program may make after
-// so many iterations.
+// Whether there is too much work of functions that inner lacks for a report, which a program may make every
+// few iterations.
 bool is_no_report(const FurtherWork& further, const Repetition& inner, const Repetition& outer) {
   const std::uint64_t own = further.events - further.known;
   return own >= kLeastFurther && static_cast<double>(own) >= std::max(kFurtherOfInner * inner.spacing,
                                                                       kFurtherOfOuter * outer.spacing);
 }
 
-// Whether it does something of its own: an optimizer without a name, the rest of a step around its layers.
-// Not so: a validation, which is the same work over again, or a few kernels and copies of a report.
+// Whether `outer` does something of its own: an optimizer without a name, the rest of a step around its
+// layers. A validation, which is the same work again, does not, nor do the few kernels and copies of a
+// report.
 bool does_more(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
   const FurtherWork further = further_work(history, inner, outer);
   if (is_no_report(further, inner, outer)) return true;
@@ -159,7 +160,7 @@ bool does_more(const SignHistory& history, const Repetition& inner, const Repeti
          further.known * 2 < further.events;
 }
 
-// The longest of the repetitions that does more than the shorter one inside it, from `chosen` on.
+// The longest of the repetitions, starting from `chosen`, that does more than the shorter one inside it.
 const Repetition* longest_with_work(const SignHistory& history, const std::vector<Repetition>& candidates,
                                     const Repetition* chosen) {
   std::vector<const Repetition*> longer;
@@ -176,7 +177,7 @@ const Repetition* longest_with_work(const SignHistory& history, const std::vecto
 
 const Repetition* choose(const SignHistory& history, const std::vector<Repetition>& candidates,
                          bool wants_optimizer) {
-  // By launch shape where that finds anything: two models that take turns differ in nothing else.
+  // By launch shape if that finds anything: two alternating models differ in nothing else.
   for (const bool by_shape : {true, false}) {
     const Repetition* shortest = nullptr;
     for (const Repetition& candidate : candidates) {
@@ -190,8 +191,8 @@ const Repetition* choose(const SignHistory& history, const std::vector<Repetitio
   return nullptr;
 }
 
-// Whether launch shapes come up that had not been seen: then it is no use to wait for intervals that are
-// alike in them. Otherwise it may be two models that take turns.
+// Whether new launch shapes keep appearing: then it is useless to wait for intervals with the same shapes.
+// Otherwise there may be two alternating models.
 bool has_new_shapes(const SignHistory& history, const Repetition& candidate) {
   std::uint64_t fresh = 0;
   for (std::uint64_t p = candidate.at[1]; p < candidate.at[0]; ++p) {
@@ -200,23 +201,23 @@ bool has_new_shapes(const SignHistory& history, const Repetition& candidate) {
   return fresh * 20 >= candidate.at[0] - candidate.at[1];
 }
 
-// Whether a repetition without an optimizer's name has been there for long enough.
+// Whether a repetition without an optimizer's name has lasted long enough.
 bool has_lasted(const SignHistory& history, const Repetition& repetition) {
   const bool full = repetition.intervals == kMaxIntervals;
   const auto agreed = static_cast<unsigned>(std::popcount(repetition.covered));
   if (agreed < (full ? kMinIntervalsUnnamed : std::max(repetition.intervals, kMinIntervalsUnnamed)))
     return false;
-  // PyTorch's optimizers have names, and before the first one come its layers, and tuning that runs the same
-  // kernels for minutes.
+  // PyTorch's optimizers have names, and its layers, and tuning that runs the same kernels for minutes,
+  // precede the first one.
   if (!history.has_pytorch() || repetition.graph) return true;
   return full && repetition.kinds_of_work >= 3 &&
          history.event(history.total() - 1).time - history.first_time() >= kMinOptimizerIntervals;
 }
 
-// Whether what repeats may be the replays of a graph that holds a whole iteration, its optimizer's step
-// included: surely if that was captured. Otherwise an iteration may replay a graph many times before it
-// steps, as where gradients are accumulated, and only the absence of steps tells. `waits`: for what the
-// program tells of them; else they are known by names.
+// Whether the repetition may be the replays of a graph that contains a whole iteration, including its
+// optimizer step: certainly if the step was captured. Otherwise an iteration may replay a graph many times
+// before it steps, as with gradient accumulation, and only the absence of steps is evidence. `waits`: for the
+// steps that the program reports; else steps are recognised by name.
 bool may_hold_step(const SignHistory& history, const Repetition& candidate, bool waits) {
   if (!candidate.graph) return false;
   const std::uint64_t end = waits ? history.steps().end() : history.optimizer_end();
@@ -233,8 +234,8 @@ bool may_hold_step(const SignHistory& history, const Repetition& candidate, bool
 
 }  // namespace
 
-// Latest positions of every event in the tail, and from them the pivots to try: a few of each distance, from
-// the distances that most kinds of events share.
+// Latest positions of every event in the tail, and from them the pivots to try: a few of each distance,
+// starting with the distances that most kinds of events share.
 std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& history, std::uint64_t depth,
                                                            bool by_shape, bool scarce) {
   const std::size_t most =
@@ -269,7 +270,7 @@ std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& hi
     Group& group = groups[distance_class(spacing)];
     ++group.size;
     group.optimizer = group.optimizer || history.is_optimizer(token);
-    // Work before copies, and few of each.
+    // Prefer work to copies, and take few of each distance.
     if (group.tokens.size() < 3) {
       group.tokens.push_back(id);
     } else if (is_work(token.kind)) {
@@ -340,8 +341,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   found.spacing = static_cast<double>(events) / count;
   std::uint64_t longest = 0;
   for (unsigned j = 0; j < count; ++j) longest = std::max(longest, tail.at[j] - tail.at[j + 1]);
-  if (history.total() - tail.at[0] > longest + longest / 2 + 16)
-    return std::nullopt;  // it has stopped coming
+  if (history.total() - tail.at[0] > longest + longest / 2 + 16) return std::nullopt;  // it no longer occurs
 
   visits_ += static_cast<std::int64_t>(2 * events);
   masks_.mark(history, found);
@@ -365,11 +365,12 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       optimizer = optimizer || history.is_optimizer(history.token(id));
       work = work || (is_work(history.token(id).kind) && !history.is_optimizer(history.token(id)));
     }
-    // The steps of one iteration: a report in every second one, or an epoch of a few batches repeats as well.
+    // The number of steps in an iteration: a report in every second one, or an epoch of a few batches,
+    // repeats as well.
     if (steps != 0) optimizer = history.steps().count_between(tail.at[j + 1], tail.at[j]) == steps;
     const std::uint64_t length = tail.at[j] - tail.at[j + 1];
     if (optimizer && steps != 0 && masks_.is_double(j)) continue;
-    // Steps within an optimizer are no iterations, and copies alone are none.
+    // Steps within an optimizer are not iterations, and neither are copies alone.
     if (!work || static_cast<double>(covered) < kCovered * static_cast<double>(length)) continue;
     found.covered |= 1u << j;
     ++covered_count;
@@ -377,16 +378,17 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
     with_optimizer += optimizer;
   }
   if (covered_count < std::max(kMinIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
-  // Every other one: the pivot comes twice in an iteration, whose other half is as regular.
+  // Every second one: the pivot occurs twice in an iteration, whose other half is as regular.
   if (count == 5 && found.covered == 0b10101) return std::nullopt;
-  // Every interval has one, or the optimizer goes with something longer.
+  // Every interval has one, or the optimizer belongs to something longer.
   found.optimizer = with_optimizer == covered_count;
   if (!found.optimizer && steps == 1 && skips_steps(history, found)) found.optimizer = true;
   if (found.optimizer) found.steps = steps;
   if (!found.optimizer) {
-    // A kernel that a step launches a few times in a row, and then the rest of the step.
+    // A kernel that a step launches a few times in a row, followed by the rest of the step.
     if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;
-    // Most of them: some may hold the time between two windows, where nothing is seen, or another process's.
+    // Most of them, since some may include the time between two windows, where nothing is seen, or another
+    // process's.
     unsigned long_enough = 0;
     for (unsigned j = 0; j < count; ++j)
       long_enough += history.event(tail.at[j]).time - history.event(tail.at[j + 1]).time >= kMinDuration;
@@ -403,7 +405,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       found.once.push_back(id);
     }
   }
-  // Any long stretch has in it whatever a program does in no order.
+  // A long stretch contains all kinds of things that a program does in no order.
   if (!found.optimizer && found.once.size() * kOnceShare < found.core.size()) return std::nullopt;
   return found;
 }
@@ -421,13 +423,13 @@ std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std
       if (candidate && candidate->spacing >= least) candidates.push_back(std::move(*candidate));
     }
   }
-  // Between two optimizers lie a step at least, and a validation at times.
+  // Between two optimizers there is at least one step, and sometimes a validation.
   const bool wants_optimizer =
       history.has_optimizer() && history.total() - history.optimizer_end() <
                                      std::max(kOptimizerPatience, kOptimizerGaps * history.optimizer_gap());
   const bool waits = history.waits_for_steps() || (history.knows_by_steps() && !cycles_);
   const Repetition* chosen = waits ? nullptr : choose(history, candidates, wants_optimizer);
-  // Two models that take turns have their optimizers' kernels in common.
+  // Two alternating models have their optimizers' kernels in common.
   while (chosen != nullptr && chosen->optimizer && chosen->by_shape && !history.knows_by_steps() &&
          !all_alike(history, std::span(chosen->at).first(chosen->intervals + 1))) {
     visits_ += static_cast<std::int64_t>(4 * (chosen->at[0] - chosen->begin()));

@@ -18,61 +18,61 @@ struct Repetition {
   static constexpr unsigned kMaxIntervals = 8;
 
   bool by_shape = false;
-  bool optimizer = false;   ///< each interval has one
-  std::uint64_t steps = 0;  ///< of optimizers, as the program tells, in each interval
+  bool optimizer = false;   ///< each interval has an optimizer
+  std::uint64_t steps = 0;  ///< optimizer steps reported by the program in each interval
   bool graph = false;
   unsigned kinds_of_work = 0;
   unsigned intervals = 0;
-  unsigned covered = 0;  ///< bit per interval, latest first: it consists of the core
-  double spacing = 0;    ///< events
+  unsigned covered = 0;  ///< one bit per interval, latest first: it consists of the core
+  double spacing = 0;    ///< in events
   std::vector<std::uint32_t> core;
-  std::vector<std::uint32_t> once;                    ///< tokens that come once in every covered interval
-  std::array<std::uint64_t, kMaxIntervals + 1> at{};  ///< where the pivot came, latest first
+  std::vector<std::uint32_t> once;                    ///< tokens that occur once in every covered interval
+  std::array<std::uint64_t, kMaxIntervals + 1> at{};  ///< positions of the pivot, latest first
 
-  /// Position of the first event in it.
+  /// Position of its first event.
   std::uint64_t begin() const { return at[intervals]; }
 };
 
-/// How often a repetition had come before `position`, by a vote of the tokens that come once in each: some
-/// were missing from the first ones (tuning, a skipped optimizer), some came before them (a check of the
-/// validation).
+/// How many repetitions came before `position`, by a vote of the tokens that occur once in each: some were
+/// missing from the first ones (tuning, a skipped optimizer), some came before them (a validation check).
 std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position);
 
-/// Whether `outer`, a longer repetition without an optimizer, is the iteration rather than `inner`, which has
-/// been assumed to be it so far: it has work of functions that inner lacks, and more than the report that a
-/// program makes every so many iterations. If inner occurs twice in it, as half of an iteration may, it
-/// always is.
+/// Whether `outer`, a longer repetition without an optimizer, is the iteration rather than `inner`, which was
+/// assumed to be the iteration so far: outer has work of functions that inner lacks, and more of it than a
+/// report that a program makes every few iterations. If inner occurs twice in outer, as half of an iteration
+/// may, outer always is.
 bool replaces(const SignHistory& history, const Repetition& inner, const Repetition& outer);
 
-/// Finds what repeats in the latest events, and which repetition is the iteration: with an optimizer the
-/// shortest one that has one in each interval; else the longest whose further events are not those of the
-/// shorter one over again.
+/// Finds what repeats in the latest events, and which repetition is the iteration: the shortest one with an
+/// optimizer in each interval; without an optimizer, the longest whose further events do not just repeat
+/// those of the shorter one.
 class RepetitionSearch {
  public:
-  /// Looks at the latest `depth` events. `scarce`: at fewer pivots. What has fewer than `least` events is
-  /// none.
+  /// Analyses the latest `depth` events. `scarce`: with fewer pivots. Repetitions of fewer than `least`
+  /// events are ignored.
   std::optional<Repetition> find(const SignHistory& history, std::uint64_t depth, bool scarce,
                                  double least = 0);
-  /// Events that the last find() has visited.
+  /// Events visited by the last find().
   std::int64_t visits() const { return visits_; }
-  /// CycleContents::per_iteration(); none also where the program tells of no steps.
+  /// CycleContents::per_iteration(); also empty if the program reports no steps.
   std::optional<std::uint64_t> cycles_per_iteration(const SignHistory& history) {
     return history.knows_by_steps() ? contents_.per_iteration(history) : std::nullopt;
   }
-  /// An iteration is taken for one cycle although the cycles are not alike; where steps are known.
+  /// Whether an iteration is assumed to be one cycle although the cycles are not alike; only if steps are
+  /// known.
   bool cycles_differ(const SignHistory& history) {
     return cycles_per_iteration(history) == 1 && !contents_.alike();
   }
 
  private:
-  /// Where a token came last.
+  /// The latest positions of a token.
   struct Tail {
     std::array<std::uint64_t, Repetition::kMaxIntervals + 1> at{};  // latest first
     std::uint32_t count = 0;
     std::uint32_t epoch = 0;
   };
 
-  /// In which of a repetition's intervals a token comes, a bit per interval.
+  /// The intervals of a repetition in which a token occurs, one bit per interval.
   struct Mask {
     std::uint32_t present = 0;
     std::uint32_t twice = 0;  // or more often
@@ -82,9 +82,9 @@ class RepetitionSearch {
    public:
     void mark(const SignHistory& history, const Repetition& repetition);
     const Mask& of(std::uint32_t id) const { return masks_[id]; }
-    /// The tokens that come, in the order in which they were met.
+    /// The tokens that occur, in the order in which they were found.
     const std::vector<std::uint32_t>& tokens() const { return tokens_; }
-    /// Whether that interval holds what two of the others hold.
+    /// Whether that interval contains what two of the others contain.
     bool is_double(unsigned interval) const;
 
    private:
@@ -102,7 +102,7 @@ class RepetitionSearch {
   std::uint32_t tails_epoch_ = 0;
   Masks masks_;  // of one evaluate()
   CycleContents contents_;
-  std::optional<std::uint64_t> cycles_;  // of the program's steps in an iteration, for one find()
+  std::optional<std::uint64_t> cycles_;  // cycles of the program's steps in an iteration, for one find()
 };
 
 }  // namespace inject

@@ -23,7 +23,7 @@ void SaidUnits::say(std::uint64_t position, double units) {
 void SaidUnits::miss(std::uint64_t first, std::uint64_t last) {
   missing_.push_back({std::min(first, last), std::max(first, last)});
   if (missing_.size() <= kMaxMissing) return;
-  // The two oldest become one, with all in between.
+  // Merge the two oldest, with everything in between.
   const Missing oldest = missing_.front();
   missing_.pop_front();
   missing_.front().first = std::min(missing_.front().first, oldest.first);

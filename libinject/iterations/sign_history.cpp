@@ -17,8 +17,8 @@ constexpr std::size_t kMaxTokens = std::size_t{1} << 17;
 constexpr std::size_t kMaxNames = 8192;
 constexpr std::size_t kMaxGaps = 4096;
 constexpr std::size_t kCached = 4096;
-// A program that tells of its optimizers' steps, and has told of none for so long or so many events, has some
-// that it does not tell of (compiled ones, those of other libraries).
+// A program that reports its optimizers' steps, but has reported none for this long or this many events, has
+// optimizers that it does not report (compiled ones, those of other libraries).
 constexpr Nanoseconds kStepTime = 20'000'000'000;
 constexpr std::uint64_t kStepPatience = 1u << 16;
 constexpr std::uint64_t kStepGaps = 64;
@@ -36,7 +36,7 @@ void SignHistory::name(std::uint64_t function, std::string_view mangled) {
   pytorch_ = pytorch_ || is_pytorch_name(mangled);
   const bool optimizer = is_optimizer_name(mangled);
   const bool tuning = is_tuning_name(mangled);
-  // The kernel may have come before its name.
+  // The kernel may have been seen before its name.
   const auto id = ids_.find(function);
   if (id == ids_.end() || (!optimizer && !tuning)) return;
   for (Token& token : tokens_) {

@@ -16,9 +16,9 @@
 
 namespace inject {
 
-/// What the search for iterations has seen of a program: the latest signs in order (events), what is known of
-/// each kind of them, and where the program ran on unseen. An event's position is its number in the whole
-/// stream.
+/// What the search for iterations has seen of a program: the latest signs in order (events), what is known
+/// about each kind of event, and where the program ran on unobserved. An event's position is its number in
+/// the whole stream.
 ///
 /// Bounded: 2^20 events (16 MB), 2^17 kinds of events (tokens), 8,192 names.
 class SignHistory {
@@ -29,9 +29,9 @@ class SignHistory {
     std::uint64_t first = 0;  // position
     std::uint64_t last = 0;
     std::uint64_t count = 0;
-    std::uint32_t function = 0;  // a function's own id for itself
+    std::uint32_t function = 0;  // of a function: its own id
     SignKind kind = SignKind::kKernel;
-    bool optimizer = false;  // by its name
+    bool optimizer = false;  // by name
     bool tuning = false;
   };
   struct Event {
@@ -42,7 +42,7 @@ class SignHistory {
     Nanoseconds time;
   };
   struct Gap {
-    std::uint64_t position;  // of the first event after it
+    std::uint64_t position;  // of the first event after the gap
     bool bracketed;
   };
 
@@ -55,25 +55,25 @@ class SignHistory {
   /// A stretch without signs begins (IterationDetector::resume()).
   void add_gap(bool bracketed);
 
-  /// Events so far; the next one's position.
+  /// Number of events so far, which is the next one's position.
   std::uint64_t total() const { return total_; }
-  /// Position of the first event that is kept.
+  /// Position of the first event that is still kept.
   std::uint64_t oldest() const { return total_ > events_.size() ? total_ - events_.size() : 0; }
   const Event& event(std::uint64_t position) const { return events_[position & (events_.size() - 1)]; }
-  /// Of the very first event.
+  /// Time of the very first event.
   Nanoseconds first_time() const { return first_time_; }
   /// The gap right before this event; null if there is none.
   const Gap* gap_before(std::uint64_t position) const;
-  /// Whether there is one after the event at `from`, up to that at `to`.
+  /// Whether there is a gap after the event at `from`, up to the event at `to`.
   bool has_gap(std::uint64_t from, std::uint64_t to) const;
 
-  /// Ids of tokens are below this. 0 stands for whatever no longer fits.
+  /// Upper bound of token ids. Id 0 is used for whatever no longer fits.
   std::size_t tokens() const { return tokens_.size(); }
   const Token& token(std::uint32_t id) const { return tokens_[id]; }
   std::uint32_t token_at(std::uint64_t position, bool by_shape) const {
     return by_shape ? event(position).shape : event(position).function;
   }
-  /// How many events before that position have the function or shape of this hash.
+  /// The number of events before that position whose function or shape has this hash.
   std::uint64_t count_before(std::uint64_t hash, std::uint64_t position) const;
   /// Whether the event's function or shape has this hash, or its optimizer this mark.
   bool matches(std::uint64_t position, std::uint64_t mark) const {
@@ -84,23 +84,23 @@ class SignHistory {
            (function.kind == SignKind::kStep && steps_.has_mark(position, mark));
   }
 
-  /// The program reports its optimizers' steps (SignKind::kStep): kernel names mean nothing then, since what
-  /// copies parameters has the same names. Until it turns out that it reports none, no more of them, or steps
-  /// in no order. `few`: StepSequence::expect_few().
+  /// The program reports its optimizers' steps (SignKind::kStep): kernel names are then ignored, since
+  /// kernels that copy parameters have the same names. This holds until it turns out that the program reports
+  /// no steps, no more of them, or steps in no order. `few`: StepSequence::expect_few().
   void expect_steps(bool few) {
     steps_expected_ = true;
     if (few) steps_.expect_few();
   }
   bool expects_steps() const { return steps_expected_; }
   const StepSequence& steps() const { return steps_; }
-  /// The latest step that it reported was captured into a CUDA graph, which then contains an iteration's last
-  /// one.
+  /// Whether the latest reported step was captured into a CUDA graph, which then contains an iteration's last
+  /// step.
   bool step_is_captured() const { return step_captured_; }
   bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }
-  /// How often they repeat is still to be seen.
+  /// Whether it is still unknown how the steps repeat.
   bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle(); }
-  /// The mark of a step: its class where an iteration has one of that, as its first step launches more than
-  /// the later ones.
+  /// The mark of a step: its class if an iteration has only one step of that class, since its first step
+  /// launches more than later ones.
   std::uint64_t step_mark(std::uint32_t id) const {
     const Token& token = tokens_[id];
     return steps_.has_one_of(token.function) ? tokens_[token.function].hash : token.hash;
@@ -109,32 +109,32 @@ class SignHistory {
     return token.kind == SignKind::kStep ? knows_by_steps() : token.optimizer && knows_by_names();
   }
 
-  /// The same as the watch does (record/iteration_watch.cpp): whether the event begins an iteration, …
+  /// The same decisions as the watch's (record/iteration_watch.cpp): whether the event begins an iteration, …
   bool begins(std::uint64_t position, const IterationMarks& marks, Anchored anchored) const {
     return may_follow(anchored, event(position).in_step != 0) &&
            (matches(position, marks.begin) || matches(position, marks.other_begin));
   }
-  /// … and how near the end one is after it.
+  /// … and how near the end the iteration is after it.
   Anchored anchored(std::uint64_t position, const IterationMarks& marks, Anchored before) const {
     if (matches(position, marks.anchor)) return after_anchor(before);
     const bool other = marks.other_anchor != 0 && matches(position, marks.other_anchor);
     return other ? after_other_anchor(before) : before;
   }
 
-  /// Position after the last event of a compiler that tries kernels out; 0 if there was none.
+  /// Position after the last event of a compiler that tries out kernels; 0 if there was none.
   std::uint64_t tuning_end() const;
 
   bool has_optimizer() const { return optimizer_end() != 0; }
-  /// Position after the last event of an optimizer's; 0 if there was none.
+  /// Position after an optimizer's last event; 0 if there was none.
   std::uint64_t optimizer_end() const {
     return knows_by_steps() ? steps_.end() : knows_by_names() ? optimizer_end_ : 0;
   }
-  /// Most events from one of an optimizer's to the next.
+  /// The largest number of events between two of an optimizer's.
   std::uint64_t optimizer_gap() const { return knows_by_steps() ? steps_.longest_gap() : optimizer_gap_; }
-  /// Kernels of PyTorch's have been named.
+  /// Whether kernels of PyTorch have been named.
   bool has_pytorch() const { return pytorch_; }
 
-  /// The token's name, or what kind of call it is.
+  /// The token's name, or its kind of call.
   std::string name_of(std::uint32_t id) const;
   /// What has been seen, in a sentence.
   std::string report() const;

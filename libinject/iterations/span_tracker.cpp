@@ -10,13 +10,14 @@ namespace {
 
 constexpr std::size_t kMaxSpans = 65536;
 constexpr std::size_t kMaxBegins = 65536;
-// To the host, one after the other and four times as many as an iteration ends with: parameters are saved.
+// Copies to the host in a row, at least this many and four times as many as end an iteration: parameters are
+// being saved.
 constexpr std::uint64_t kCheckpointCopies = 16;
 
-/// How often `begin` comes in an iteration, from position `from` on; 0 where that varies.
+/// The number of `begin` events in an iteration, from position `from` on; 0 if that varies.
 std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from) {
   Anchored anchored = Anchored::kNo;
-  bool whole = false;  // what came before the first boundary may have been set-up
+  bool whole = false;  // what came before the first boundary may have been setup
   std::uint64_t begins = 0;
   std::uint64_t expected = 0;
   for (std::uint64_t p = from; p < history.total(); ++p) {
@@ -48,7 +49,7 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
                          std::uint64_t from) {
   marks_ = marks;
   events_ = events;
-  // How much work there is in an iteration says nothing of what ran before it.
+  // The amount of work in an iteration gives no information on what ran before it.
   begins_expected_ = marks.begin == IterationMarks::kAnyWork ? 0 : begins_in_each(history, marks, from);
   spans_.clear();
   begins_.clear();
@@ -63,8 +64,8 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
   for (std::uint64_t p = history.oldest(); p < history.total(); ++p) track(history, p);
 }
 
-// The same steps as emit_sign() takes on the program's threads, and what can be told only afterwards: where
-// `begin` came more often than it does in an iteration, something else ran before it.
+// The same steps as in emit_sign() on the program's threads, plus what can be determined only afterwards:
+// where `begin` occurred more often than in an iteration, something else ran before it.
 void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   if (const auto* gap = history.gap_before(position); gap != nullptr && position > history.oldest()) {
     on_gap(history, *gap);
@@ -74,7 +75,7 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   const bool is_begin = history.matches(position, marks_.begin);
   if (history.begins(position, marks_, anchored_)) on_boundary(history, place);
   if (is_begin && marks_.begin != IterationMarks::kAnyWork) {
-    // The latest are those that count.
+    // Keep the latest.
     if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
     begins_.push_back(place);
   }
@@ -85,10 +86,10 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   count_copy(history.token(event.function).kind, place);
 }
 
-// What was in progress has come to its end unseen, and others may have begun and ended. A program that
-// switches the profiler off between two iterations leaves no gap in what is seen of them.
+// The iteration in progress ended unobserved, and others may have begun and ended. A program that switches
+// the profiler off between two iterations leaves no gap in what is seen of them.
 void SpanTracker::on_gap(const SignHistory& history, const SignHistory::Gap& gap) {
-  // `other_begin` may come later in an iteration: after a gap it tells nothing.
+  // `other_begin` may also occur later in an iteration, so it is no evidence after a gap.
   if (gap.bracketed && in_iteration_ && anchor_seen() && history.matches(gap.position, marks_.begin)) return;
   IterationSpan cut;
   cut.number = number_;
@@ -134,7 +135,7 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
     usual_copies_ = copies_;
     tail_known_ = true;
   }
-  // Where the first iteration began may not be known, but it has been.
+  // Where the first iteration began may be unknown, but it did take place.
   ++number_;
   if (in_iteration_) {
     durations_[durations_seen_++ % durations_.size()] = (checkpoint ? tail_ : place).time - begin_.time;
@@ -145,12 +146,12 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
   begins_.clear();
 }
 
-// The first anchor since the boundary: what came before the last `begins_expected_` was no iteration.
+// The first anchor since the boundary: what came before the last `begins_expected_` was not an iteration.
 void SpanTracker::on_anchor(const SignHistory& history) {
   if (begins_expected_ == 0 || begins_.size() < begins_expected_) return;
   const Place begin = begins_[begins_.size() - begins_expected_];
   if (!in_iteration_) {
-    // The first one, seen from its end.
+    // The first iteration, recognised from its end.
     in_iteration_ = true;
     begin_ = begin;
   } else if (begins_.size() > begins_expected_) {
@@ -224,7 +225,7 @@ void SpanTracker::keep_numbers(std::uint64_t next, Nanoseconds until) {
   numbered_until_ = until;
 }
 
-// By how much the numbers of a new lock have to grow so that none is shown twice.
+// The least offset to a new lock's numbers with which none is shown twice.
 std::uint64_t SpanTracker::min_shift() const {
   std::uint64_t next = in_iteration_ && begin_.time <= numbered_until_ ? number_ + 1 : number_;
   for (const IterationSpan& span : spans_) {
@@ -242,7 +243,7 @@ std::uint64_t SpanTracker::min_shift() const {
 }
 
 void SpanTracker::renumber(std::uint64_t over) {
-  // Each boundary that was passed began another iteration, whatever the vote says.
+  // Each boundary that was passed began another iteration, regardless of the vote.
   if (!spans_.empty()) over = std::max(over, number_ - spans_.front().number);
   const auto shift = [this](std::uint64_t by) {
     for (IterationSpan& span : spans_) {

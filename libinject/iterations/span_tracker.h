@@ -20,60 +20,60 @@ struct IterationSpan {
       0;  ///< 0-based from the first iteration that ran; of a phase, the iteration that follows
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
-  Nanoseconds last_event_time = 0;  ///< its last event's
+  Nanoseconds last_event_time = 0;  ///< time of its last event
   std::uint64_t first_event = 0;    ///< position of its first event in the stream of signs
-  bool phase = false;               ///< no iteration: ran between two
+  bool phase = false;               ///< not an iteration: ran between two
   bool checkpoint = false;          ///< … and did nothing but copy to the host
-  /// The signs end here for a while (IterationDetector::resume()). `begin` is 0 where no iteration is known
-  /// to have begun; what follows is of iteration `following`.
+  /// The signs pause here (IterationDetector::resume()). `begin` is 0 if no iteration is known to have begun;
+  /// what follows belongs to iteration `following`.
   bool cut = false;
-  bool whole = false;  ///< … and the iteration looks as if it were over
+  bool whole = false;  ///< … and the iteration appears to be over
   std::uint64_t following = 0;
   std::uint64_t end_event = 0;       ///< position after its last event
   std::optional<double> units = {};  ///< IterationBoundary::units_before of its end
 };
 
-/// Follows the marks of a lock through the events: where iterations begin and end, what ran between two of
-/// them (phases), and which numbers they have.
+/// Follows a lock's marks through the events: where iterations begin and end, what ran between two of them
+/// (phases), and their numbers.
 class SpanTracker {
  public:
-  /// Starts again with other marks, from the oldest event that is kept. Iterations have `events` events,
-  /// and the marks are known to hold from position `from` on.
+  /// Starts again with other marks, from the oldest event that is kept. Iterations have `events` events, and
+  /// the marks are known to be valid from position `from` on.
   void follow(const SignHistory& history, const IterationMarks& marks, double events, std::uint64_t from);
   /// The next event.
   void track(const SignHistory& history, std::uint64_t position);
-  /// `over` iterations had ended before the one in progress, or more if more boundaries were passed or
-  /// their numbers have been shown.
+  /// `over` iterations had ended before the one in progress; more if more boundaries were passed, or their
+  /// numbers have been shown.
   void renumber(std::uint64_t over);
   /// IterationDetector::keep_numbers().
   void keep_numbers(std::uint64_t next, Nanoseconds until);
   std::uint64_t next_number() const { return next_number_; }
 
-  /// Of the iteration in progress.
+  /// Number of the iteration in progress.
   std::uint64_t number() const { return number_; }
-  /// Of the one in progress, or the next one, whichever is the first that begins at `time` or later.
+  /// Number of the first iteration that begins at `time` or later: the one in progress, or the next one.
   std::uint64_t first_since(Nanoseconds time) const {
     return in_iteration_ && begin_.time >= time ? number_ : number_ + 1;
   }
-  /// Position of its first event, if that is known.
+  /// Position of its first event, if known.
   std::optional<std::uint64_t> begin_event() const;
-  /// The anchor has come since the last boundary.
+  /// Whether the anchor has occurred since the last boundary.
   bool anchor_seen() const { return is_near_end(anchored_); }
   std::uint64_t last_anchor() const { return last_anchor_; }
-  /// More than one iteration in ten came after a phase. No validation is made so often: what an iteration
-  /// begins with comes in it now and then once more, or once less.
+  /// Whether more than one iteration in ten came after a phase. Validation is not run so often; rather, the
+  /// event that begins an iteration sometimes occurs in it once more, or once less.
   bool has_many_phases() const { return phases_ >= 3 && kFewPhases * phases_ > durations_seen_; }
-  /// IterationDetector's.
+  /// As in IterationDetector.
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
   std::optional<IterationSpan> unfinished_span(const SignHistory& history) const;
   std::optional<IterationSpan> trailing_span(const SignHistory& history) const;
-  /// The median of the latest, 0 where none is over yet: a first iteration may take a thousand times as long
-  /// as those that follow (kernels are compiled, libraries tuned, loaders started).
+  /// The median of the latest durations, 0 if no iteration is over yet: the first iteration may take a
+  /// thousand times as long as later ones (kernels are compiled, libraries tuned, loaders started).
   Nanoseconds typical_duration() const;
 
  private:
   static constexpr std::uint64_t kFewPhases = 10;
-  /// Where an event stands.
+  /// Position and time of an event.
   struct Place {
     std::uint64_t position = 0;
     Nanoseconds time = 0;
@@ -89,22 +89,22 @@ class SpanTracker {
   std::uint64_t min_shift() const;
 
   IterationMarks marks_;
-  double events_ = 0;                  // of an iteration
-  std::uint64_t begins_expected_ = 0;  // `begin` events in an iteration, 0 where that varies
+  double events_ = 0;                  // per iteration
+  std::uint64_t begins_expected_ = 0;  // `begin` events in an iteration, 0 if that varies
 
   std::uint64_t number_ = 0;   // of the iteration in progress
-  bool in_iteration_ = false;  // it is known where that began: at begin_
+  bool in_iteration_ = false;  // its beginning is known: begin_
   Anchored anchored_ = Anchored::kNo;
   Place begin_;
   std::vector<Place> begins_;  // `begin` events since the boundary
   std::uint64_t last_anchor_ = 0;
-  std::array<Nanoseconds, 15> durations_{};  // the latest iterations', a ring
+  std::array<Nanoseconds, 15> durations_{};  // of the latest iterations, as a ring
   std::size_t durations_seen_ = 0;
-  std::uint64_t phases_ = 0;  // since follow(), but for checkpoints
-  // Since the last work: copies to the host, and the first one that iterations do not end with.
+  std::uint64_t phases_ = 0;  // since follow(), except for checkpoints
+  // Since the last work: copies to the host, and the first one beyond those that end an iteration.
   std::uint64_t copies_ = 0;
   std::uint64_t usual_copies_ = 0;
-  bool tail_known_ = false;  // … how many are usual
+  bool tail_known_ = false;  // whether usual_copies_ is known
   Place tail_;
   std::vector<IterationSpan> spans_;
 

@@ -12,13 +12,13 @@ namespace inject {
 namespace {
 
 constexpr unsigned kMaxDoublings = 10;
-// So many cycles of other lengths that ended count for one of the same.
+// This many ended cycles of other lengths count as one of the same length.
 constexpr unsigned kOthers = 4;
-// In fewer, the parameters of a layer or two may have been updated one by one.
+// With fewer, the parameters of a layer or two may have been updated one by one.
 constexpr std::uint64_t kMinEvents = 200;
-// So many of the latest steps launched as much.
+// The number of latest steps that must all be large.
 constexpr std::size_t kLargeSteps = 8;
-// Of so many of the latest steps, half have contents that an earlier one had: they come back.
+// If half of this many latest steps have contents that an earlier one had, contents recur.
 constexpr unsigned kRecent = 24;
 
 }  // namespace
@@ -32,7 +32,7 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   note_contents(step.contents);
   if (cycle_ && cycle_->length >= comparable()) return;
   if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
-    // Its contents may have been new as long as the optimizers made their state.
+    // Contents may have been new while the optimizers were creating their state.
     if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
     if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
     return;
@@ -62,7 +62,7 @@ bool StepSequence::is_open() const {
 
 void StepSequence::find(Nanoseconds time) {
   const auto length = length_of(ToldApartBy::kContents);
-  // Only the objects tell these apart.
+  // Only the objects distinguish these.
   const bool alike = length && !can_end(*length);
   cycle_ = length && !alike ? std::optional(claimed(*length, ToldApartBy::kContents)) : std::nullopt;
   if (are_large() && (!cycle_ || cycle_->length != 1)) {
@@ -73,7 +73,7 @@ void StepSequence::find(Nanoseconds time) {
   if (cycle_ || (!alike && count_ < kMinStepsByClass)) return;
   const Nanoseconds lasted = time - first_time_;
   if (!alike && lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
-  // However many optimizers there are, each comes once before the first comes again.
+  // With any number of optimizers, each steps once before the first steps again.
   cycle_ = cycle_of(ToldApartBy::kObject);
   if (cycle_ || (lasted < kMinTimeByClass && count_ < kPatience)) return;
   cycle_ = cycle_of(ToldApartBy::kClass);
@@ -118,9 +118,9 @@ bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, ToldApart
 
 std::optional<std::uint64_t> StepSequence::length_of(ToldApartBy by) const {
   if (count_ < kMinSteps && !few_) return std::nullopt;
-  if (token(0, by) == 0) return std::nullopt;  // what is not known repeats nothing
+  if (token(0, by) == 0) return std::nullopt;  // an unknown token repeats nothing
   for (std::uint64_t length = 1; kMinCycles * length <= comparable(); ++length) {
-    // Most are ruled out by this.
+    // This rules out most lengths.
     if (token(0, by) != token(length, by)) continue;
     if (repeats(length, kMinCycles, by) && repeats(length, cycles_needed(length), by)) return length;
   }
@@ -154,7 +154,7 @@ std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
 
 StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
   StepCycle cycle{length, by, 0};
-  // Where a step was left out (a gradient that is not finite), counting on would give another one.
+  // If a step was skipped (a gradient that is not finite), counting on would give a different one.
   const bool same = former_ && former_->length == length && former_->told_apart_by == by;
   bool still_there = false;
   for (std::uint64_t back = 0; same && back < length; ++back)
@@ -170,7 +170,7 @@ StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
   return cycle;
 }
 
-// In the first iteration, optimizers make their state as well.
+// In the first iteration, optimizers also create their state.
 bool StepSequence::all_repeat(std::uint64_t length, ToldApartBy by) const {
   if (count_ > steps_.size()) return false;
   for (std::uint64_t back = 0; back + 2 * length < count_; ++back)
@@ -191,9 +191,9 @@ std::uint32_t StepSequence::last_by_count(std::uint64_t length, ToldApartBy by) 
   return comes_once(last, length, by) ? last : 0;
 }
 
-// Other iterations came before, so counting tells nothing. An optimizer that stepped alone then, as a
-// critic's may, is taken to be the first now: of the steps that come once, the last is the one whose follower
-// is oldest.
+// Other iterations came before, so counting is useless. An optimizer that stepped alone then, as a critic
+// may, is assumed to be the first now: of the steps that occur once, the last is the one whose follower is
+// oldest.
 std::uint32_t StepSequence::last_by_age(std::uint64_t length, ToldApartBy by) const {
   std::uint32_t last = 0;
   std::uint64_t oldest = steps_.size();
@@ -251,12 +251,12 @@ std::uint32_t StepSequence::class_of_last() const {
 bool StepSequence::are_doubtful() const {
   if (!cycle_) return false;
   if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed) return true;
-  // An optimizer that is made anew for each task gets the addresses of the two before in turn.
+  // An optimizer that is created anew for each task alternately gets the addresses of the two before.
   if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());
   for (std::uint64_t back = 0; back < compared; ++back) {
     if (step(back).thread != step(0).thread) return true;
-    // It may be that they are several optimizers'.
+    // They may belong to several optimizers.
     if (back != 0 && step(back).object == 0 && is_followed_at_once(back)) return true;
     if (back + cycle_->length < compared && step(back).object != step(back + cycle_->length).object)
       return true;

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// How a program's optimizers are told apart.
+/// How a program's optimizers are distinguished.
 enum class ToldApartBy : std::uint8_t {
   kContents,  ///< what their steps launch
   kObject,    ///< the optimizer that steps
@@ -24,87 +24,86 @@ enum class ToldApartBy : std::uint8_t {
 struct StepCycle {
   std::uint64_t length = 0;
   ToldApartBy told_apart_by = ToldApartBy::kClass;
-  /// What tells the last step of an iteration from all others: its contents, object or class; 0 if nothing
+  /// Distinguishes the last step of an iteration from all others: its contents, object or class; 0 if nothing
   /// does.
   std::uint32_t last = 0;
-  /// Other iterations came before, and which step is the last is a guess.
+  /// Different iterations came before, and which step is the last is a guess.
   bool guessed = false;
 
   bool operator==(const StepCycle&) const = default;
 };
 
-/// One of them. Of `optimizer`, `contents` and `object` equal values mean equal things.
+/// A step. Equal values of `optimizer`, `contents` and `object` mean the same thing.
 struct OptimizerStep {
   std::uint32_t optimizer = 0;  ///< its class; not 0
-  std::uint32_t contents = 0;   ///< what was launched in it; not 0
+  std::uint32_t contents = 0;   ///< of its launches; not 0
   std::uint64_t position = 0;   ///< of its sign
-  std::uint64_t signs = 0;      ///< that were made in it
-  std::uint32_t object = 0;     ///< the optimizer itself; 0: not known
+  std::uint64_t signs = 0;      ///< signs made during the step
+  std::uint32_t object = 0;     ///< the optimizer object; 0: unknown
   std::uint32_t thread = 0;
 };
 
-/// The optimizer steps that a program has told of, in order. Two optimizers of one class launch different
-/// kernels if their parameters differ in number or size; so a step is known by what it launched. Where that
-/// varies from step to step, it is known by the object that steps; and by its class if that is not known, or
-/// if no such object comes back. The object does not come first: of optimizers that are made anew for each
-/// task, the addresses come in turn.
+/// The optimizer steps reported by a program, in order. Two optimizers of one class launch different kernels
+/// if their parameters differ in number or size, so a step is identified by what it launched. If that varies
+/// from step to step, it is identified by the optimizer object, or by its class if the object is unknown, or
+/// if no such object recurs. The object is not tried first: the addresses of optimizers that are created anew
+/// for each task alternate.
 ///
-/// A cycle is claimed once the latest steps are kMinCycles of it or more. They must be half of all steps
-/// (since a cycle ended, if one did): a critic may take many steps before the generator's first. And they
-/// must be twice as many for each time that a cycle of this length has ended, or four of others: in no order,
-/// a few steps repeat now and then.
+/// A cycle is accepted once the latest steps are at least kMinCycles of it. They must be half of all steps
+/// (since a cycle ended, if one did): a critic may take many steps before the generator's first. The required
+/// number of cycles doubles each time a cycle of this length has ended, or four of other lengths have: in
+/// random order, a few steps repeat now and then.
 class StepSequence {
  public:
-  /// So many have to be seen before anything is said of them.
+  /// This many steps must be seen before anything is concluded.
   static constexpr std::uint64_t kMinSteps = 6;
   static constexpr std::uint64_t kMinCycles = 3;
-  /// … by class alone: only once a cycle of contents would have been seen. (An optimizer for each parameter
-  /// steps hundreds of times in an iteration, and an iteration may take seconds.) Longer if contents come
-  /// back.
+  /// By class alone, only once a cycle of contents would have been seen. (An optimizer for each parameter
+  /// steps hundreds of times in an iteration, and an iteration may take seconds.) Longer if contents recur.
   static constexpr std::uint64_t kMinStepsByClass = 24;
   static constexpr Nanoseconds kMinTimeByClass = 10'000'000'000;
   static constexpr Nanoseconds kMinTimeAlike = 60'000'000'000;
   /// If no cycle has been found by then, the steps are in no order.
   static constexpr std::uint64_t kPatience = 16'384;
 
-  /// Only windows are seen, and these may hold few of them: what is seen less often is believed as well.
+  /// Only windows are observed, and these may have few steps: fewer repetitions are accepted as well.
   void expect_few() { few_ = true; }
   void add(const OptimizerStep& step, Nanoseconds time);
-  /// The program ran on unseen.
+  /// The program ran on unobserved.
   void resume();
 
   std::uint64_t count() const { return count_; }
   /// Position after the last step; 0 if there was none.
   std::uint64_t end() const { return steps_.empty() ? 0 : steps_.back().position + 1; }
-  /// Most events from one step to the next.
+  /// The largest number of events between two steps.
   std::uint64_t longest_gap() const { return longest_gap_; }
   /// How the latest steps repeat.
   const std::optional<StepCycle>& cycle() const { return cycle_; }
-  /// Whether it is too early to say if they repeat.
+  /// Whether it is too early to tell if they repeat.
   bool is_open() const;
-  /// Steps before that position, as long as those after it are kept.
+  /// Number of steps before that position, as long as those after it are kept.
   std::uint64_t count_before(std::uint64_t position) const;
-  /// Steps from `from` to before `to`.
+  /// Number of steps in [from, to).
   std::uint64_t count_between(std::uint64_t from, std::uint64_t to) const {
     return count_before(to) - count_before(from);
   }
-  /// Whether a cycle has one step of that optimizer's.
+  /// Whether a cycle has exactly one step of that optimizer.
   bool has_one_of(std::uint32_t optimizer) const;
-  /// How many signs were made in the first step from that position on, as long as it is kept.
+  /// The number of signs in the first step from that position on, as long as it is kept.
   std::uint64_t signs_in(std::uint64_t position) const;
-  /// Where the last step of the first iteration began, as long as that is kept.
+  /// Position of the last step of the first iteration, as long as it is kept.
   std::optional<std::uint64_t> first_last_step() const;
-  /// Position of the step `back` before the latest.
+  /// Position of the step `back` steps before the latest.
   std::optional<std::uint64_t> position(std::uint64_t back) const;
-  /// Whether the step at that position is what `cycle()->last` tells, as long as it is kept.
+  /// Whether the step at that position matches `cycle()->last`, as long as it is kept.
   bool is_last(std::uint64_t position) const;
   /// Whether the optimizer of the step at that position has this optimizer_mark(), as long as it is kept.
   bool has_mark(std::uint64_t position, std::uint64_t mark) const;
   /// The class of the optimizer whose step is the last of an iteration.
   std::uint32_t class_of_last() const;
-  /// Whether it is doubtful that optimizers are told apart rightly, or which step is the last: those of the
-  /// latest cycles are other objects in each, two objects in turn are all that repeats, or several threads
-  /// step.
+  /// Whether it is doubtful that optimizers are distinguished correctly, or which step is the last: in the
+  /// latest cycles the objects differ from cycle to cycle, only two alternating objects repeat, or several
+  /// threads step.
   bool are_doubtful() const;
 
  private:
@@ -112,7 +111,7 @@ class StepSequence {
   static constexpr unsigned kMaxGaps = 4;
 
   const OptimizerStep& step(std::uint64_t back) const { return steps_[steps_.size() - 1 - back]; }
-  /// Null if it is not kept.
+  /// Null if it is not kept any more.
   const OptimizerStep* at(std::uint64_t position) const;
   static std::uint32_t token(const OptimizerStep& step, ToldApartBy by) {
     return by == ToldApartBy::kContents ? step.contents
@@ -120,47 +119,49 @@ class StepSequence {
                                         : step.optimizer;
   }
   std::uint32_t token(std::uint64_t back, ToldApartBy by) const { return token(step(back), by); }
-  /// Those that may be compared with each other: without a gap in between.
+  /// The number of latest steps that may be compared with each other: those since the last gap.
   std::uint64_t comparable() const;
-  /// What came between the latest steps.
+  /// The events between the latest steps.
   std::uint64_t events_of(std::uint64_t steps) const {
     return steps_.back().position - steps_[steps_.size() - steps].position;
   }
   void find(Nanoseconds time);
   std::optional<StepCycle> cycle_of(ToldApartBy by) const;
   std::optional<std::uint64_t> length_of(ToldApartBy by) const;
-  /// Whether an iteration of so many steps may end after one of them, and the next one begin. It may not
-  /// where another optimizer steps at once: an iteration has work of its own before its first step. (All work
-  /// of one may be in its step, as of a closure.)
+  /// Whether an iteration of `length` steps may end after one of them, and the next one begin. It may not if
+  /// another optimizer steps immediately: an iteration has work of its own before its first step. (All work
+  /// of an iteration may be inside its step, as with a closure.)
   bool can_end(std::uint64_t length) const;
-  /// Nothing of its thread's lies between this step and the next.
+  /// Whether its thread launches nothing between this step and the next.
   bool is_followed_at_once(std::uint64_t back) const;
   StepCycle claimed(std::uint64_t length, ToldApartBy by) const;
-  /// What they launched is a whole iteration's, as of line searches: it does not tell optimizers apart.
+  /// Whether each step launched as much as a whole iteration, as with line searches: contents do not
+  /// distinguish optimizers then.
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;
   bool repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const;
   void note_contents(std::uint32_t contents);
   bool contents_come_back() const;
   bool comes_once(std::uint32_t token_of_step, std::uint64_t length, ToldApartBy by) const;
-  /// Whether all of the program's steps do.
+  /// Whether all of the program's steps repeat.
   bool all_repeat(std::uint64_t length, ToldApartBy by) const;
   std::uint32_t last_by_count(std::uint64_t length, ToldApartBy by) const;
   std::uint32_t last_by_age(std::uint64_t length, ToldApartBy by) const;
 
   std::deque<OptimizerStep> steps_;             // the latest
   std::unordered_set<std::uint32_t> contents_;  // of all steps, until kPatience
-  std::uint32_t came_back_ = 0;  // of the latest steps, a bit each: whether an earlier one had its contents
+  std::uint32_t came_back_ = 0;  // of the latest steps, one bit each: whether an earlier step had the same
+                                 // contents
   bool few_ = false;
   std::uint64_t count_ = 0;
-  std::uint64_t since_ = 0;  // steps before the last cycle ended
-  std::uint64_t gap_ = 0;    // steps before the last gap
+  std::uint64_t since_ = 0;  // number of steps before the last cycle ended
+  std::uint64_t gap_ = 0;    // number of steps before the last gap
   unsigned gaps_ = 0;
   Nanoseconds first_time_ = 0;
   std::uint64_t longest_gap_ = 0;
   std::optional<StepCycle> cycle_;
   std::optional<StepCycle> former_;
-  std::map<std::uint64_t, unsigned> ended_;  // by length, how often
+  std::map<std::uint64_t, unsigned> ended_;  // by length, the number of cycles that ended
   unsigned all_ended_ = 0;
 };
 
