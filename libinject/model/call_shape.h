@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a library call computes, read off its arguments: plain data without pointers, compared by its bytes.
-// Each kind has a struct of its own, which lies in a CallShape from its first byte on; unused bytes are zero.
+// What a library call computes, read from its arguments: plain data without pointers, compared by its bytes.
+// Each kind has its own struct, stored at the beginning of a CallShape; unused bytes are zero.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ enum class ShapeKind : std::uint8_t {
   kRnn,
   kCollective,
   kOtherGraph,  ///< a cuDNN graph that is none of these
-  kOperator,    ///< of no library's call: an operator of the program's framework
+  kOperator,    ///< not a library call, but an operator of the program's framework
 };
 
-/// op(A) · op(B) as cuBLAS has it: column-major, C of M × N. A matrix-vector product has N = 1.
+/// op(A) · op(B) as in cuBLAS: column-major, C of M × N. A matrix-vector product has N = 1.
 struct GemmShape {
   static constexpr ShapeKind kKind = ShapeKind::kGemm;
   ShapeKind kind = kKind;
@@ -35,11 +35,11 @@ struct GemmShape {
   DataType a = DataType::kUnknown;
   DataType b = DataType::kUnknown;
   DataType c = DataType::kUnknown;
-  DataType d = DataType::kUnknown;  ///< what is written; equals `c` but in cuBLASLt
+  DataType d = DataType::kUnknown;  ///< the output; equals `c` except in cuBLASLt
   ComputeType compute = ComputeType::kUnknown;
   std::uint32_t epilogue = 0;  ///< cublasLtEpilogue_t; 0: none
-  std::uint32_t groups = 0;    ///< of a grouped product: M, N, K are 0 where they differ
-  std::uint8_t align_a = 0;    ///< log2 of what the matrix's address is a multiple of, 4 at most
+  std::uint32_t groups = 0;    ///< of a grouped product, in which M, N, K are 0 where they differ
+  std::uint8_t align_a = 0;    ///< log2 of the alignment of the matrix's address, at most 4
   std::uint8_t align_b = 0;
   std::uint8_t align_c = 0;
   std::uint8_t flags = 0;  ///< GemmFlags
@@ -50,20 +50,20 @@ struct GemmShape {
   std::int64_t lda = 0;  ///< leading dimensions, in elements
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;
-  std::uint64_t flops = 0;  ///< all of the call's; of complex numbers eight a multiply-add
-  std::uint64_t bytes = 0;  ///< A and B read, C written, once each; what a batch has in common, once
+  std::uint64_t flops = 0;  ///< of the whole call; eight per multiply-add of complex numbers
+  std::uint64_t bytes = 0;  ///< A and B read, C written, once each; data shared within a batch, once
 };
 
 enum GemmFlags : std::uint8_t {
-  kGemmOtherOrder = 1,   ///< a matrix is not column-major: alignments of sizes mean something else
-  kGemmBlockScaled = 2,  ///< each block of an operand's elements has a factor of its own: mxfp8, nvfp4
+  kGemmOtherOrder = 1,   ///< a matrix is not column-major: alignments of sizes have another meaning
+  kGemmBlockScaled = 2,  ///< each block of an operand's elements has its own factor: mxfp8, nvfp4
 };
 
 struct ConvolutionShape {
   static constexpr ShapeKind kKind = ShapeKind::kConvolution;
   ShapeKind kind = kKind;
   std::uint8_t direction = 0;   ///< 1 forward, 2 data gradient, 3 filter gradient
-  std::uint8_t dimensions = 0;  ///< spatial ones, 1 to 3
+  std::uint8_t dimensions = 0;  ///< number of spatial dimensions, 1 to 3
   DataType x = DataType::kUnknown;
   DataType w = DataType::kUnknown;
   DataType y = DataType::kUnknown;
@@ -75,7 +75,7 @@ struct ConvolutionShape {
   std::uint32_t c = 0;
   std::uint32_t k = 0;
   std::uint32_t groups = 1;
-  std::array<std::uint32_t, 3> in{};      ///< D, H, W of the input; of fewer dimensions the last ones
+  std::array<std::uint32_t, 3> in{};      ///< D, H, W of the input; with fewer dimensions, the last ones
   std::array<std::uint32_t, 3> filter{};  ///< T, R, S
   std::array<std::uint32_t, 3> out{};
   std::array<std::uint16_t, 3> pad{};
@@ -85,7 +85,7 @@ struct ConvolutionShape {
   std::uint32_t notes = 0;   ///< EngineNotes
 };
 
-/// What cuDNN says of an engine's arithmetic: its numerical notes, by their numbers.
+/// cuDNN's numerical notes on an engine's arithmetic, by their numbers.
 enum EngineNotes : std::uint32_t {
   kEngineTensorCores = 1u << 0,
   kEngineDownConverts = 1u << 1,
@@ -93,7 +93,7 @@ enum EngineNotes : std::uint32_t {
   kEngineFft = 1u << 3,
   kEngineNondeterministic = 1u << 4,
   kEngineWinograd = 1u << 5,
-  kEngineNotesKnown = 1u << 31,  ///< it has been asked
+  kEngineNotesKnown = 1u << 31,  ///< the notes have been queried
 };
 
 struct AttentionShape {
@@ -117,14 +117,14 @@ enum AttentionFlags : std::uint32_t {
   kAttentionCausal = 1,
   kAttentionBias = 2,
   kAttentionDropout = 4,
-  kAttentionRagged = 8,   ///< lengths vary: those above are the longest
-  kAttentionWindow = 16,  ///< only keys that are near count
-  kAttentionPaged = 32,   ///< keys and values lie in pages
-  // Where the causal mask's diagonal lies, if not at the scores' first corner, where query 0 sees key 0
-  // alone.
+  kAttentionRagged = 8,   ///< lengths vary; those above are the longest
+  kAttentionWindow = 16,  ///< only nearby keys are used
+  kAttentionPaged = 32,   ///< keys and values are stored in pages
+  // The position of the causal mask's diagonal, if not at the scores' first corner, where query 0 sees only
+  // key 0.
   kAttentionBottomRight = 64,  ///< the last query sees the last key
-  kAttentionShifted = 128,     ///< it is not known where
-  kAttentionProjected = 256,   ///< the call multiplies by weights as well, whose sizes are not here
+  kAttentionShifted = 128,     ///< at an unknown position
+  kAttentionProjected = 256,   ///< the call also multiplies by weights, whose sizes are not here
 };
 
 struct NormalizationShape {
@@ -142,7 +142,7 @@ struct NormalizationShape {
 
 struct RnnShape {
   static constexpr ShapeKind kKind = ShapeKind::kRnn;
-  /// Of larger batches not all lengths are read: `length` is the most that they can have, `steps` is 0.
+  /// In larger batches not all lengths are read: `length` is then their upper bound, and `steps` is 0.
   static constexpr std::uint32_t kMaxSequences = 2048;
 
   ShapeKind kind = kKind;
@@ -152,7 +152,7 @@ struct RnnShape {
   std::uint8_t algorithm = 0;  ///< 1 standard, 2 persistent static, 3 persistent dynamic, 4 persistent small
   DataType type = DataType::kUnknown;
   ComputeType compute = ComputeType::kUnknown;
-  std::uint8_t tensor_math = 0;  ///< 1 default, 2 tensor operations, 3 with conversion, 4 FMA alone
+  std::uint8_t tensor_math = 0;  ///< 1 default, 2 tensor operations, 3 with conversion, 4 FMA only
   std::uint32_t layers = 0;
   std::uint32_t input_size = 0;
   std::uint32_t hidden_size = 0;
@@ -172,18 +172,18 @@ enum class Collective : std::uint8_t {
   kSend,
   kRecv,
   kSendRecv,  ///< a group of sends and receives
-  kAllToAll,  ///< also a group of as many of each as there are ranks, all of one size
+  kAllToAll,  ///< also a group with as many sends and receives as there are ranks, all of one size
   kMixed,     ///< a group of different operations
   kGather,
   kScatter,
 };
 
-/// What a call's work has to do with a group, the calls between ncclGroupStart and ncclGroupEnd.
+/// How a call's work relates to a group, that is, the calls between ncclGroupStart and ncclGroupEnd.
 enum class GroupRole : std::uint8_t {
   kNone = 0,   ///< submitted by the call itself
-  kMember,     ///< submitted later, by the end of the group
-  kEqual,      ///< the end of a group of calls that have this very shape (but for role and operations)
-  kDifferent,  ///< the end of a group of others: `count` and `bytes` are their sums
+  kMember,     ///< submitted later, at the end of the group
+  kEqual,      ///< the end of a group of calls that all have this shape (except for role and operations)
+  kDifferent,  ///< the end of a group of different calls: `count` and `bytes` are their sums
 };
 
 struct CollectiveShape {
@@ -193,20 +193,20 @@ struct CollectiveShape {
   ShapeKind kind = kKind;
   Collective operation = Collective::kUnknown;
   std::uint8_t type = 0;         ///< ncclDataType_t
-  std::uint8_t reduction = 0;    ///< ncclRedOp_t + 1, 0 for none; all that are not the library's own are one
-  std::uint32_t ranks = 0;       ///< 0: not known, or several in a group
-  std::uint64_t count = 0;       ///< elements, as the call has them
-  std::uint64_t bytes = 0;       ///< as nccl-tests count them: of the larger of what is sent and received
+  std::uint8_t reduction = 0;    ///< ncclRedOp_t + 1, 0 for none; all custom ones have one value
+  std::uint32_t ranks = 0;       ///< 0: unknown, or several in a group
+  std::uint64_t count = 0;       ///< elements, as passed to the call
+  std::uint64_t bytes = 0;       ///< as nccl-tests count them: the larger of the bytes sent and received
   std::int32_t peer = -1;        ///< or root
-  std::uint32_t operations = 0;  ///< calls in the group that is submitted
+  std::uint32_t operations = 0;  ///< number of calls in the submitted group
   GroupRole role = GroupRole::kNone;
   std::uint8_t reserved[7] = {};
-  std::uint64_t communicator = 0;  ///< CommunicatorId; 0: not known, or several in a group
+  std::uint64_t communicator = 0;  ///< CommunicatorId; 0: unknown, or several in a group
 
   bool operator==(const CollectiveShape&) const = default;
 };
 
-/// A cuDNN graph of other operations: which of them, by bits of its own.
+/// A cuDNN graph of other operations; `operations` has a bit for each.
 struct OtherGraphShape {
   static constexpr ShapeKind kKind = ShapeKind::kOtherGraph;
   ShapeKind kind = kKind;
@@ -215,18 +215,18 @@ struct OtherGraphShape {
   std::uint64_t operations = 0;
 };
 
-/// What an operator computes, while launches are named: it is all that is kept of its sizes.
+/// What an operator computes, while launches are named; its sizes are not kept.
 struct OperatorShape {
   static constexpr ShapeKind kKind = ShapeKind::kOperator;
   ShapeKind kind = kKind;
-  DataType type = DataType::kUnknown;  ///< of what is multiplied
+  DataType type = DataType::kUnknown;  ///< of the multiplied elements
   std::uint8_t reserved[6] = {};
   std::uint64_t flops = 0;
 
   bool operator==(const OperatorShape&) const = default;
 };
 
-/// Any of them.
+/// Any of these shapes.
 class alignas(8) CallShape {
  public:
   static constexpr std::size_t kSize = 128;
@@ -238,7 +238,7 @@ class alignas(8) CallShape {
   requires(Shape::kKind != ShapeKind::kNone) CallShape(const Shape& shape)
   noexcept {
     static_assert(sizeof(Shape) <= kSize && std::is_trivially_copyable_v<Shape>);
-    // Compared by bytes: there must be none that nobody has written.
+    // Compared by bytes, so there must be no uninitialised ones.
     static_assert(std::has_unique_object_representations_v<Shape>);
     __builtin_memcpy(&words_, &shape, sizeof shape);
   }
@@ -248,7 +248,7 @@ class alignas(8) CallShape {
     __builtin_memcpy(&kind, &words_, sizeof kind);
     return kind;
   }
-  /// As the kind that it is of.
+  /// Converts to the shape's own kind.
   template <typename Shape>
   Shape as() const noexcept {
     Shape shape;

@@ -7,7 +7,7 @@
 
 namespace inject {
 
-/// Of a tensor's elements. Kept in records: numbers stay as they are.
+/// The type of a tensor's elements. Stored in records: values must not change.
 enum class DataType : std::uint8_t {
   kUnknown = 0,
   kF64,
@@ -28,13 +28,13 @@ enum class DataType : std::uint8_t {
   kC32,   ///< two kF16
   kBool,
   kOther,
-  kF8E8M0,  ///< factors of blocks of other types
+  kF8E8M0,  ///< block scale factors for other types
   kC8I,     ///< two kI8
   kCBf16,   ///< two kBf16
 };
 inline constexpr DataType kLastDataType = DataType::kCBf16;
 
-/// What products are computed and summed up in.
+/// The type in which products are computed and summed up.
 enum class ComputeType : std::uint8_t {
   kUnknown = 0,
   kF16,
@@ -62,7 +62,7 @@ constexpr std::string_view compute_type_name(ComputeType type) {
   return kNames[static_cast<unsigned>(type)];
 }
 
-/// Bits of an element, 0 if not known.
+/// Bits of an element, 0 if unknown.
 constexpr unsigned data_type_bits(DataType type) {
   switch (type) {
     case DataType::kC128:

@@ -4,7 +4,7 @@
 
 namespace inject {
 
-/// As the device's attributes have them; 0 where one could not be read.
+/// From the device's attributes; 0 if one could not be read.
 struct DeviceLimits {
   int compute_major = 0;
   int compute_minor = 0;
@@ -15,10 +15,10 @@ struct DeviceLimits {
   int blocks_per_multiprocessor = 0;
   int registers_per_block = 0;
   int registers_per_multiprocessor = 0;
-  int shared_per_block = 0;        ///< bytes; without opting in for more
-  int shared_per_block_optin = 0;  ///< at most
+  int shared_per_block = 0;        ///< bytes; without opting in to more
+  int shared_per_block_optin = 0;  ///< maximum with opt-in
   int shared_per_multiprocessor = 0;
-  int reserved_shared_per_block = 0;  ///< by the driver, on top of what the kernel asks for
+  int reserved_shared_per_block = 0;  ///< by the driver, in addition to what the kernel requests
 };
 
 }  // namespace inject

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What NVML said of a device's energy, clocks and memory while windows were open: plain data.
+// NVML's readings of a device's energy, clocks and memory while windows were open: plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@
 
 namespace inject {
 
-/// The energy counter moved to this value at some moment between a reading that found another one, or the
-/// earliest that it can have moved, and the reading that found it.
+/// The energy counter changed to this value at some time between `after` (the beginning of the reading that
+/// found a different value, or the earliest possible time of the change) and `by` (the end of the reading
+/// that found it).
 struct EnergyPoint {
-  Nanoseconds after = 0;  ///< that other reading began, or that moment; 0: neither is known
-  Nanoseconds by = 0;     ///< the reading had returned
+  Nanoseconds after = 0;  ///< 0: unknown
+  Nanoseconds by = 0;     ///< when the reading returned
   std::uint64_t millijoules = 0;
   /// Points of different epochs can't be compared: the counter went backwards, or faster than a GPU can use
   /// energy.
@@ -30,7 +31,7 @@ struct EnergyPoint {
 /// Why clocks were held down, as bits.
 enum HeldBy : std::uint8_t { kHeldByPower = 1, kHeldByHeat = 2, kHeldByHardware = 4 };
 
-/// Clocks, temperature and so on at one moment; empty what the driver does not tell.
+/// Clocks, temperature and so on at one moment; empty if the driver does not report a value.
 struct ClockReading {
   Nanoseconds time = 0;
   std::optional<std::uint32_t> sm_mhz;
@@ -44,22 +45,22 @@ struct DeviceReadings {
   std::uint32_t device = 0;
   std::vector<EnergyPoint> energy;   ///< in order of time
   std::vector<ClockReading> clocks;  ///< likewise
-  std::uint32_t max_sm_mhz = 0;      ///< 0: not known
-  std::uint64_t limit_mw = 0;        ///< the power limit in force, 0: not known
-  /// The time from one move of the energy counter to the next; 0: not known.
+  std::uint32_t max_sm_mhz = 0;      ///< 0: unknown
+  std::uint64_t limit_mw = 0;        ///< the power limit in force, 0: unknown
+  /// The time from one change of the energy counter to the next; 0: unknown.
   Nanoseconds step = 0;
   std::uint64_t energy_readings = 0;
   std::uint64_t clock_readings = 0;
-  std::uint64_t resets = 0;          ///< of the counter: epochs begun
-  std::uint64_t left_out = 0;        ///< points and readings forgotten, for room
-  std::vector<std::string> missing;  ///< NVML's functions that the driver lacks or refuses
+  std::uint64_t resets = 0;          ///< resets of the counter, which begin a new epoch
+  std::uint64_t left_out = 0;        ///< points and readings dropped to make room
+  std::vector<std::string> missing;  ///< NVML functions that the driver lacks or refuses
 };
 
 struct EnergyInfo {
-  std::vector<DeviceReadings> devices;  ///< that were read
-  std::vector<MemoryLine> memory;       ///< in use on them
-  Nanoseconds time = 0;                 ///< how long readings went on, pauses between them included
-  Nanoseconds cpu = 0;                  ///< processor time of the readings
+  std::vector<DeviceReadings> devices;  ///< devices that were read
+  std::vector<MemoryLine> memory;       ///< memory in use on them
+  Nanoseconds time = 0;                 ///< total duration of reading, including the pauses between readings
+  Nanoseconds cpu = 0;                  ///< CPU time of the readings
 };
 
 }  // namespace inject

@@ -8,8 +8,8 @@
 
 namespace inject {
 
-/// Takes the raw events that the drain has put together, on the drain's thread. A sink overrides what it has
-/// a use for. `attachment`: CUPTI's, within which correlation ids are unique.
+/// Receives the raw events assembled by the drain, on the drain's thread. A sink overrides the functions it
+/// needs. `attachment`: CUPTI's, within which correlation ids are unique.
 class EventSink {
  public:
   EventSink() = default;

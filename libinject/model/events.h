@@ -14,25 +14,25 @@
 
 namespace inject {
 
-/// Who submitted a piece of device work. `known` is false when the launch was not seen (its record was
-/// dropped): the window is then judged by the activity's start time and everything else here is zero.
+/// Who submitted a piece of device work. `known` is false if the launch was not seen (its record was
+/// dropped): the window is then determined by the activity's start time, and all other fields are zero.
 struct Attribution {
   bool known = false;
   FunctionId function = kNoFunction;  ///< the API call that submitted it
   std::uint32_t window = 0;
   std::uint32_t thread = 0;  ///< index into the run's thread list
-  std::uint32_t range = 0;   ///< NVTX context node; a CodePlace where launches are named
-  std::uint16_t graph = 0;   ///< launched, where it was captured: its number in Core::captured_graphs
+  std::uint32_t range = 0;   ///< NVTX context node; a CodePlace while launches are named
+  std::uint16_t graph = 0;   ///< number in Core::captured_graphs of the launched graph, if it was captured
   std::uint32_t owner =
-      0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
-  std::uint32_t shape = 0;          ///< in Core::shapes: what that call computes, 0 if not known
+      0;  ///< number on its thread of the library call that `shape` describes, else of the outermost one
+  std::uint32_t shape = 0;          ///< in Core::shapes: what that call computes, 0 if unknown
   CallChain chain = 0;              ///< hooked calls around `function`
-  std::uint64_t stream_handle = 0;  ///< an OperatorCall, packed, where launches are named
+  std::uint64_t stream_handle = 0;  ///< while launches are named, a packed OperatorCall
   Nanoseconds host_begin = 0;
   Nanoseconds host_end = 0;
 };
 
-/// The library call that a kernel of a CUDA graph was captured in: `launch.shape` is then what that computes.
+/// The library call during which a CUDA graph's kernel was captured; `launch.shape` is then that call's.
 struct ReplayedCall {
   FunctionId function = kNoFunction;
   std::uint32_t thread = 0;
@@ -69,7 +69,7 @@ struct TransferEvent {
   std::uint32_t context = 0;
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;
-  std::uint32_t source_device = 0;  ///< of a peer copy, as the next one
+  std::uint32_t source_device = 0;  ///< of a peer copy, like the next member
   std::uint32_t target_device = 0;
   bool memset = false;
   bool peer = false;
@@ -78,15 +78,16 @@ struct TransferEvent {
   std::uint8_t target_memory = 0;  ///< for a memset, the memory set
 };
 
-/// One host API call inside a window (nested ones included: `chain` is not empty then).
+/// One host API call inside a window, possibly nested (then `chain` is not empty).
 struct CallEvent {
   FunctionId function = kNoFunction;
   std::int16_t status = 0;
-  bool captured = false;    ///< the work went into a graph instead of onto a stream
-  bool owns_shape = false;  ///< `shape` is its own, not that of a call around it
-  bool shared = false;      ///< has an operand in common with the thread's call before, of the same shape
+  bool captured = false;    ///< the work went into a graph rather than a stream
+  bool owns_shape = false;  ///< `shape` is this call's own, not that of a call around it
+  bool shared = false;      ///< has an operand in common with the thread's previous call, which has the same
+                            ///< shape
   std::uint32_t shape = 0;  ///< in Core::shapes
-  std::uint32_t owner = 0;  ///< the call on the same thread that `shape` is of, where it is not this one
+  std::uint32_t owner = 0;  ///< the call on the same thread that `shape` belongs to, if it is not this one
   std::uint32_t call = 0;   ///< its number on its thread
   std::uint32_t window = 0;
   std::uint32_t thread = 0;
@@ -97,7 +98,7 @@ struct CallEvent {
   Nanoseconds end = 0;
 };
 
-/// What a thread had used of a processor by some time.
+/// CPU time used by a thread until some time.
 struct ProcessorTimeEvent {
   std::uint32_t window = 0;
   std::uint32_t thread = 0;
@@ -113,7 +114,7 @@ struct FetchEvent {
   FetchKind kind = FetchKind::kWaiting;
   FetchThread by = FetchThread::kAny;
   Nanoseconds begin = 0;
-  Nanoseconds end = 0;  ///< 0: not over yet
+  Nanoseconds end = 0;  ///< 0: still in progress
 };
 
 /// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).
@@ -127,10 +128,10 @@ struct RangeEvent {
   Nanoseconds end = 0;
 };
 
-/// Who says of how many units of work (samples, tokens, seconds of audio) an iteration is.
+/// Where the number of units of work (samples, tokens, seconds of audio) in an iteration comes from.
 enum class UnitSource : std::uint8_t {
   kCalled,   ///< the program: inject_units()
-  kStated,   ///< the user, of all iterations alike: INJECT_BATCH=N
+  kStated,   ///< the user, the same for all iterations: INJECT_BATCH=N
   kPayload,  ///< payloads of NVTX ranges and marks: INJECT_BATCH=nvtx:NAME
   kLoader,   ///< the batches that PyTorch's DataLoader returns: INJECT_BATCH=auto
 };
@@ -138,21 +139,22 @@ inline constexpr std::size_t kUnitSources = 4;
 
 enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
 
-/// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
-/// first call of what begins.
+/// An iteration, or something else that lasts until the next boundary, begins with a launch or a copy: its
+/// first call.
 struct IterationBoundary {
-  std::uint64_t number = 0;  ///< of the iteration; means nothing for other labels
-  /// Host time: not after that call, and after the last call before it.
+  std::uint64_t number = 0;  ///< of the iteration; meaningless for other labels
+  /// Host time: not later than that call, and after the preceding call.
   Nanoseconds begin = 0;
   std::uint32_t window = 0;         ///< window that the call belongs to, 0 if none
-  std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
+  std::uint32_t window_before = 0;  ///< window of the preceding call, the last one of what ends here
   IterationLabel label = IterationLabel::kIteration;
-  bool followed = true;  ///< false: from here on nothing is known of iterations
-  /// What ends here is a whole iteration that ran without CUPTI, as what came before it did.
+  bool followed = true;  ///< false: from here on, iterations are unknown
+  /// What ends here is a whole iteration that ran without CUPTI, as did what came before it.
   bool unprofiled_before = false;
-  /// Iterations are told apart by other signs from here on: those told before may have been parts of them.
+  /// Iterations are recognised by different signs from here on: earlier ones may have been parts of an
+  /// iteration.
   bool anew = false;
-  /// How many units of work what ends here was said to be of; empty if nothing was said, or not all is known.
+  /// Units of work reported for what ends here; empty if none were reported, or not all are known.
   std::optional<double> units_before = {};
 };
 

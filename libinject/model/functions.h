@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The hooked functions, as the .def tables list them: ids, names, groups, categories. No vendor header is
+// The hooked functions, as listed in the .def tables: ids, names, groups, categories. No vendor header is
 // needed here, and ids do not depend on which of them a build had.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace inject {
 enum class FunctionGroup : std::uint8_t { kCudart, kCublas, kCublasLt, kCudnn, kNccl, kCupti, kDriver };
 inline constexpr std::size_t kFunctionGroups = 7;
 
-/// What a call is about, as far as its name tells.
+/// What a call is about, as far as its name indicates.
 enum class Category : std::uint8_t {
   kLaunch,
   kCopy,
@@ -69,22 +69,23 @@ enum HookedFunction : FunctionId {
 /// Hooked functions have the ids 1 … kFunctionCount.
 inline constexpr std::size_t kFunctionCount = kFunctionEnd - 1;
 
-/// The exported name, or the name that a driver call was given; empty for other ids. Null-terminated.
+/// The exported name, or the name given to a driver call; empty for other ids. Null-terminated.
 std::string_view function_name(FunctionId function) noexcept;
 
-/// Names the driver call `function` (kDriverFunction | cbid). The text is copied; the first name stays.
+/// Names the driver call `function` (kDriverFunction | cbid). The text is copied; the first name given is
+/// kept.
 void set_driver_function_name(FunctionId function, const char* name) noexcept;
 
 /// kDriver for ids with kDriverFunction set.
 FunctionGroup function_group(FunctionId function) noexcept;
 
-/// kOther for ids that are no hooked function's.
+/// kOther for ids that are not a hooked function's.
 Category function_category(FunctionId function) noexcept;
 
-/// Of a function of the runtime by that name. As host_state_of() and asks_for_work() have it
-/// (analysis/idle_time.h), which a test compares.
+/// is_bookkeeping() for a runtime function of that name. Consistent with host_state_of() and asks_for_work()
+/// (analysis/idle_time.h), which a test verifies.
 constexpr bool is_bookkeeping_name(std::string_view name) {
-  // Makes or changes a node of a graph: what the node does is done later.
+  // Creates or changes a node of a graph, whose work is done later.
   if (name.find("Graph") != std::string_view::npos && name.find("Node") != std::string_view::npos)
     return true;
   for (const std::string_view part : {"Synchronize", "Memcpy", "Memset", "Launch", "Query"}) {
@@ -93,11 +94,11 @@ constexpr bool is_bookkeeping_name(std::string_view name) {
   return true;
 }
 
-/// A call that neither submits work nor waits for it nor asks whether it is done: its name says so. False for
-/// ids that are no hooked function's.
+/// Whether a call neither submits work, nor waits for it, nor queries whether it is done, according to its
+/// name. False for ids that are not a hooked function's.
 bool is_bookkeeping(FunctionId function) noexcept;
 
-/// "cudart", "cublas", … : the names that INJECT_HOOKS takes and library_sum.csv shows.
+/// "cudart", "cublas", …: the names accepted by INJECT_HOOKS and shown in library_sum.csv.
 std::string_view group_name(FunctionGroup group) noexcept;
 
 /// The id of an exported name, kNoFunction if there is no such hook. Linear: not for hot paths.

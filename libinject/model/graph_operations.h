@@ -8,14 +8,14 @@
 
 namespace inject {
 
-/// What an operation of a cuDNN graph does; a bit of `fused` and `operations` in call shapes. Kept in
-/// records: numbers stay as they are.
+/// What an operation of a cuDNN graph does; a bit of `fused` and `operations` in call shapes. Stored in
+/// records: values must not change.
 enum class GraphOperation : std::uint8_t {
   kConvolution = 0,
   kConvolutionDataGradient,
   kConvolutionFilterGradient,
   kMatmul,
-  kBias,  ///< a sum with something smaller than the result
+  kBias,  ///< a sum with an operand smaller than the result
   kAdd,
   kMultiply,
   kRelu,
@@ -30,7 +30,7 @@ enum class GraphOperation : std::uint8_t {
   kStatistics,  ///< sums for a normalization
   kNormalization,
   kNormalizationGradient,
-  kNormalizationFinish,  ///< what is computed of the sums
+  kNormalizationFinish,  ///< computed from the sums
   kPooling,
   kPoolingGradient,
   kConcat,
@@ -40,7 +40,7 @@ enum class GraphOperation : std::uint8_t {
   kAttention,
   kAttentionGradient,
   kPagedLoad,
-  kScaling,  ///< quantize and dequantize by blocks
+  kScaling,  ///< blockwise quantization and dequantization
   kExperts,  ///< products of a mixture of experts
   kOther,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// How much of the host the process's threads and child processes used in a window (docs/processors.md).
+// The host resources used by the process's threads and child processes in a window (docs/processors.md).
 #pragma once
 
 #include <array>
@@ -14,28 +14,28 @@
 
 namespace inject {
 
-/// What a thread or a child process is there for, as far as its name tells.
+/// The purpose of a thread or a child process, as far as its name indicates.
 enum class HostRole : std::uint8_t {
   kMain,           ///< the process's first thread
-  kAutograd,       ///< PyTorch's, of the backward pass
-  kNccl,           ///< NCCL's own, and PyTorch's that watch over it
-  kPinMemory,      ///< PyTorch's, which copies batches into pinned memory
+  kAutograd,       ///< PyTorch's threads for the backward pass
+  kNccl,           ///< NCCL's own threads, and PyTorch's that monitor it
+  kPinMemory,      ///< PyTorch's thread that copies batches into pinned memory
   kOurs,           ///< libinject's
   kDriver,         ///< the CUDA driver's own
   kOtherThread,    ///< any other
-  kRest,           ///< of the process, what is not in the rows above: threads that ended, or found no room
-  kProcess,        ///< the process: the sum of those above
-  kLoaderWorker,   ///< a child process without CUDA that goes by the program's name, or by a loader's
+  kRest,           ///< the rest of the process: threads that ended, or did not fit
+  kProcess,        ///< the process: the sum of the above
+  kLoaderWorker,   ///< a child process without CUDA that has the program's name, or a loader's
   kCudaChild,      ///< a child process that uses CUDA
   kOtherChild,     ///< any other
-  kEndedChildren,  ///< of children that ended, what they took after the last reading
+  kEndedChildren,  ///< what children that ended used after the last reading
 };
 inline constexpr std::size_t kHostRoles = 13;
 inline constexpr bool is_thread(HostRole role) {
   return role < HostRole::kRest;
 }
 
-/// What is counted of each. Times in nanoseconds.
+/// What is counted for each role. Times in nanoseconds.
 enum class HostAmount : std::uint8_t {
   kProcessorTime,
   kVoluntarySwitches,
@@ -47,7 +47,7 @@ enum class HostAmount : std::uint8_t {
 };
 inline constexpr std::size_t kHostAmounts = 7;
 
-/// Amounts, each empty where it can't be read.
+/// Amounts; empty where unreadable.
 struct HostUse {
   std::array<std::optional<std::uint64_t>, kHostAmounts> amounts;
 
@@ -68,27 +68,27 @@ struct HostRoleUse {
   bool operator==(const HostRoleUse&) const = default;
 };
 
-/// Moments at which the training thread waited in a fetch of a loader with workers, by what these did.
+/// Moments at which the training thread waited in a fetch of a loader with workers, by the workers' state.
 struct LoaderMoments {
   std::uint64_t all = 0;
-  std::uint64_t asleep = 0;   ///< no worker ran or was ready to
-  std::uint64_t blocked = 0;  ///< … and at least one was in uninterruptible sleep, as for a disk
+  std::uint64_t asleep = 0;   ///< no worker was running or runnable
+  std::uint64_t blocked = 0;  ///< … and at least one was in uninterruptible sleep, for example for a disk
 
   bool operator==(const LoaderMoments&) const = default;
 };
 
-/// Between two readings, near the edges of a window.
+/// Use of the host between two readings, near the edges of a window.
 struct HostWindow {
   std::uint32_t window = 0;
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
-  Nanoseconds reading = 0;  ///< how long these two readings took together
+  Nanoseconds reading = 0;  ///< total duration of these two readings
   std::vector<HostRoleUse> roles;
-  std::uint64_t affinity = 0;           ///< processors that the main thread may run on; 0: not known
-  std::uint64_t quota_thousandths = 0;  ///< of a processor, by control groups; 0: no limit
-  // Of loader workers that did anything between two readings:
-  std::uint64_t worker_life = 0;  ///< their lifetimes, added up
-  std::uint64_t worker_time = 0;  ///< processor time in these
+  std::uint64_t affinity = 0;           ///< number of CPUs that the main thread may run on; 0: unknown
+  std::uint64_t quota_thousandths = 0;  ///< of a CPU, by control groups; 0: no limit
+  // For loader workers that did anything between two readings:
+  std::uint64_t worker_life = 0;  ///< sum of their lifetimes
+  std::uint64_t worker_time = 0;  ///< CPU time in these
   std::uint64_t worker_wait = 0;  ///< … and time in the run queue
   LoaderMoments moments;
 
@@ -96,13 +96,13 @@ struct HostWindow {
   bool operator==(const HostWindow&) const = default;
 };
 
-/// How the readings went.
+/// Statistics of the readings.
 struct HostReadings {
   std::uint64_t readings = 0;
   std::uint64_t windows_not_read = 0;  ///< too short, or too close together
-  std::uint64_t threads_beyond = 0;    ///< at most at once, for which there was no room
+  std::uint64_t threads_beyond = 0;    ///< maximum number at one time that did not fit
   std::uint64_t children_beyond = 0;   ///< likewise
-  Nanoseconds processor_time = 0;      ///< of all readings
+  Nanoseconds processor_time = 0;      ///< CPU time of all readings
 
   bool operator==(const HostReadings&) const = default;
 };

@@ -17,7 +17,7 @@ using Number = std::optional<std::uint32_t>;
 constexpr std::uint32_t kMax = (1u << 20) - 1;
 constexpr std::size_t kMaxIdLength = 200;  // bytes, of one launcher
 
-/// Variables of one launcher; empty: it has none for that.
+/// Variable names of one launcher; empty if it has no such variable.
 struct Launcher {
   std::string_view name;
   std::string_view rank;
@@ -28,8 +28,9 @@ struct Launcher {
   std::string_view nodes;
 };
 
-// OMPI_COMM_WORLD_NODE_RANK is no node's number, but one more for a process on its node. SLURM_NTASKS and
-// SLURM_NNODES are the allocation's in a batch script, where this process may be the only one: the step's.
+// OMPI_COMM_WORLD_NODE_RANK is not the number of a node, but another number of the process on its node.
+// SLURM_NTASKS and SLURM_NNODES are the allocation's in a batch script, where this process may be the only
+// one; therefore the step's are used.
 constexpr std::array<Launcher, 4> kLaunchers{{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -55,7 +56,7 @@ Number number_of(const EnvironmentLookup& environment, std::string_view variable
   return number;
 }
 
-// A place and the number of places: both, or neither where they contradict each other.
+// A place and the number of places: kept if consistent, otherwise both are dropped.
 void keep_if_within(Number& place, Number& count) {
   if (count && (*count == 0 || (place && *place >= *count))) place = count = {};
 }
@@ -77,7 +78,7 @@ std::optional<JobPlace> place_by(const Launcher& launcher, const EnvironmentLook
   return place;
 }
 
-// What only `more` tells.
+// Takes values from `more` that `place` lacks.
 void complete(JobPlace& place, const JobPlace& more) {
   const auto both = [](Number& a, Number& a_count, const Number& b, const Number& b_count) {
     if (!a) a = b;
@@ -97,14 +98,14 @@ void append(std::string& id, std::string_view what, const std::string& text) {
 std::string id_by(std::string_view launcher, const EnvironmentLookup& environment) {
   std::string id;
   if (launcher == "torchrun") {
-    // Unless it is told one, torchrun says `none`.
+    // Without an id of its own, torchrun sets `none`.
     if (const std::string run = text_of(environment, "TORCHELASTIC_RUN_ID"); run != "none")
       append(id, "torchrun", run);
   } else if (launcher == "Open MPI") {
     append(id, "pmix", text_of(environment, "PMIX_NAMESPACE"));
   }
-  // Another launcher's id may come again in another job, such as one that the user has chosen. Steps are
-  // jobs where Slurm itself starts the ranks; torchrun may have been started by a step for each node.
+  // Other launchers' ids may recur in another job, for example one chosen by the user. Steps are jobs if
+  // Slurm itself starts the ranks; torchrun may have been started in one step per node.
   std::string batch = text_of(environment, "SLURM_JOB_ID");
   const std::string step = text_of(environment, "SLURM_STEP_ID");
   if (!batch.empty() && launcher == "Slurm" && !step.empty()) batch += "." + step;

@@ -10,12 +10,13 @@
 
 namespace inject {
 
-/// This process's place in a distributed job, as far as its launcher's environment variables say. None of
-/// them is trusted: numbers have to be below 2^20 and consistent with each other, texts are reduced to one
-/// line and cut.
+/// This process's place in a distributed job, from its launcher's environment variables. None of them is
+/// trusted: numbers have to be below 2^20 and consistent with each other, texts are reduced to one line and
+/// truncated.
 struct JobPlace {
-  std::string launcher;  ///< `torchrun`, `Open MPI`, `PMI`, `Slurm`; `environment`: RANK, by nobody we know
-  std::string id;        ///< the same in all processes of the job, and in no other's; empty: not told
+  std::string launcher;  ///< `torchrun`, `Open MPI`, `PMI`, `Slurm`; `environment`: RANK, set by an unknown
+                         ///< launcher
+  std::string id;        ///< the same in all processes of the job, and in no other job's; empty: unknown
   std::uint32_t rank = 0;
   std::optional<std::uint32_t> world_size;
   std::optional<std::uint32_t> local_rank;  ///< among the processes of this node
@@ -24,8 +25,8 @@ struct JobPlace {
   std::optional<std::uint32_t> nodes;
 };
 
-/// By the first launcher of torchrun, Open MPI, PMI (MPICH, Intel MPI) and Slurm whose rank is a number; what
-/// it does not tell, by those after it that have the same rank and world size. Nothing outside of a job.
+/// Uses the first of torchrun, Open MPI, PMI (MPICH, Intel MPI) and Slurm whose rank is a number; values that
+/// it does not provide come from later ones with the same rank and world size. Empty outside of a job.
 std::optional<JobPlace> job_from_environment(const EnvironmentLookup& environment);
 
 }  // namespace inject

@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// The CUDA runtime's functions that allocate.
+/// The allocation functions of the CUDA runtime.
 enum class AllocationApi : std::uint8_t {
   kMalloc,
   kMallocPitch,
@@ -38,24 +38,24 @@ constexpr AllocationKind allocation_kind(AllocationApi api) noexcept {
                                                 : AllocationKind::kDevice;
 }
 
-/// What one function did on one device, or all of them.
+/// Counts for one function on one device, or for all functions.
 struct MemoryCounts {
   std::uint64_t allocations = 0;
-  std::uint64_t frees = 0;  ///< of what these allocated
+  std::uint64_t frees = 0;  ///< of these allocations
   std::uint64_t allocated = 0;
   std::uint64_t live = 0;
   std::uint64_t peak = 0;   ///< of `live`
-  Nanoseconds peak_at = 0;  ///< when it was reached, the first time; 0: never, as it is 0
+  Nanoseconds peak_at = 0;  ///< when the peak was first reached; 0: never, since it is 0
   std::uint64_t largest = 0;
   std::uint64_t failed = 0;
-  std::uint64_t failed_bytes = 0;  ///< requested in vain
+  std::uint64_t failed_bytes = 0;  ///< requested by failed calls
   std::uint64_t largest_failed = 0;
   std::uint64_t last_failed = 0;
 };
 
 struct MemoryRow {
   std::uint32_t device = 0;          ///< or one of MemoryUse's numbers (record/memory_use.h)
-  std::optional<AllocationApi> api;  ///< none: all together
+  std::optional<AllocationApi> api;  ///< empty: all functions together
   MemoryCounts counts;
 };
 

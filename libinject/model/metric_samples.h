@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Hardware metrics as they are sampled while the program runs: what the sampler (metrics/) hands to the
-// statistics.
+// Hardware metrics as sampled while the program runs: what the sampler (metrics/) passes to the statistics.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +34,7 @@ enum class Quantity : std::uint8_t {
 };
 
 struct MetricInfo {
-  std::string name;   ///< as CUPTI has it, with rollup
+  std::string name;   ///< CUPTI's name, with rollup
   std::string title;  ///< column: "SM Active (%)"
   Quantity quantity = Quantity::kUser;
 };
@@ -51,24 +50,24 @@ struct MetricSample {
   std::array<float, kMaxMetrics> values{};  ///< in the order of the MetricInfo list; NaN: not measured
 };
 
-/// Why a sample that was due is not there.
+/// Why an expected sample is missing.
 enum class MetricLoss : std::uint8_t {
-  kIncomplete,     ///< a part of what the device's units tell of it is not there
-  kTimeless,       ///< it came without times, or a duration, as where CUPTI's image had no room
-  kMistimed,       ///< its times can't be: before the one before it, or of no clock that is known
+  kIncomplete,     ///< a part of the data from the device's units is missing
+  kTimeless,       ///< it came without times, or without a duration, for example when CUPTI's image was full
+  kMistimed,       ///< its times are impossible: before the previous sample's, or of no known clock
   kNotEvaluated,   ///< it has no values
-  kContradictory,  ///< its values can't all be right
-  kQueueFull,      ///< the drain side came late
+  kContradictory,  ///< its values are contradictory
+  kQueueFull,      ///< the drain side was late
   kMissing,        ///< nothing came at all
 };
 inline constexpr std::size_t kMetricLosses = 7;
 
-/// Why most of them are not there.
+/// The most frequent reason.
 inline MetricLoss main_loss(const std::array<std::uint64_t, kMetricLosses>& lost) noexcept {
   return static_cast<MetricLoss>(std::max_element(lost.begin(), lost.end()) - lost.begin());
 }
 
-/// What that means, and what can be done about it: after "of hardware metrics lost: ".
+/// The explanation and remedy, to follow "of hardware metrics lost: ".
 inline std::string_view loss_text(MetricLoss loss) noexcept {
   switch (loss) {
     case MetricLoss::kIncomplete:
@@ -88,13 +87,13 @@ inline std::string_view loss_text(MetricLoss loss) noexcept {
   return "raise INJECT_METRICS_INTERVAL";
 }
 
-/// A sample's times as CUPTI gave them, and on our clock.
+/// A sample's times as given by CUPTI, and on our clock.
 struct MetricSampleTimes {
   Nanoseconds cupti_start = 0;
   Nanoseconds cupti_end = 0;
   Nanoseconds start = 0;
   Nanoseconds end = 0;
-  Nanoseconds read = 0;  ///< when, on our clock; 0: there is none
+  Nanoseconds read = 0;  ///< when it was read, on our clock; 0: there is no sample
 };
 
 }  // namespace inject

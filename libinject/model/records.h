@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the host side of a run writes into the ring: plain data of one cache line each, without pointers,
-// names by id, so that another process can read a ring back after its writer has died.
+// What the host side of a run writes into the ring: plain data of one cache line each, without pointers, with
+// names by id, so that another process can read a ring after its writer has died.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ enum class RecordKind : std::uint8_t {
 };
 inline constexpr unsigned kRecordKinds = 4;
 
-/// Place of a kind of record where each is counted by itself: calls, ranges, signs, processor times. Short
-/// calls are calls, and fetches count with processor times: both say what a thread did between its calls.
+/// Index of a record kind in separate counts: calls, ranges, signs, processor times. Short calls are counted
+/// as calls, and fetches with processor times: both describe what a thread did between its calls.
 inline constexpr unsigned kind_index(RecordKind kind) {
   if (kind == RecordKind::kFetch) return kind_index(RecordKind::kProcessorTime);
   return kind == RecordKind::kNone || kind == RecordKind::kShortCalls ? 0 : static_cast<unsigned>(kind) - 1;
@@ -71,7 +71,7 @@ struct alignas(64) CallRecord {
   std::uint32_t correlation = 0;
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
-  CallChain chain = 0;       ///< the hooked calls around this one, itself not included
+  CallChain chain = 0;       ///< the hooked calls around this one, excluding itself
   std::uint64_t stream = 0;  ///< cudaStream_t / CUstream value, 0 where unknown or default; in a window that
                              ///< is_naming(), the launch's OperatorCall (model/code_place.h), packed
   std::uint32_t owner = 0;   ///< `call` of the library call around this one that has its work: the one that
@@ -80,30 +80,30 @@ struct alignas(64) CallRecord {
   std::uint32_t range =
       0;  ///< NVTX context: node of the range tree (record/range_tree.h), 0 if no range is open; in a
           ///< window that is_naming(), the launch's place in the program (record/code_places.h)
-  std::uint32_t window = 0;  ///< number of the window the call began in, 0 if none was open
-  std::uint32_t shape = 0;   ///< in Core::shapes: what the outermost call computes of those around this one
-                             ///< and itself whose arguments are read; 0 if there is none
-  std::int16_t status = 0;   ///< the API's own status code; with kCallGraph, where it is 0, what tells graphs
-                             ///< apart (record/captured_graphs.h)
+  std::uint32_t window = 0;      ///< number of the window the call began in, 0 if none was open
+  std::uint32_t shape = 0;       ///< in Core::shapes: what the outermost call computes, of this one and those
+                                 ///< around it, whose arguments are read; 0 if there is none
+  std::int16_t status = 0;       ///< the API's own status code; with kCallGraph and status 0, a number that
+                                 ///< distinguishes graphs (record/captured_graphs.h)
   std::uint16_t generation = 0;  ///< counts CUPTI attachments: correlation ids are unique within one
 };
 
 /// CallRecord::flags
 enum CallFlags : std::uint8_t {
-  kCallCaptured = 1,   ///< the launch was captured into a graph: no device work of its own follows
+  kCallCaptured = 1,   ///< the launch was captured into a graph: no device work follows
   kCallOwnsShape = 2,  ///< `shape` is this call's own
-  kCallShared = 4,     ///< one operand is the same as in the thread's call before, of the same shape
+  kCallShared = 4,     ///< one operand is the same as in the thread's previous call, which has the same shape
   kCallNoWork = 8,     ///< its sizes are 0: no device work follows
-  kCallGraph = 16,     ///< a graph was launched, successfully: whether work follows depends on its nodes
+  kCallGraph = 16,     ///< a graph was launched successfully: whether work follows depends on its nodes
 };
 
 /// A call of the runtime that is_bookkeeping() and shorter than this is part of its thread's computing:
-/// frameworks make ten of them a launch. Unless it is a thread's first in a window, or kProcessorTimeApart
-/// after the last call that was not, nothing is kept of it but its duration.
+/// frameworks make ten of them per launch. Unless it is a thread's first in a window, or begins
+/// kProcessorTimeApart after the last call that was not, only its duration is kept.
 inline constexpr Nanoseconds kShortCall = 1'000;
 
-/// Short calls of one thread in one window, in their order. The thread adds to it until it has another record
-/// to make. `count` is set when it is complete; until then Block::published says how many there are.
+/// Short calls of one thread in one window, in order. The thread appends to it until it has another record to
+/// write. `count` is set when it is complete; until then Block::published has the number of calls.
 struct alignas(64) ShortCallsRecord {
   struct Call {
     FunctionId function;
@@ -121,7 +121,7 @@ struct alignas(64) ShortCallsRecord {
 enum class RangeEdge : std::uint8_t { kPush = 1, kPop = 2, kStart = 3, kEnd = 4 };
 
 /// An NVTX range opened or closed while a window was open. `node` is the range's own node in the range tree.
-/// A start/end range has a number, and may end on another thread than its owner, which started it.
+/// A start/end range has a number, and may end on a thread other than its owner, which started it.
 struct alignas(64) RangeRecord {
   RecordKind kind = RecordKind::kRange;
   RangeEdge edge = RangeEdge::kPush;
@@ -134,30 +134,31 @@ struct alignas(64) RangeRecord {
   std::uint32_t reserved2[9] = {};
 };
 
-/// Between two calls, or in one, a thread may have computed or waited: from this long on it is asked for.
+/// Between two calls, or in one, a thread may have computed or waited: from this duration on, its CPU time is
+/// queried.
 inline constexpr Nanoseconds kProcessorTimeApart = 100'000;
 
-/// What a thread had used of a processor by some time, in an open window (record/processor_time.h).
+/// CPU time used by a thread until some time in an open window (record/processor_time.h).
 struct alignas(64) ProcessorTimeRecord {
   RecordKind kind = RecordKind::kProcessorTime;
   std::uint8_t reserved[3] = {};
   std::uint32_t window = 0;
   Nanoseconds time = 0;
   Nanoseconds processor = 0;
-  std::uint64_t waits = 0;  ///< how often it has given the processor up by itself
+  std::uint64_t waits = 0;  ///< voluntary context switches until then
   std::uint32_t reserved2[8] = {};
 };
 
-/// What the thread that asks a PyTorch DataLoader for a batch spends the time on.
+/// What a thread that requests a batch from a PyTorch DataLoader spends its time on.
 enum class FetchKind : std::uint8_t {
-  kWaiting,     ///< for the loader's worker processes
-  kProcessing,  ///< it makes the batch itself: there are no workers
+  kWaiting,     ///< waiting for the loader's worker processes
+  kProcessing,  ///< making the batch itself, as there are no workers
 };
 inline constexpr std::size_t kFetchKinds = 2;
 
 /// Whether a fetch's thread is known to be one that trains.
 enum class FetchThread : std::uint8_t {
-  kAny,    ///< no thread has stepped an optimizer so far
+  kAny,    ///< no thread has made an optimizer step so far
   kSteps,  ///< this one has
   kOther,  ///< others have
 };
