@@ -13,8 +13,8 @@ namespace inject {
 namespace {
 
 // One binary reads the records of CUPTI 12 and 13: the fields used here have not moved since the oldest
-// layout below. Later layouts only append. Where a header is newer than these names, its newest layout is
-// checked through the same asserts by the names that it keeps.
+// layout below, and later layouts only append. If a header is newer than these names, its newest layout is
+// checked by the same asserts, through the names that it keeps.
 #define INJECT_SAME_OFFSET(Old, New, field) static_assert(offsetof(Old, field) == offsetof(New, field))
 using Kernel = CUpti_ActivityKernel5;
 using KernelNewest = CUpti_ActivityKernel9;
@@ -88,7 +88,7 @@ KernelActivity decode_kernel(const CUpti_Activity& record) noexcept {
   return to;
 }
 
-// What stats/ and analysis/ take these records' numbers for.
+// The values that stats/ and analysis/ assume in these records.
 static_assert(
     kHostToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD && kDeviceToHost == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH &&
     kHostToArray == CUPTI_ACTIVITY_MEMCPY_KIND_HTOA && kArrayToHost == CUPTI_ACTIVITY_MEMCPY_KIND_ATOH &&

@@ -12,7 +12,7 @@ namespace inject {
 
 /// The prefix that the kernel records of CUDA 12 and 13 (CUpti_ActivityKernel5 … 10) share.
 struct KernelActivity {
-  KernelEvent event;  ///< `launch` and `name` are left to the caller
+  KernelEvent event;  ///< `launch` and `name` are set by the caller
   const char* name = nullptr;
 };
 

@@ -18,9 +18,9 @@
 namespace inject {
 
 namespace {
-// Launches that are remembered: as many as CUPTI's default buffers hold records, and more, some 23 MB when
-// full; with a larger INJECT_RING as many as that holds, or those that come out of it at once would push out
-// each other before their records are looked at.
+// Launches that are remembered: as many as CUPTI's default buffers hold records, and more, about 23 MB when
+// full; with a larger INJECT_RING as many as that holds, since launches read from it at once would otherwise
+// evict each other before their records are processed.
 constexpr std::size_t kMinLaunches = 1u << 18;
 constexpr std::size_t kMaxLaunches = 1u << 21;
 
@@ -28,17 +28,17 @@ std::size_t most_launches(const BlockPool& ring) {
   return std::clamp(std::size_t{ring.capacity()} * Block::kSlots, kMinLaunches, kMaxLaunches);
 }
 
-// Device records kept while their launch is still on its way through its thread (a blocking copy publishes
-// its record when it returns, after its activity may have come).
+// Device records kept while their launch is still in its thread's queue (a blocking copy publishes its record
+// when it returns, which may be after its activity has arrived).
 constexpr std::size_t kMaxPending = 1u << 16;
-// A launch is published once its call returns; one that takes longer has lost its processor, or waits for
-// room behind the kernels that are there.
+// A launch is published when its call returns; one that takes longer has lost its CPU, or waits for room
+// behind queued kernels.
 constexpr Nanoseconds kOnItsWay = 20'000'000;
-// A graph's kernel waits so long for the next replay of its node to say whether its end is its own.
+// A graph's kernel waits this long for the next replay of its node, which shows whether its end is its own.
 constexpr Nanoseconds kHeldForGraphs = kSecond;
 
-// Tells the records of one launch apart: a graph's kernels differ in their node, and one that runs twice in a
-// launch in its times.
+// Distinguishes the records of one launch: a graph's kernels differ in their node, and one that runs twice in
+// a launch differs in its times.
 std::uint64_t identity(const KernelEvent& event) {
   return hash_mix(hash_mix(event.start * kHashSeed ^ event.end) ^ event.graph_node ^
                   (std::uint64_t{event.device} << 48)) |
@@ -77,7 +77,7 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
     std::memcpy(&record, slot.bytes, sizeof record);
     if (is_naming(record.window)) {
       add_launch(thread, record);
-      // Also where its place is not known: an earlier one is not the last.
+      // Even if its place is unknown: an earlier one is then not the last.
       if (record.correlation == 0 && function_category(record.function) == Category::kSync)
         statistics_.add_named_wait(thread, record.begin, record.end, record.range);
     } else {
@@ -240,7 +240,7 @@ void Drain::on_activity(Event& event, std::uint16_t generation) {
   }
 }
 
-// A graph launch's kernels are, beyond it, those of the calls that were captured.
+// The kernels of a graph launch also belong to the calls that were captured.
 void Drain::attribute_to_captured(KernelEvent& event) {
   Attribution& launch = event.launch;
   if ((event.graph == 0 && event.graph_node == 0) || !launch.known) return;
@@ -249,7 +249,7 @@ void Drain::attribute_to_captured(KernelEvent& event) {
     if (library_depth(launch.chain) == 0) ++graph_kernels_without_call_;
     return;
   }
-  // A library that launches a graph of its own inside a call: that call has the work.
+  // If a library launches a graph of its own inside a call, that call has the work.
   if (launch.shape != ShapeTable::kNone) return;
   for (unsigned level = 0; level < chain_depth(call.chain); ++level) {
     if (const FunctionId function = chain_at(call.chain, level); is_library_function(function))
@@ -260,7 +260,7 @@ void Drain::attribute_to_captured(KernelEvent& event) {
   event.replayed = {call.function, call.thread, call.owner};
 }
 
-// Launched outside of all windows: in no table, but what the device's counters tell is of it as well.
+// Launched outside of all windows: in no table, but included in the device's counters.
 template <typename Event>
 void Drain::note_outside(const Event& event) {
   if constexpr (std::is_same_v<Event, KernelEvent>) {
@@ -308,7 +308,7 @@ void Drain::hand_on(Event& event, std::uint16_t generation) {
   for (EventSink* sink : sinks_) sink->add(event, generation);
 }
 
-// A range that the window cuts off has its times from the window's: where these are not known, none.
+// A clipped range takes its times from the window; it has none if these are unknown.
 void Drain::deliver(const RangeEvent& event) {
   if (event.clipped && (event.begin == 0 || windows_.span(event.window).begin == 0)) {
     Losses losses;
@@ -320,9 +320,9 @@ void Drain::deliver(const RangeEvent& event) {
   for (EventSink* sink : sinks_) sink->add(event);
 }
 
-// A record without a launch. Ids ascend: one from before the window's first launch belongs to a call that was
-// on its way when the window opened, and ran into it. Of the others we have missed the launch; where that is
-// so, the first one that is known need not be the first.
+// A record without a launch. Ids ascend: a record from before the window's first launch belongs to a call
+// that was in progress when the window opened, and ran into it. The launches of the others were missed; in
+// that case, the first known launch need not be the first.
 template <typename Event>
 void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
@@ -372,14 +372,14 @@ void Drain::take_drops(std::uint32_t window, HostDrops drops) {
   log_->drops(window, drops);
 }
 
-// CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are
-// any; what remains were kernels of graphs, or of launches that no record is known of.
+// CUPTI reports how many records it dropped, not which. Launches without a record are counted among these as
+// long as there are any; the rest were kernels of graphs, or of launches without any record.
 void Drain::note_missing(std::uint64_t dropped, bool delivered) {
   const auto lost = [this](const Attribution& launch) {
     if (!is_naming(launch.window)) statistics_.lost_work(launch);
   };
   for (const auto& [window, count] : launches_.give_up_waiting(delivered, lost)) {
-    if (is_naming(window)) continue;  // its kernels stay without a name
+    if (is_naming(window)) continue;  // its kernels have no name
     Losses losses;
     losses.activity_records = std::min(count, dropped);
     losses.missing_records = count - losses.activity_records;

@@ -21,70 +21,70 @@
 
 namespace inject {
 
-/// Joins device records to their launches and hands the result to the statistics and the sinks. One thread at
-/// a time. A kernel belongs to the window in which it was launched; where the launch's record was dropped, to
-/// the window that its start lies in.
+/// Joins device records to their launches and passes the result to the statistics and the sinks. One thread
+/// at a time. A kernel belongs to the window in which it was launched or, if the launch's record was dropped,
+/// to the window that contains its start.
 class Drain {
  public:
-  /// `note_windows` enters windows into the log that have opened by themselves (`launch:`); called when a
-  /// record names a window that the log does not know yet.
+  /// `note_windows` adds windows that opened by themselves (`launch:`) to the log; called when a record names
+  /// a window that the log does not know yet.
   Drain(Core& core, WindowLog& windows, Statistics& statistics, std::function<void()> note_windows);
 
-  /// Raw events go there from here on, in the order of these calls.
+  /// Raw events are also passed to `sink` from here on; sinks receive them in the order of these calls.
   void add_sink(EventSink& sink) { sinks_.push_back(&sink); }
-  /// What the drain is told is kept there for the case that the process is killed.
+  /// The drain's input is also logged there, in case the process is killed.
   void log_to(IntakeLog& log) { log_ = &log; }
-  /// Signs of launches go there.
+  /// Signs of launches are passed to this search.
   void search_with(IterationSearch* search) { search_ = search; }
 
-  /// A pass over the sources begins: what they have is told next.
+  /// A pass over the sources begins; their contents are passed next.
   void begin_pass(Nanoseconds time) { pass_begin_ = time; }
   /// A record of a thread's queue.
   void take(std::uint32_t thread, const Slot& slot);
-  /// A device's record. `name`: the kernel's as the driver has it; returns its number in Core::mangled.
+  /// A device's record. `name`: the kernel's, as reported by the driver; returns its number in Core::mangled.
   std::uint32_t take(KernelEvent event, std::string_view name, std::uint16_t generation);
   void take(TransferEvent event, std::uint16_t generation);
-  /// Launches of the windows so far are not all known: none is taken for a window's first.
+  /// Not all launches of the windows so far are known: none is assumed to be a window's first.
   void forget_first_launches() { first_launches_.clear(); }
-  /// Launches have come since device records did without one.
+  /// New launches have arrived: retries the device records that had none.
   void retry_pending();
-  /// The threads' queues have been read. `hold_signs`: signs are not looked at yet, unless there are very
+  /// The threads' queues have been read. `hold_signs`: signs are not processed yet, unless there are very
   /// many.
   void advance_search(const SignPass& pass, bool hold_signs);
-  /// What a graph that is not launched again has left does not hold up those that wait for earlier work.
+  /// Graph kernels that wait for a replay that does not come must not hold up those that wait for earlier
+  /// work.
   void end_pass();
-  /// So many calls and ranges of the window found the ring full.
+  /// This many calls and ranges of the window found the ring full.
   void take_drops(std::uint32_t window, HostDrops drops);
   void iteration_boundary(const IterationBoundary& boundary);
 
-  /// No further device record will come for what was launched so far: judges what has no launch record by its
-  /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
-  /// the ranges of the windows that are closing.
-  /// `dropped`: records that CUPTI has dropped since the last time. `delivered`: CUPTI has handed over all
-  /// others. `last`: windows after that one stay as they are.
+  /// No further device records will come for work launched so far: assigns records without a launch by their
+  /// time, counts the launches that got no record, whether CUPTI dropped it or for unknown reasons, and clips
+  /// the ranges of the windows that are closing. `dropped`: records that CUPTI dropped since the last call.
+  /// `delivered`: CUPTI has delivered all others. `last`: later windows are not settled.
   void settle(std::uint64_t dropped, bool delivered, std::uint32_t last = kAllWindows);
-  /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
-  /// time was spent, so that a program that opens one after the other needs no memory for all of them.
+  /// For the windows that ended before `until`, and whose launches all have their records: determines how
+  /// their time was spent, so that a program that opens one after the other needs no memory for all of them.
   void settle_times(Nanoseconds until);
 
-  /// Every kernel of a window that starts before that time has been handed on, as far as launches tell.
+  /// All kernels of windows that start before that time have been passed on, as far as launches show.
   Nanoseconds told_until() const;
 
-  /// Launches in a window whose device record has not come.
+  /// Launches in a window whose device record has not arrived.
   std::size_t waiting() const { return launches_.waiting(); }
-  /// Device records that no launch record was found for, over the run.
+  /// Device records without a launch record, over the run.
   std::uint64_t unattributed() const { return unattributed_; }
-  /// Device records that came a second time and were passed over, over the run.
+  /// Duplicate device records, which were ignored, over the run.
   std::uint64_t repeated() const { return repeated_; }
-  /// Kernels of graph launches whose nodes were not captured in a window, so that their calls are not known,
+  /// Kernels of graph launches whose nodes were not captured in a window, so that their calls are unknown,
   /// over the run.
   std::uint64_t graph_kernels_without_call() const { return graph_kernels_without_call_; }
-  /// Launches of graphs that seem to have neither kernels nor copies, as no record has come of them, over the
+  /// Launches of graphs that appear to have neither kernels nor copies, since they had no records, over the
   /// run.
   std::uint64_t graph_launches_without_records() const { return launches_.graphs_without_work(); }
-  /// Kernels of graph launches were among what came since the last settle().
+  /// Whether kernels of graph launches have arrived since the last settle().
   bool saw_graphs() const { return saw_graphs_; }
-  /// Devices that kernels ran on, a bit each.
+  /// Devices that ran kernels, one bit each.
   std::uint64_t devices_seen() const { return devices_seen_; }
   Nanoseconds last_in_window_end() const { return last_in_window_end_; }
 

@@ -11,14 +11,14 @@
 
 namespace inject {
 
-/// When CUPTI made the program slower: from when it is attached for a window until it has been finalized or,
-/// where iterations are looked for in its launch callbacks, until nothing but these is left. What is further
-/// back than the latest kMost such times counts as slower. Any thread.
+/// The periods in which CUPTI slowed down the program: from when it is attached for a window until it has
+/// been finalized or, if its launch callbacks are used to find iterations, until only these are left. Any
+/// time before the latest kMost such periods counts as slowed down. Any thread.
 class ProfiledTimes {
  public:
   static constexpr std::size_t kMost = 1024;
 
-  /// Does nothing where such a time is going on, or, to end it, where none is.
+  /// begin() does nothing during such a period, and end() does nothing outside of one.
   void begin(Nanoseconds time) {
     const MutexLock lock(mutex_);
     if (!spans_.empty() && spans_.back().end == kOpen) return;
@@ -37,7 +37,7 @@ class ProfiledTimes {
     const MutexLock lock(mutex_);
     return !spans_.empty() && spans_.back().end == kOpen;
   }
-  /// Whether any such time overlaps [begin, end).
+  /// Whether any such period overlaps [begin, end).
   bool overlap(Nanoseconds begin, Nanoseconds end) const {
     const MutexLock lock(mutex_);
     if (begin < known_from_) return true;

@@ -9,11 +9,11 @@
 namespace inject {
 
 namespace {
-// A pop ends one of the innermost ranges of its thread: RangeTree::without() looks no further than that. Here
-// there may also be some whose pop found the ring full.
+// A pop ends one of the innermost ranges of its thread: RangeTree::without() searches no further than this.
+// Here there may also be ranges whose pop found the ring full.
 constexpr std::ptrdiff_t kMaxSearched = 2048;
-// Ranges of a path that may have been open before the window, and names of a thread's: a program may have any
-// number that it never ends.
+// Limits on the ranges of a path that may have been open before the window, and on the names per thread: a
+// program may have any number of ranges that it never ends.
 constexpr std::uint32_t kMaxRestored = 64;
 constexpr std::size_t kMaxKnown = 4096;
 }  // namespace
@@ -62,7 +62,7 @@ bool RangeTracker::has_room(std::uint32_t thread, const RangeRecord& record) {
 }
 
 void RangeTracker::push(std::uint32_t thread, Thread& state, const RangeRecord& record) {
-  // The ranges around it first: they may have been open before the window was.
+  // First the ranges around it, which may have been open before the window was.
   context(thread, record.window, tree_.node(record.node).parent);
   if (has_room(thread, record)) {
     state.stack.push_back({record.node, record.time, false});
@@ -77,7 +77,8 @@ void RangeTracker::pop(std::uint32_t thread, Thread& state, const RangeRecord& r
     return;
   }
   context(thread, record.window, record.node);
-  // By name from the top: domains have stacks of their own, so the range that ends need not be the innermost.
+  // By name, innermost first: each domain has its own stack, so the range that ends need not be the
+  // innermost.
   const RangeTree::Node ended = tree_.node(record.node);
   const auto last = state.stack.rbegin() + std::min(std::ssize(state.stack), kMaxSearched);
   const auto found = std::find_if(state.stack.rbegin(), last, [&](const Open& open) {
@@ -119,14 +120,14 @@ void RangeTracker::end(std::uint32_t thread, const RangeRecord& record) {
     started_.erase(started);
     --open_;
   } else if (record.owner == thread || open_ >= kMaxOpen) {
-    // Its own thread's queue had no start of it.
+    // The queue of its own thread had no start of it.
     end_earlier(record.window, ended);
   } else if (ends_.insert_or_assign(key, ended).second) {
     ++open_;
   }
 }
 
-// Of a range that was started before the window.
+// Ends a range that was started before the window.
 void RangeTracker::end_earlier(std::uint32_t window, const Ended& ended) {
   if (const auto found = earlier_.find({window, ended.owner}); found != earlier_.end()) {
     Earlier& earlier = found->second;
@@ -139,8 +140,8 @@ void RangeTracker::end_earlier(std::uint32_t window, const Ended& ended) {
   emit(ended.owner, window, {ended.node, windows_(window).begin, true}, ended.time, true);
 }
 
-// Start/end ranges on the path of which the window has seen no start were open before it. Where it has seen
-// one of that name, it can't be told.
+// Start/end ranges on the path whose start was not seen in the window were open before it. If a start with
+// that name was seen, this is ambiguous.
 void RangeTracker::restore_started(std::uint32_t thread, std::uint32_t window, std::uint32_t node) {
   std::vector<std::uint32_t> path;
   std::uint32_t left = kMaxRestored;
@@ -152,7 +153,7 @@ void RangeTracker::restore_started(std::uint32_t thread, std::uint32_t window, s
   if (path.empty()) return;
   Earlier& earlier = earlier_[{window, thread}];
   if (earlier.known.size() >= kMaxKnown) return;
-  // Two of one name may be on the path: they become known together.
+  // Two ranges of one name may be on the path: they become known together.
   std::erase_if(path, [&](std::uint32_t at) { return earlier.known.count(name_of(at)) != 0; });
   const Nanoseconds begin = windows_(window).begin;
   for (const std::uint32_t at : path) {
@@ -189,7 +190,7 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
   if (state.last_context == node) return;
   state.last_context = node;
   restore_started(thread, window, node);
-  // The path's push/pop ranges beyond what this window saw pushed were open before it.
+  // The path's push/pop ranges beyond those pushed in this window were open before it.
   std::size_t depth = tree_.node(node).depth;
   const std::size_t seen = state.stack.size() + state.beyond;
   if (depth <= seen) return;
@@ -204,7 +205,7 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
 }
 
 void RangeTracker::close_started(std::uint32_t window) {
-  // Takes a window's entries out of a map, and returns how many there were.
+  // Removes a window's entries from a map, and returns their number.
   const auto take = [window](auto& map, const auto& use) {
     const auto begin = map.lower_bound({window, 0});
     const auto end = map.lower_bound({window + 1, 0});
@@ -226,7 +227,7 @@ void RangeTracker::close_started(std::uint32_t window) {
 }
 
 void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
-  // What is kept of a thread goes with its window: a program may have thousands of them, one after another.
+  // A thread's state is dropped with its window: a program may have thousands of threads, one after another.
   for (auto at = threads_.begin(); at != threads_.end();) {
     if (!std::binary_search(windows.begin(), windows.end(), at->second.window)) {
       ++at;

@@ -18,18 +18,18 @@
 
 namespace inject {
 
-/// Puts the edges of NVTX ranges together to ranges, window by window, on the drain thread. What began before
-/// its window opened or was open when it closed is cut at the window's edge and marked as clipped. A range
-/// that was open all the window long is known only if its thread did something in it (a launch or another
-/// range). Threads are drained one after the other, so the end of a range that another thread started may
-/// come before its start. Of kMaxOpen ranges that are open at once in windows that are not closed; one beyond
-/// has no times.
+/// Pairs the edges of NVTX ranges into ranges, window by window, on the drain thread. A range that began
+/// before its window opened, or was open when it closed, is cut at the window's edge and marked as clipped. A
+/// range that was open during the whole window is known only if its thread did something in it (a launch or
+/// another range). Threads are drained one after the other, so the end of a range started by another thread
+/// may arrive before its start. At most kMaxOpen ranges can be open at once in windows that are not closed;
+/// further ones have no times.
 class RangeTracker {
  public:
   static constexpr std::size_t kMaxOpen = 1u << 20;
 
   using Emit = std::function<void(const RangeEvent&)>;
-  /// Begin and end of a window; the end may be 0 while it is open.
+  /// Begin and end of a window; the end is 0 while it is open.
   struct Span {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
@@ -39,10 +39,10 @@ class RangeTracker {
   RangeTracker(const RangeTree& tree, WindowSpan windows, Emit emit);
 
   void edge(std::uint32_t thread, const RangeRecord& record);
-  /// A launch or call of `thread` in `window` had the NVTX context `node`.
+  /// A launch or call by `thread` in `window` had the NVTX context `node`.
   void context(std::uint32_t thread, std::uint32_t window, std::uint32_t node);
-  /// These windows, by ascending number, are over and all their records have been seen: clips what is still
-  /// open in them.
+  /// These windows, by ascending number, are over and all their records have been seen: clips the ranges
+  /// still open in them.
   void close_windows(std::span<const std::uint32_t> windows);
 
  private:
@@ -51,29 +51,29 @@ class RangeTracker {
     Nanoseconds begin;
     bool clipped;
   };
-  /// Push/pop ranges of a thread in the window that its records have come to.
+  /// Push/pop ranges of a thread in the window of its latest records.
   struct Thread {
     std::uint32_t window = 0;
     std::uint32_t last_context = 0;
     std::vector<Open> stack;   // outermost first
-    std::uint64_t beyond = 0;  // pushed inside of those, where there was no room
+    std::uint64_t beyond = 0;  // pushed inside of those, but did not fit
   };
-  /// A start/end range that has not ended.
+  /// A start/end range that has not ended yet.
   struct Started {
     std::uint32_t owner;
     Open open;
   };
-  /// An end whose start has not been seen: its owner's queue may have it, or it lies before the window.
+  /// An end whose start has not been seen: it may be in its owner's queue, or precede the window.
   struct Ended {
     std::uint32_t node;
     std::uint32_t owner;
     Nanoseconds time;
   };
   using Name = std::pair<std::uint32_t, std::uint32_t>;  // with its domain
-  /// Start/end ranges of a thread in a window that were started before it.
+  /// A thread's start/end ranges that were open before a window.
   struct Earlier {
     std::multimap<Name, Open> open;
-    // Also the names of those that were started in the window: the path can't tell them from these.
+    // Includes the names of those started in the window: the path does not distinguish them.
     std::set<Name> known;
   };
   using InWindow = std::pair<std::uint32_t, std::uint32_t>;  // a window, and a number in it

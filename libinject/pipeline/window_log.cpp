@@ -10,7 +10,7 @@
 namespace inject {
 
 namespace {
-constexpr std::size_t kMaxKept = 10'000;  // of the first ones, and of the latest
+constexpr std::size_t kMaxKept = 10'000;  // of the first windows, and of the latest
 constexpr std::uint32_t kLatestListed = 100;
 
 void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*edge,
@@ -160,7 +160,7 @@ RangeTracker::Span WindowLog::span(std::uint32_t number) const {
   return window == nullptr ? RangeTracker::Span{} : RangeTracker::Span{window->start, window->end};
 }
 
-/// The latest window with times that opened by then.
+/// The latest window with known times that had opened by then.
 const WindowInfo* WindowLog::latest(Nanoseconds time) const {
   const auto after =
       std::upper_bound(more_.begin(), more_.end(), time,

@@ -18,56 +18,56 @@ namespace inject {
 
 inline constexpr std::uint32_t kAllWindows = ~std::uint32_t{0};
 
-/// The windows of the run, written by whoever opens and closes them and read by the drain thread. Knows the
-/// first 10,000, as the tables have those, and the latest 10,000, of which records may still come; of these
-/// the latest 100 are listed. The others are counted.
+/// The windows of the run, written by whoever opens and closes them and read by the drain thread. Keeps the
+/// first 10,000, like the tables, and the latest 10,000, for which records may still arrive; the latest 100
+/// of these are listed. The others are only counted.
 class WindowLog {
  public:
-  /// A new window that opens at `begin`, when so much had been dropped; returns its number.
+  /// A new window opens at `begin`, when this much had been dropped; returns its number.
   std::uint32_t open(std::string reason, Nanoseconds begin, HostDrops dropped = {});
   /// The window ends at `end`; its records are still being collected.
   void end(std::uint32_t number, Nanoseconds end);
-  /// The window has ended, and when it began and ended is not known.
+  /// The window has ended, and its times are unknown.
   void end_without_times(std::uint32_t number);
-  /// All windows up to `last` that have ended are complete; see WindowInfo for the times, 0 where not known.
+  /// All windows up to `last` that have ended are complete; see WindowInfo for the times, 0 if unknown.
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0, std::uint32_t last = kAllWindows);
   void add_losses(std::uint32_t number, const Losses& losses);
   struct Share {
     std::uint32_t window;
     HostDrops drops;
   };
-  /// Whose are those that were dropped after `before` had been: a window's until the next one opened. One
-  /// that opened without a count takes what came before it, too. The latest window first.
+  /// Assigns the drops after `before` to windows: a drop belongs to the latest window that had opened. A
+  /// window that opened without a count also takes the drops before it. The latest window comes first.
   std::vector<Share> shares(HostDrops before, HostDrops dropped) const;
-  /// Who ended the window before its trigger would have; why no device activity is recorded in it.
+  /// Who ended the window before its trigger would have, and why no device activity is recorded in it.
   void note_ended_by(std::uint32_t number, std::string who);
   void note_untraced(std::uint32_t number, std::string why);
 
-  /// Whether an edge of a window waits for a reading of the devices' memory.
+  /// Whether an edge of a window still needs a reading of the devices' memory.
   bool lacks_memory() const;
-  /// Such a reading (devices and bytes in use), begun at `time`: of all edges before that have none yet. A
-  /// window that had ended by then goes without one at its start.
+  /// A reading (devices and bytes in use), begun at `time`: applies to all earlier edges that have none yet.
+  /// A window that had ended by then has none at its start.
   void note_memory(Nanoseconds time, std::span<const std::pair<std::uint32_t, std::uint64_t>> used);
 
   RangeTracker::Span span(std::uint32_t number) const;
-  /// The window whose time holds `time`, 0 if none does.
+  /// The window that contains `time`, 0 if none does.
   std::uint32_t at(Nanoseconds time) const;
-  /// The latest window that had opened by then, 0 if none had.
+  /// The latest window that had opened by then, 0 if none.
   std::uint32_t opened_by(Nanoseconds time) const;
-  /// How many windows have opened: the latest one's number.
+  /// Number of windows opened, which is the latest one's number.
   std::uint32_t opened() const;
   /// Numbers of windows that have ended and are not settled.
   std::vector<std::uint32_t> closing(std::uint32_t last = kAllWindows) const;
   std::string reason(std::uint32_t number) const;
-  /// Those that are listed.
+  /// The listed windows.
   std::vector<WindowInfo> copy() const;
-  /// Those from `number` on.
+  /// The windows from `number` on.
   std::vector<WindowInfo> from(std::uint32_t number) const;
   std::uint64_t not_listed() const;
   Losses losses_outside() const;
-  /// How long all windows together were open, those that have ended.
+  /// Total time of all windows that have ended.
   Nanoseconds total_time() const;
-  /// Windows whose times are not known.
+  /// Number of windows with unknown times.
   std::uint64_t without_times() const;
 
  private:
@@ -79,7 +79,7 @@ class WindowLog {
   bool is_listed(std::uint32_t number) const INJECT_REQUIRES(mutex_);
 
   struct More {
-    Nanoseconds opened = 0;   // also where the window's times are not known
+    Nanoseconds opened = 0;   // set even if the window's times are unknown
     bool start_read = false;  // whether there is a reading of the devices' memory
     bool end_read = false;
     HostDrops dropped;  // when it opened
@@ -87,11 +87,10 @@ class WindowLog {
 
   mutable Mutex mutex_;
   std::deque<WindowInfo> first_
-      INJECT_GUARDED_BY(mutex_);  // of the first ones those that windows_ has no more
+      INJECT_GUARDED_BY(mutex_);  // those of the first windows that are no longer in windows_
   std::deque<WindowInfo> windows_ INJECT_GUARDED_BY(mutex_);
-  std::deque<More> more_ INJECT_GUARDED_BY(mutex_);  // beside them
-  std::uint32_t all_read_until_ INJECT_GUARDED_BY(mutex_) =
-      0;  // the latest window up to which nothing is lacking
+  std::deque<More> more_ INJECT_GUARDED_BY(mutex_);             // parallel to windows_
+  std::uint32_t all_read_until_ INJECT_GUARDED_BY(mutex_) = 0;  // no window up to this one lacks a reading
   std::uint32_t opened_ INJECT_GUARDED_BY(mutex_) = 0;
   Losses losses_outside_ INJECT_GUARDED_BY(mutex_);
   Nanoseconds total_time_ INJECT_GUARDED_BY(mutex_) = 0;
