@@ -13,10 +13,10 @@
 
 namespace inject::recovery {
 
-/// Appends. Room is made for a whole number at once, not for each of its bytes.
+/// Appends. Reserves space for a whole number at once, not for each of its bytes.
 class Encoder {
  public:
-  /// Seven bits a byte, the lowest first.
+  /// Seven bits per byte, the lowest first.
   void number(std::uint64_t value) {
     char* at = room(kMostBytes);
     while (value >= 0x80) {
@@ -56,8 +56,7 @@ class Encoder {
   std::size_t size_ = 0;
 };
 
-/// Reads what an Encoder wrote. Past the end, or in the face of what none writes, everything is 0 and ok() is
-/// false for good.
+/// Reads what an Encoder wrote. After the end, or on invalid input, all values are 0 and ok() stays false.
 class Decoder {
  public:
   explicit Decoder(std::string_view bytes) : left_(bytes) {}
@@ -112,8 +111,8 @@ class Decoder {
   bool ok_ = true;
 };
 
-/// Records of a fixed number of 32-bit words, as differences from the one before: those of one thread, or one
-/// stream of kernels, are much alike.
+/// Records of a fixed number of 32-bit words, coded as differences from the previous record: those of one
+/// thread, or one stream of kernels, are similar.
 template <std::size_t kWords>
 class RecordCoder {
  public:
@@ -127,7 +126,7 @@ class RecordCoder {
     for (; changed != 0; changed &= changed - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(changed));
       const std::uint32_t step = words[i] - last_[i];
-      // Small steps back as short as those ahead.
+      // Zigzag coding: small negative steps are as short as positive ones.
       to.number(step << 1 ^ (step >> 31 != 0 ? 0xFFFF'FFFFu : 0));
     }
     last_ = words;

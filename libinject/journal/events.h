@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Kernels, copies and memsets as words for RecordCoder. `launch` and what follows from it is left out: the
-// drain finds it again.
+// Kernels, copies and memsets as words for RecordCoder. `launch` and everything derived from it is left out:
+// the drain determines it again.
 #pragma once
 
 #include <cstring>
@@ -42,7 +42,7 @@ inline std::uint64_t whole(std::uint32_t low, std::uint32_t high) {
   return std::uint64_t{high} << 32 | low;
 }
 
-/// `name`: number of the name as the driver has it.
+/// `name`: number of the driver's name for the kernel.
 inline KernelCoder::Words words_of(const KernelEvent& e, std::uint32_t name) {
   const auto bits = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
   return {name,

@@ -40,10 +40,10 @@ std::uint64_t process_start_of(std::int64_t pid) {
   std::array<char, 64> path;
   std::snprintf(path.data(), path.size(), "/proc/%lld/stat", static_cast<long long>(pid));
   const std::string text = start_of(path.data());
-  // The second field is the command in brackets, which may have any character in it.
+  // The second field is the command in parentheses, which may contain any character.
   std::size_t at = text.rfind(')');
   if (at == std::string::npos || text.size() - at < 3) return 0;
-  // One that has ended, and that its parent has not asked after, writes nothing.
+  // A process that has ended, and that its parent has not waited for, writes nothing.
   if (text.compare(at, 3, ") Z") == 0 || text.compare(at, 3, ") X") == 0) return 0;
   constexpr int kFieldsBetween = 20;
   for (int i = 0; i < kFieldsBetween; ++i) {

@@ -16,7 +16,7 @@ namespace inject::recovery {
 
 namespace {
 
-/// True for the first time.
+/// Returns true the first time.
 bool mark(std::vector<bool>& noted, std::size_t id) {
   if (id >= noted.size()) noted.resize(std::max(id + 1, 2 * noted.size()));
   if (noted[id]) return false;
@@ -55,7 +55,7 @@ void Journal::put_thread(std::uint32_t thread, const std::string& name) {
 }
 
 void Journal::renew_thread_names() {
-  constexpr std::size_t kMax = 256;  // a system call each
+  constexpr std::size_t kMax = 256;  // one system call each
   if (!running() || full_ || threads_.size() > kMax) return;
   for (auto& [thread, known] : threads_) {
     const std::string name = core_.threads.thread_name(thread);
@@ -76,14 +76,14 @@ void Journal::note_windows() {
     if (window.state == WindowState::kOpen || window.number < first_open_) continue;
     notes_.entry(Entry::kWindowEnd);
     notes_.number(window.number);
-    notes_.number(window.end);  // 0: its times are not known
+    notes_.number(window.end);  // 0: its times are unknown
     ended_ = window.number;
     first_open_ = window.number + 1;
   }
 }
 
 void Journal::note_range(std::uint32_t id) {
-  // A program that pushes and never pops nests them by the hundred thousand.
+  // A program that pushes and never pops nests ranges by the hundred thousand.
   range_chain_.clear();
   for (; id != 0 && mark(ranges_, id); id = core_.ranges.node(id).parent) range_chain_.push_back(id);
   for (; !range_chain_.empty(); range_chain_.pop_back()) {
@@ -117,7 +117,7 @@ void Journal::note_call(const CallRecord& record) {
   note_driver_call(record.function);
   for (unsigned level = 0; level < chain_depth(record.chain); ++level)
     note_driver_call(chain_at(record.chain, level));
-  // Where launches are named it is their place, which no other process knows.
+  // While launches are named, it is their place, which is meaningless in other processes.
   if (!is_naming(record.window)) note_range(record.range);
   note_shape(record.shape);
 }
@@ -291,7 +291,7 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.window_before);
   body_.number(static_cast<std::uint64_t>(boundary.label));
   body_.number(boundary.followed ? 1 : 0);
-  // Flags: read_boundary() (replay/replay_journal.cpp) takes them apart.
+  // Flags, decoded by read_boundary() (replay/replay_journal.cpp).
   body_.number((boundary.unprofiled_before ? 1u : 0u) | (boundary.anew ? 2u : 0u) |
                (boundary.units_before ? 4u : 0u));
   if (boundary.units_before) body_.number(std::bit_cast<std::uint64_t>(*boundary.units_before));
@@ -309,15 +309,16 @@ void Journal::written(const Position& position) {
   live_->written_block.store(position.block, std::memory_order_release);
   live_->written_calls.store(position.calls, std::memory_order_release);
   if (!position.full) return;
-  // First: killed in between, what the tables have may be counted as missing from them. The other way round
-  // the journal would be taken for all there is, and what came after it would be counted nowhere.
+  // Must come first: if killed in between, contents of the tables may be counted as missing from them. In the
+  // opposite order, the journal would be considered complete, and what came after it would be counted
+  // nowhere.
   live_->written_beyond.store(1, std::memory_order_relaxed);
   live_->beyond_submissions.fetch_sub(position.submissions_beyond, std::memory_order_release);
   live_->beyond_records.fetch_sub(position.records_beyond, std::memory_order_release);
 }
 
-// What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a
-// shared mapping nothing is lost thereby (madvise(2)).
+// Written blocks are only for the recovery: they are in the file, and the program does not need their pages.
+// With a shared mapping, nothing is lost (madvise(2)).
 void Journal::release_pages() {
   constexpr std::ptrdiff_t kAtOnce = std::ptrdiff_t{1} << 20;
   for (; at_ - resident_ > kAtOnce; resident_ += kAtOnce) madvise(resident_, kAtOnce, MADV_DONTNEED);
@@ -332,7 +333,7 @@ void Journal::commit() {
   if (notes_.empty() && body_.empty()) return;
   const std::size_t bytes = notes_.bytes().size() + body_.bytes().size();
   const std::size_t needed = sizeof(BlockHeader) + (bytes + kBlockAlign - 1) / kBlockAlign * kBlockAlign;
-  // The next one's length has to be there, and zero.
+  // There must be room for the next block's length, which must be zero.
   if (needed + sizeof(BlockHeader) > room_) {
     full_ = true;
     live_->journal_full.store(1, std::memory_order_release);
@@ -344,7 +345,7 @@ void Journal::commit() {
     std::memcpy(contents + notes_.bytes().size(), body_.bytes().data(), body_.bytes().size());
     header->number = ++number_;
     header->checksum = block_checksum(contents, bytes, number_);
-    // Release: whoever finds the length finds the block.
+    // Release: a reader that sees the length sees the block.
     header->bytes.store(bytes, std::memory_order_release);
     at_ += needed;
     room_ -= needed;

@@ -20,34 +20,34 @@
 
 namespace inject::recovery {
 
-/// All that the drain thread has taken out of the threads' queues and CUPTI's buffers, with the names that it
-/// refers to, in the order in which the statistics got it. In blocks: one is committed before the memory that
-/// its records came from is reused, so that each record is here, or still there. Duplicates are recognised by
-/// sequence numbers: a block of a queue and a buffer have a new one for each use.
+/// Everything that the drain thread has taken out of the threads' queues and CUPTI's buffers, with the names
+/// that it refers to, in the order in which the statistics received it. Written in blocks: a block is
+/// committed before the memory of its records is reused, so each record is either here or still there.
+/// Duplicates are recognised by sequence numbers: a queue's block and a buffer get a new one for each use.
 ///
-/// Bounded: the first block that does not fit is the end; later ones are only counted. One thread at a time;
-/// does nothing until start().
+/// Bounded: the journal ends at the first block that does not fit; later ones are only counted. One thread at
+/// a time; does nothing until start().
 class Journal final : public IntakeLog {
  public:
   Journal(Core& core, WindowLog& windows) : core_(core), windows_(windows) {}
 
-  /// `region` is zero.
+  /// `region` must be zeroed.
   void start(std::uint8_t* region, std::size_t bytes, Live& live);
   bool running() const { return live_ != nullptr; }
-  /// There was no room for some block.
+  /// Whether a block did not fit.
   bool full() const { return full_; }
 
   void take_run(std::uint32_t thread, const Block& block, BlockPosition from, BlockPosition to,
                 bool done) override;
 
-  /// A buffer of CUPTI's, its records in order, its end.
+  /// The beginning of a buffer of CUPTI's; its records in order and its end follow.
   void begin_buffer(std::uint64_t sequence, std::uint16_t generation) override;
-  /// `pointer` and `name`: what CUPTI calls the kernel, and the number of that name in Core::mangled.
+  /// `pointer`: the address of the kernel's name in CUPTI's record; `name`: its number in Core::mangled.
   void take(const KernelEvent& event, const char* pointer, std::uint32_t name) override;
   void take(const TransferEvent& event) override;
   void end_buffer() override;
 
-  /// Records of that CUpti_ActivityKind have that size.
+  /// Records of that CUpti_ActivityKind have this size.
   void keep_record_size(std::uint32_t kind, std::uint64_t bytes) override {
     if (running() && kind < live_->record_bytes.size())
       live_->record_bytes[kind].store(bytes, std::memory_order_relaxed);
@@ -59,7 +59,7 @@ class Journal final : public IntakeLog {
   void boundary(const IterationBoundary& boundary) override;
   /// Threads are often named after their first call.
   void renew_thread_names();
-  /// How far the journal has come.
+  /// How far the journal has got.
   struct Position {
     std::uint64_t block = 0;
     std::uint64_t calls = 0;
@@ -68,9 +68,9 @@ class Journal final : public IntakeLog {
     std::uint64_t records_beyond = 0;
   };
   Position position();
-  /// The tables on disk have all that had come by `position`.
+  /// The tables on disk include everything up to `position`.
   void written(const Position& position);
-  /// Commits what is not yet.
+  /// Commits what has not been committed yet.
   void commit() override;
 
  private:
@@ -91,16 +91,16 @@ class Journal final : public IntakeLog {
   Live* live_ = nullptr;
   std::uint8_t* at_ = nullptr;
   std::size_t room_ = 0;
-  std::uint8_t* resident_ = nullptr;  // what is written from here on may be in memory
+  std::uint8_t* resident_ = nullptr;  // pages from here on may be in memory
   std::uint64_t number_ = 0;
   bool full_ = false;
 
-  Encoder notes_;  // what the body refers to comes before it
+  Encoder notes_;  // names that the body refers to, written before it
   Encoder body_;
   Encoder slots_;
   Encoder events_;
-  std::uint64_t calls_ = 0;        // of windows, that were taken, or noted as dropped
-  std::uint64_t submissions_ = 0;  // in what is not committed
+  std::uint64_t calls_ = 0;        // calls in windows that were taken, or recorded as dropped
+  std::uint64_t submissions_ = 0;  // not yet committed
   std::uint64_t records_ = 0;
 
   std::uint64_t buffer_sequence_ = 0;
@@ -110,11 +110,11 @@ class Journal final : public IntakeLog {
   TransferCoder transfers_;
 
   std::uint32_t noted_windows_ = 0;
-  std::uint32_t first_open_ = 1;                  // the first window whose end is not noted
-  std::uint32_t ended_ = 0;                       // the last one whose end is
-  std::map<std::uint32_t, std::string> threads_;  // and the names that are noted
+  std::uint32_t first_open_ = 1;                  // the first window whose end has not been recorded
+  std::uint32_t ended_ = 0;                       // the last one whose end has been
+  std::map<std::uint32_t, std::string> threads_;  // with the names recorded for them
   std::vector<bool> ranges_;
-  std::vector<std::uint32_t> range_chain_;  // of one that is being noted, innermost first
+  std::vector<std::uint32_t> range_chain_;  // of the range being recorded, innermost first
   std::vector<bool> shapes_;
   std::vector<bool> driver_calls_;
   std::vector<bool> kernel_names_;

@@ -35,8 +35,8 @@ namespace inject::recovery {
 
 namespace {
 
-// statfs(2). A server that does not answer would stop whoever writes to the mapping, and a full one raises
-// SIGBUS whatever was allocated.
+// statfs(2). A server that does not respond would block any thread that writes to the mapping, and a full one
+// raises SIGBUS regardless of allocation.
 constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
     {0x6969, "NFS"},       {0xFF534D42, "SMB"},    {0xFE534D42, "SMB"},    {0x517B, "SMB"},
     {0x65735546, "FUSE"},  {0x0BD00BD0, "Lustre"}, {0x47504653, "GPFS"},   {0x19830326, "BeeGFS"},
@@ -45,17 +45,17 @@ constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
     {0x013111A8, "IBRIX"}, {0x7C7C6673, "PRL_FS"}, {0x786F4256, "VBOXSF"}, {0xBACBACBC, "vmhgfs"},
 };
 
-// What has been allocated there is written to another place: a full disk raises SIGBUS.
+// Allocated blocks are written to a new location: a full disk raises SIGBUS.
 constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
     {0x2FC12FC1, "ZFS"}, {0x9123683E, "btrfs"}, {0xCA451A4E, "bcachefs"}};
 
-// Where what is allocated is memory, or may be: tmpfs, ramfs, overlay.
+// Allocated blocks are memory, or may be: tmpfs, ramfs, overlay.
 constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, 0x794C7630};
-// Where a copy of a file may share its blocks: XFS, and an overlay, which may be on one.
+// A copy of a file may share its blocks: XFS, and an overlay, which may be on one.
 constexpr std::uint32_t kReflinks[] = {0x58465342, 0x794C7630};
 constexpr Nanoseconds kLookInterval = kSecond;
 constexpr std::uint64_t kUnshareAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
-// The file is to be a quarter at most of what the limit on memory leaves.
+// The file may take at most a quarter of what the memory limit leaves.
 constexpr std::uint64_t kMemoryShare = 4;
 
 std::string text_of(int code) {
@@ -83,7 +83,7 @@ struct Extent {
   std::uint64_t end = 0;
 };
 
-/// The first part of the file from there on whose blocks another file shares; empty if there is none.
+/// The first extent of the file at or after `from` whose blocks are shared with another file; empty if none.
 Extent shared_extent(int file, std::uint64_t from) noexcept {
   constexpr std::uint32_t kAtOnce = 32;
   std::array<char, sizeof(fiemap) + kAtOnce * sizeof(fiemap_extent)> memory;
@@ -143,12 +143,12 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
               " (ulimit -f)";
     return false;
   }
-  // A program whose address space is limited has its own plans for it.
+  // A program with a limited address space has its own use for it.
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     problem = "the address space is limited (ulimit -v)";
     return false;
   }
-  // What the kernel cannot write anywhere counts against the limit on memory, and the program is killed when
+  // Memory that the kernel cannot write back counts against the memory limit, and the program is killed when
   // that is reached.
   if (is_one_of(kInMemory, system)) {
     const std::optional<MemoryRoom> memory = group_memory();
@@ -158,7 +158,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
       return false;
     }
   }
-  // The program must not find the disk full because of us.
+  // The program must not run out of disk space because of us.
   if (static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize < 2 * static_cast<std::uint64_t>(bytes)) {
     problem = "they take " + in_megabytes(bytes) + " and the disk has " +
               in_megabytes(static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize);
@@ -185,8 +185,8 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
     return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) return give_up(text_of(errno));
-  // To shorten the file would end the process (SIGBUS): nobody does so by mistake but the administrator. Who
-  // can't change the mode keeps what open_output() made.
+  // Shortening the file would end the process (SIGBUS): with this mode, only the administrator could do so by
+  // mistake. If the mode can't be changed, it stays as open_output() set it.
   [[maybe_unused]] const int changed = fchmod(file, S_IRUSR);
   base_ = static_cast<std::uint8_t*>(mapped);
   struct stat made {};
@@ -269,7 +269,7 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   auto* live = ::new (base_ + kLiveOffset) Live{};
   live->alive.store(now(), std::memory_order_relaxed);
   info_ = base_ + header.info.offset;
-  // Before the first record is written there: what is taken from a queue must go into the journal.
+  // Before the first record is written there: whatever is taken from a queue must go into the journal.
   journal.start(base_ + header.journal.offset, header.journal.bytes, *live);
   core.threads.keep_counts(reinterpret_cast<RecordCounts*>(base_ + header.counts.offset));
   const bool ring_moved = ring.move_to(part(header.ring));
@@ -279,10 +279,10 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   owner_ = getpid();
   if (ring_moved) cold_[0] = ring.used_first();
   if (buffers_moved) cold_[1] = buffers.used_first();
-  // What CUPTI has taken by now is copied there by the thread that completes it.
+  // Buffers that CUPTI already has are copied there by the thread that completes them.
   if (buffers_moved) cold_[2] = {base_ + header.buffers.offset, buffers.used_first().size()};
   cold_[3] = {base_ + header.counts.offset, header.counts.bytes};
-  // The journal alone is worth having: what has been taken, some milliseconds old.
+  // The journal alone is still useful: it has what was taken, some milliseconds old.
   if (!ring_moved || !buffers_moved) problem = "the kernel refuses to remap them into the file";
   if (!lock_.is_open()) close(file);
   return true;
@@ -305,7 +305,7 @@ bool RecordFile::unshare_blocks() {
   if (unshared_to_ == 0 && time < next_look_) return true;
   const std::uint64_t from = std::exchange(unshared_to_, 0);
   next_look_ = time + kLookInterval;
-  // By its name: the program may close every descriptor that it can think of.
+  // By name: the program may close all of its descriptors.
   const FolderAbove where(path_);
   if (!where.is_open()) return true;
   const int file = open_file_at(where.descriptor(), where.name().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -315,7 +315,7 @@ bool RecordFile::unshare_blocks() {
   if (fstat(file, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_)
     shared = shared_extent(file, from);
   close(file);
-  const std::uint64_t begin = shared.begin / kHeaderBytes * kHeaderBytes;  // of a page
+  const std::uint64_t begin = shared.begin / kHeaderBytes * kHeaderBytes;  // rounded down to a page
   const std::uint64_t end = std::min({whole(shared.end), begin + kUnshareAtOnce, bytes_});
   if (begin >= end) return true;
   if (!warm_pages(base_ + begin, end - begin)) return std::exchange(said_, true);
@@ -336,7 +336,7 @@ void RecordFile::write_info(std::string_view text) {
 }
 
 void RecordFile::remove() {
-  // A forked child has the mapping as well.
+  // A forked child also has the mapping.
   if (!is_open() || owner_ != getpid()) return;
   for (const std::string& path : {path_, pointer_path_}) {
     if (path.empty()) continue;

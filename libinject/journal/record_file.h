@@ -20,10 +20,10 @@
 
 namespace inject::recovery {
 
-/// The file DIR/records of a run, or one on this machine if DIR is on another (record_place.h): made, mapped,
-/// and removed at a clean end. Made whole, every block of it
-/// allocated on the disk, because a write to a mapping for which the disk has no room ends the process
-/// (SIGBUS). Used by the drain thread, or whoever stands in for it.
+/// The record file of a run, DIR/records, or a file on this machine if DIR is on another (record_place.h):
+/// created, mapped, and removed at a clean exit. All of its blocks are allocated on the disk when it is
+/// created, because a write to a mapping for which the disk has no room ends the process (SIGBUS). Used by
+/// the drain thread, or whoever stands in for it.
 class RecordFile {
  public:
   RecordFile() = default;
@@ -34,22 +34,24 @@ class RecordFile {
     Nanoseconds base = 0;  ///< CLOCK_MONOTONIC at CUDA's initialisation
     std::uint64_t base_utc = 0;
   };
-  /// Makes the file in `folder` and has ring, counts, buffers and journal live in it. False, with no file
-  /// there, and why. For threads with all signals blocked (RLIMIT_FSIZE).
+  /// Creates the file in `folder` and moves ring, counts, buffers and journal into it. Returns false, with no
+  /// file left there and the reason in `problem`, on failure. For threads with all signals blocked
+  /// (RLIMIT_FSIZE).
   bool open(const std::string& folder, Core& core, ActivityBuffers& buffers, Journal& journal, Times times,
             std::string& problem);
   bool is_open() const { return live_ != nullptr; }
   Live& live() { return *live_; }
-  /// Drain thread, now and then: makes some more of the memory that is used first ready to be written to.
-  /// False once all of it is.
+  /// Drain thread, periodically: pre-faults some more of the memory that is used first. Returns false once
+  /// all of it is ready.
   bool warm();
-  /// Drain thread, now and then. Where a copy of the file shares its blocks (cp --reflink), the next store to
-  /// a page needs a new block, and ends the process if the disk has none: so blocks are taken at once, while
-  /// there are some. It looks once a second. False, for the first time only, if it can't.
+  /// Drain thread, periodically. If a copy of the file shares its blocks (cp --reflink), the next store to a
+  /// page needs a new block, and ends the process if the disk is full: so new blocks are allocated
+  /// immediately, while there are some. Checks once a second. Returns false, for the first time only, if it
+  /// can't.
   bool unshare_blocks();
 
-  /// What the outputs say of the run as a whole (run_state.h), instead of what was said before; what is
-  /// longer than kInfoBytes is not kept.
+  /// Replaces the information on the run as a whole (run_state.h) for the outputs; text longer than
+  /// kInfoBytes is not kept.
   void write_info(std::string_view text);
 
   /// Nothing needs to be recovered. The mapping stays: threads may still write to it.
@@ -57,13 +59,14 @@ class RecordFile {
 
  private:
   bool may_make(int folder, std::size_t bytes, std::string& problem);
-  /// The file, made and mapped; -1: see `problem`.
+  /// Creates and maps the file; returns -1 on failure, see `problem`.
   int make(const FolderAbove& where, std::size_t bytes, std::string& problem);
   int make_elsewhere(const std::string& folder, std::size_t bytes, Times times, std::string& problem);
 
-  bool unfit_ = false;  // the file system that was looked at last
+  bool unfit_ = false;  // whether the file system checked last is unsuitable
   std::string path_;
-  std::string pointer_path_;  // of the file that says where the records are; empty: beside it
+  std::string pointer_path_;  // the file with the location of the records; empty: they are in the output
+                              // folder
   Descriptor lock_;  // of a file elsewhere, which others may take for a dead process's (mark_in_use())
   pid_t owner_ = 0;
   std::uint8_t* base_ = nullptr;
@@ -71,18 +74,18 @@ class RecordFile {
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
   std::array<std::span<std::uint8_t>, 4> cold_{};
-  // Of unshare_blocks().
-  bool has_reflinks_ = false;  // the file system has them
+  // For unshare_blocks():
+  bool has_reflinks_ = false;  // the file system supports them
   bool said_ = false;
   dev_t device_ = 0;
   ino_t inode_ = 0;
   std::uint64_t bytes_ = 0;
-  std::uint64_t unshared_to_ = 0;  // 0: nothing is under way
+  std::uint64_t unshared_to_ = 0;  // 0: no unsharing in progress
   Nanoseconds next_look_ = 0;
 };
 
-/// Why no record file is made on a filesystem that keeps it in memory or on another machine; empty: it is
-/// made.
+/// Why no record file is created on a filesystem that keeps it in memory or on another machine; empty: it can
+/// be created.
 std::string filesystem_problem(std::uint64_t magic);
 
 }  // namespace inject::recovery

@@ -29,14 +29,14 @@ namespace {
 constexpr std::string_view kTitle = "libinject records\n";
 constexpr std::string_view kPrefix = "records-";
 
-/// The whole of `text` as a number.
+/// Parses all of `text` as a number.
 template <typename Number>
 bool read_number(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-/// What follows `key` on the first line of `text`, which goes.
+/// Gets what follows `key` on the first line of `text`, and removes the line.
 bool take_line(std::string_view& text, std::string_view key, std::string_view& value) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos || !text.starts_with(key)) return false;
@@ -49,14 +49,14 @@ bool is_one_line(std::string_view path) {
   return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; });
 }
 
-/// The last name of a folder for this user's record files.
+/// The last path component of the folder for this user's record files.
 std::string folder_name(uid_t user) {
   return str_format("libinject-{}", user);
 }
 
 constexpr std::time_t kNew = 60;  // seconds
 
-/// Whether the file is of a process that has gone.
+/// Whether the file belongs to a process that has ended.
 bool is_left_over(int folder, const char* name, pid_t pid) {
   if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH) return false;
   const int file = open_file_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -122,7 +122,7 @@ bool is_local_path(const RecordPointer& pointer, uid_t user) {
 }
 
 void mark_in_use(int file) noexcept {
-  // Not waited for. Who can't have it is known by its process id alone.
+  // Does not wait. Without the lock, the process is recognised only by its id.
   [[maybe_unused]] const int locked = flock(file, LOCK_SH | LOCK_NB);
 }
 

@@ -16,8 +16,8 @@ namespace inject::recovery {
 namespace {
 
 constexpr std::size_t kMaxTextLength = 64 * 1024;
-constexpr std::size_t kMaxOfAll = 100'000;    // of the things in a list
-constexpr std::size_t kMaxMemoryLines = 128;  // three of each device, and one of the host
+constexpr std::size_t kMaxOfAll = 100'000;    // elements of a list
+constexpr std::size_t kMaxMemoryLines = 128;  // three per device, and one for the host
 
 class Writer {
  public:
@@ -102,7 +102,7 @@ void memory_fields(Way& way, MemoryRow& row) {
          c.largest_failed, c.last_failed, c.peak_at);
 }
 
-// As differences, and small ones mostly: a line may have many intervals.
+// As differences, most of which are small: a line may have many intervals.
 template <typename Way>
 void interval_fields(Way& way, MemoryInterval& interval, Nanoseconds& before) {
   const auto difference = [&way](std::uint64_t& value, std::uint64_t from) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the outputs say of a run beyond its records, as text for the recovery.
+// Information for the outputs on a run besides its records, as text for the recovery.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace inject::recovery {
 
-/// Without windows and threads, which the journal has, and hardware metrics, which are not recovered.
+/// Without windows and threads, which are in the journal, and hardware metrics, which are not recovered.
 std::string encode_run(RunInfo run);
-/// False if the text is none of encode_run()'s; `run` then has what could be read.
+/// False if the text is not from encode_run(); `run` then has what could be read.
 bool decode_run(std::string_view text, RunInfo& run);
 
 }  // namespace inject::recovery

@@ -18,7 +18,7 @@ T read_at(std::span<const std::uint8_t> bytes, std::size_t offset) {
   return value;
 }
 
-// Of an atomic word, which has no copy.
+// Reads an atomic word, which cannot be copied.
 std::uint64_t word_at(std::span<const std::uint8_t> bytes, std::size_t offset) {
   return read_at<std::uint64_t>(bytes, offset);
 }
@@ -27,7 +27,7 @@ std::string_view text_of(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One use of a block or buffer has one place.
+// Each use of a block or buffer has one entry.
 template <typename Found>
 void in_order(std::vector<Found>& found) {
   std::stable_sort(found.begin(), found.end(),
@@ -93,7 +93,7 @@ bool Image::check_parts(std::string& problem) const {
     problem = "its header is damaged";
     return false;
   }
-  // Between the parts, and behind the last, is less than a page. So these bound the file.
+  // The space between the parts, and after the last, is less than a page, so these bound the file's size.
   const std::uint64_t units = header_.marks.bytes / sizeof(BufferMark);
   const std::uint64_t parts = header_.info.bytes + header_.counts.bytes + header_.marks.bytes +
                               header_.ring.bytes + header_.buffers.bytes + header_.journal.bytes;

@@ -15,7 +15,7 @@
 
 namespace inject::recovery {
 
-/// The words of Live, as they were when the process ended.
+/// The words of Live when the process ended.
 struct LiveWords {
   bool journal_full = false;
   bool written_beyond = false;
@@ -29,28 +29,29 @@ struct LiveWords {
   std::array<std::uint32_t, 64> record_bytes{};
 };
 
-/// What all threads of the process had published in windows and dropped.
+/// Totals of what the process's threads published and dropped in windows.
 struct CountedRecords {
   std::uint64_t published_calls = 0;
   HostDrops dropped;
 };
 
-/// A record file's contents, taken apart. Whatever is in it: every offset and length is checked before it is
+/// A record file's parsed contents. Makes no assumptions: every offset and length is checked before it is
 /// used.
 class Image {
  public:
-  /// Refers to `bytes`. False, and why, where they are no record file that this build can read.
+  /// Keeps a reference to `bytes`. False, with the reason in `problem`, if they are not a record file that
+  /// this build can read.
   bool open(std::span<const std::uint8_t> bytes, std::string& problem);
 
   const Header& header() const { return header_; }
   const LiveWords& live() const { return live_; }
   const CountedRecords& counted() const { return counted_; }
-  /// What was said last of the run as a whole; empty if nothing was.
+  /// The latest information on the run as a whole; empty if there is none.
   std::string_view info() const { return info_; }
 
-  /// The contents of the blocks of the journal, up to the first that is not as it was written …
+  /// The contents of the journal's blocks, up to the first damaged one …
   const std::vector<std::string_view>& blocks() const { return blocks_; }
-  /// … and whether there is one.
+  /// … and whether there is a damaged one.
   bool is_cut() const { return cut_; }
 
   struct QueueBlock {
@@ -59,7 +60,7 @@ class Image {
     BlockPosition published = 0;
     const Slot* slots = nullptr;
   };
-  /// Of the threads' queues, in the order in which they were taken into use.
+  /// The blocks of the threads' queues, in the order in which they were taken into use.
   std::vector<QueueBlock> queue_blocks() const;
 
   struct Buffer {
@@ -67,7 +68,7 @@ class Image {
     std::uint16_t generation = 0;
     std::span<const std::uint8_t> records;
   };
-  /// CUPTI's, those that were complete, in that order.
+  /// CUPTI's completed buffers, in the same order.
   std::vector<Buffer> buffers() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace inject::recovery {
 
 namespace {
-// A process may have some 65,000 mappings. What comes after so many pieces is mapped as one.
+// A process may have some 65,000 mappings. Whatever follows this many pieces is mapped as one.
 constexpr int kMaxPieces = 1000;
 }  // namespace
 
@@ -33,7 +33,7 @@ bool MappedFile::open(int file, std::size_t bytes) {
   if (all == MAP_FAILED) return false;
   base_ = static_cast<std::uint8_t*>(all);
   bytes_ = bytes;
-  // Holes are left to the zeros that are there: to read one of the file, the kernel makes a page of it.
+  // Holes are left to the existing zeros: reading a hole of the file makes the kernel allocate a page.
   std::size_t at = 0;
   for (int pieces = 0; at < bytes; ++pieces) {
     const off_t data = lseek(file, static_cast<off_t>(at), SEEK_DATA);

@@ -9,9 +9,8 @@
 
 namespace inject::recovery {
 
-/// A file's contents, mapped for reading: the memory that it takes is page cache, which the kernel can drop,
-/// and parts never written take none. If the file is truncated meanwhile, or the disk can't
-/// be read, SIGBUS is raised.
+/// A file's contents, mapped for reading: the memory used is page cache, which the kernel can drop, and parts
+/// never written use none. SIGBUS is raised if the file is truncated meanwhile, or the disk can't be read.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -19,7 +18,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  /// The first `bytes` of the open `file`. False: see errno.
+  /// Maps the first `bytes` of the open `file`. False: see errno.
   bool open(int file, std::size_t bytes);
   std::span<const std::uint8_t> bytes() const { return {base_, bytes_}; }
 

@@ -45,7 +45,7 @@ std::string text_of(int code) {
   return strerror_r(code, text.data(), text.size());
 }
 
-/// Open until it goes.
+/// A descriptor, closed by the destructor.
 class Opened {
  public:
   explicit Opened(int number) : number_(number) {}
@@ -63,7 +63,7 @@ class Opened {
 
 constexpr int kRead = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 
-/// What is wrong with the record file; empty: nothing.
+/// What is wrong with the record file; empty if nothing is.
 std::string map_records(const Opened& file, MappedFile& contents) {
   struct stat status {};
   if (fstat(file.number(), &status) != 0) return text_of(errno);
@@ -77,8 +77,8 @@ bool still_runs(const Header& header) {
          process_start_of(header.pid) == header.process_start;
 }
 
-/// Whether a process takes records into the file: one in another PID or time namespace is not found by its
-/// number and start.
+/// Whether a process writes records into the file: one in another PID or time namespace is not found by its
+/// number and start time.
 bool is_written_to(int file) {
   constexpr std::int64_t kOffset = kLiveOffset + offsetof(Live, passes);
   constexpr int kLooks = 20;
@@ -106,7 +106,7 @@ std::string text_file(int folder, const char* name) {
 
 constexpr const char* kRunFile = "run.json";
 
-/// The record file of the run in a folder: there, or where the folder says.
+/// The record file of a run: in its folder, or where the pointer file in the folder says.
 class Records {
  public:
   /// `shown`: the folder, for messages.
@@ -124,11 +124,11 @@ class Records {
   Records& operator=(const Records&) = delete;
 
   bool none() const { return none_; }
-  /// The message of a recovery that can't be; empty: none.
+  /// The message if recovery is impossible; empty otherwise.
   const std::string& problem() const { return problem_; }
   const std::string& name() const { return name_; }  ///< for messages
   const Opened& file() const { return elsewhere_ ? *elsewhere_ : beside_; }
-  /// Another process may have made its own under the name since.
+  /// Meanwhile, another process may have created its own file under the name.
   bool is_of(const Header& header, std::string& problem) const {
     if (!elsewhere_ || (header.pid == pointer_.pid && header.base_utc == pointer_.base_utc)) return true;
     problem = "it is another run's";
@@ -140,7 +140,7 @@ class Records {
   }
 
  private:
-  /// Whether the name still leads to the file that was read.
+  /// Whether the name still refers to the file that was read.
   bool is_still_there() const {
     struct stat read {};
     struct stat found {};
@@ -156,7 +156,7 @@ class Records {
     none_ = false;
     name_ = shown + "/" + kPointerName;
     const std::optional<RecordPointer> pointer = read_pointer(text_file(folder_, kPointerName));
-    // What it names is removed in the end: nothing but a record file of the same user's.
+    // The file that it names will be removed: it must be a record file of the same user.
     if (!pointer || !is_local_path(*pointer, sayer.st_uid)) {
       problem_ = name_ + ": it is not as libinject writes it";
       return;
@@ -186,11 +186,12 @@ class Records {
   std::optional<Opened> elsewhere_;
 };
 
-/// A folder in the output folder, where everything is made before any of it takes its place. It is the
-/// working directory meanwhile: what writes there has names without a path, which lead nowhere else.
+/// A folder in the output folder, in which everything is made before any of it is moved into place. It is the
+/// working directory meanwhile, so files are written there by names without a path, which cannot lead
+/// elsewhere.
 class Aside {
  public:
-  /// `folder` is locked: what is there under the name was left by one that was killed.
+  /// `folder` is locked: anything there under the name was left by a killed recovery.
   explicit Aside(int folder)
       : folder_(folder),
         before_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)),
@@ -209,7 +210,7 @@ class Aside {
 
   const std::string& problem() const { return problem_; }
 
-  /// Of tables that can't be made anew, those that the process wrote stay, and run.json lists them.
+  /// Tables of the process that can't be recreated are kept, and listed in run.json.
   void list_kept(const Report& report) {
     for (const TableFile& table : table_files()) {
       struct stat status {};
@@ -220,7 +221,7 @@ class Aside {
     }
   }
 
-  /// What went wrong; empty: nothing. With the file goes as far as the process had come with its own.
+  /// What went wrong; empty if nothing did. Also removes the process's own unfinished version of the file.
   std::string put_in_place(const std::string& name) {
     if (renameat(aside_.number(), name.c_str(), folder_, name.c_str()) != 0)
       return name + ": " + text_of(errno);
@@ -234,7 +235,8 @@ class Aside {
  private:
   static constexpr const char* kName = ".recovering";
 
-  /// Removes the folder and its files, or whatever has the name; a link is not followed. False: see errno.
+  /// Removes the folder and its files, or whatever else has the name; links are not followed. False: see
+  /// errno.
   bool clear() {
     const int left = openat(folder_, kName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (left < 0) return unlinkat(folder_, kName, 0) == 0 || errno == ENOENT;
@@ -255,7 +257,7 @@ class Aside {
   std::string problem_;
 };
 
-// The process's own run.json says what its tables have; what is new is its state.
+// The process's own run.json describes its tables; only its state is changed.
 std::string keep_tables(int folder, const RecoveredInfo& recovered) {
   std::string text = text_file(folder, kRunFile);
   if (!mark_recovered(text, recovered))
@@ -265,7 +267,7 @@ std::string keep_tables(int folder, const RecoveredInfo& recovered) {
   return file.finish() && file.commit() ? std::string() : file.error();
 }
 
-/// Whether INJECT_TRACE, as in force, has `format` in its list.
+/// Whether the list in INJECT_TRACE, as in force, contains `format`.
 bool traced(const RunInfo& run, std::string_view format) {
   const auto found = std::find_if(run.options.begin(), run.options.end(),
                                   [](const auto& option) { return option.first == "INJECT_TRACE"; });
@@ -274,7 +276,7 @@ bool traced(const RunInfo& run, std::string_view format) {
   return list.find("," + std::string(format) + ",") != std::string::npos;
 }
 
-/// The raw records of a run that wrote some (INJECT_TRACE), made anew in the working directory.
+/// The raw records of a run that wrote some (INJECT_TRACE), recreated in the working directory.
 class RawRecords {
  public:
   explicit RawRecords(Replay& replay)
@@ -300,7 +302,7 @@ class RawRecords {
     if (chrome_open_) replay.add_sink(chrome_);
   }
 
-  /// All that the replay has to tell has come: `run` is told what was left out.
+  /// The replay is complete: stores in `run` how much was left out.
   void end(RunInfo& run) {
     if (csv_open_) run.trace_rows_left_out = writer_.rows_left_out();
     if (!chrome_open_) return;
@@ -308,7 +310,7 @@ class RawRecords {
     run.trace_events_left_out = chrome_.left_out();
   }
 
-  /// What went wrong; empty: nothing, or there are none. Appends the files' names to `made`.
+  /// What went wrong; empty if nothing did, or there are no raw records. Appends the files' names to `made`.
   std::string finish(const RunInfo& run, std::vector<std::string>& made) {
     const std::string& opened = writer_.error().empty() ? chrome_.error() : writer_.error();
     if (!opened.empty()) return opened;
@@ -358,7 +360,7 @@ Outcome recover(const std::string& folder, bool keep) {
   };
   const FolderAbove above(path);
   if (!above.is_open()) return failed(shown, above.problem());
-  // From here on the folder is what is open here: its path could lead elsewhere the next time.
+  // From here on, the folder is used through this descriptor: its path could lead elsewhere the next time.
   const Opened locked(openat(above.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!locked.is_open()) return failed(shown, text_of(errno));
   const int within = locked.number();
@@ -412,7 +414,7 @@ Outcome recover(const std::string& folder, bool keep) {
     outcome.summary = summary_text(report, folder);
     outcome.message = "the tables are in " + shown + "; " + missing_text(run);
   }
-  made.emplace_back(kRunFile);  // last: it says that the others are there
+  made.emplace_back(kRunFile);  // last, since it shows that the others are there
   for (const std::string& name : made) {
     if (problem.empty()) problem = aside.put_in_place(name);
   }

@@ -9,12 +9,12 @@ namespace inject::recovery {
 struct Outcome {
   bool done = false;
   std::string message;  ///< one line: what was done, or why nothing was
-  std::string summary;  ///< as at a program's end; empty where nothing was done
+  std::string summary;  ///< as at a program's end; empty if nothing was done
 };
 
-/// `injectctl recover FOLDER`: the tables of a run whose process was killed, from FOLDER/records, which is
-/// then removed unless `keep` is set. If the process has written tables that contain more than can be
-/// recovered, these stay.
+/// `injectctl recover FOLDER`: makes the tables of a run whose process was killed from FOLDER/records, which
+/// is then removed unless `keep` is set. If the process wrote tables with more than can be recovered, these
+/// are kept.
 Outcome recover(const std::string& folder, bool keep);
 
 }  // namespace inject::recovery

@@ -49,8 +49,9 @@ void Replay::run() {
   recovered_.journal_cut = recovered_.journal_cut || image_.is_cut();
   recovered_.journal_full = image_.live().journal_full;
   if (!recovered_.journal_full && !recovered_.journal_cut) {
-    // Where the journal lacks a block, what it had is neither known to be taken nor not to be.
-    // Killed before the journal had its first block: calls may be missing before the first that is known.
+    // If the journal lacks a block, it is unknown whether that block's records were taken, so they are
+    // skipped.
+    // Killed before the journal had its first block: calls may be missing before the first known one.
     const bool beginning_unknown = windows_.known() == 0;
     windows_.first_begins(std::max(first_in_buffers(), image_.header().base));
     take_queues();
@@ -67,9 +68,8 @@ void Replay::run() {
   recovered_.unattributed = drain_.unattributed();
 }
 
-// What was dropped since the last pass is of the window that was open. What was published and is neither in
-// the journal nor in the queues' part of the file came after a full or damaged journal, or was still
-// elsewhere.
+// Drops since the last pass belong to the window that was open. Records that were published, but are neither
+// in the journal nor in the file's queues, came after a full or damaged journal, or were still elsewhere.
 void Replay::count_lost() {
   const CountedRecords& counted = image_.counted();
   const auto rest = [](std::uint64_t all, std::uint64_t known) { return all > known ? all - known : 0; };
@@ -161,7 +161,8 @@ bool Replay::take_short_calls(std::uint32_t thread, const Slot& slot) {
   if (is_naming(record.window)) return true;
   for (const ShortCallsRecord::Call& call : std::span(record.calls, record.count))
     if (!is_bookkeeping(call.function)) return false;
-  // They don't say when it opened: their thread's first call in it does, which has a record of its own.
+  // Short calls do not show when the window opened: their thread's first call in it does, which has a record
+  // of its own.
   if (record.window > windows_.known() || !windows_.open_until(record.window, 0)) return false;
   drain_.take(thread, slot);
   return true;

@@ -22,9 +22,9 @@
 
 namespace inject::recovery {
 
-/// Runs what a killed process left behind through the same drain and statistics as a live one: the journal
-/// first, then what was published in the threads' queues and complete in CUPTI's buffers and is not in the
-/// journal.
+/// Runs what a killed process left behind through the same drain and statistics as in a live one: first the
+/// journal, then records published in the threads' queues, and complete in CUPTI's buffers, that are not in
+/// the journal.
 class Replay {
  public:
   explicit Replay(const Image& image);
@@ -32,17 +32,17 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  /// Raw events go there as well.
+  /// Raw events are also passed to `sink`.
   void add_sink(EventSink& sink) { drain_.add_sink(sink); }
-  /// Once.
+  /// To be called once.
   void run();
 
   const Statistics& statistics() const { return statistics_; }
-  /// Of the run as far as it is known, state and `recovered` included.
+  /// Information on the run as far as known, including state and `recovered`.
   RunInfo run_info() const;
-  /// The tables of the process are kept, which have more.
+  /// The process's own tables are kept, since they have more.
   void keep_tables();
-  /// The blocks of the journal that could be read.
+  /// Number of the journal's blocks that could be read.
   std::uint64_t blocks() const { return recovered_.journal_blocks; }
   Core& core() { return *core_; }
   ThreadInfo thread(std::uint32_t index) const;
@@ -66,12 +66,13 @@ class Replay {
   bool read_drops(Decoder& from);
   bool read_settle(Entry entry, Decoder& from);
   bool read_boundary(Decoder& from);
-  // What is not in it (replay_leftovers.cpp).
+  // What is not in the journal (replay_leftovers.cpp).
   void take_queues();
   void take_buffers();
   std::uint64_t records_in(std::span<const std::uint8_t> left) const;
   void count_lost();
-  /// The process was alive at the end of what CUPTI has told of: so was the window that it left open.
+  /// The process was alive at the end of the latest activity from CUPTI, and so was the window that it left
+  /// open.
   void note_end(Nanoseconds start, Nanoseconds end) {
     if (start <= end) latest_ = std::max(latest_, end);
   }
@@ -99,16 +100,17 @@ class Replay {
   RecoveredInfo recovered_;
   ReplayedWindows windows_;
   Nanoseconds latest_ = 0;
-  std::uint64_t calls_ = 0;  // of windows, that were found
-  HostDrops drops_;          // that the journal has
+  std::uint64_t calls_ = 0;  // calls found in windows
+  HostDrops drops_;          // drops recorded in the journal
   std::vector<ThreadInfo> threads_;
-  std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // there, here
+  std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // by id in the killed process, id here
   std::unordered_map<std::uint32_t, std::uint32_t> shapes_;
   std::unordered_map<std::uint32_t, std::string> kernel_names_;
   std::unordered_map<std::uint64_t, std::uint32_t> pointers_;
-  std::unordered_map<std::uint64_t, BlockPosition> taken_;  // of a queue's block, by its sequence
+  std::unordered_map<std::uint64_t, BlockPosition> taken_;  // by a queue block's sequence, the position up to
+                                                            // which it was taken
   std::unordered_set<std::uint64_t> taken_buffers_;
-  bool delivered_ = false;  // the settlement that follows is of all records
+  bool delivered_ = false;  // all records have been delivered before the next settlement
 };
 
 }  // namespace inject::recovery

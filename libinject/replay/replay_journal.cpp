@@ -25,10 +25,10 @@ constexpr std::size_t kMaxNameLength = 16 * 1024;
 
 bool Replay::replay_block(std::string_view block) {
   Decoder from(block);
-  // As a pass of the drain thread begins.
+  // As at the beginning of a pass of the drain thread.
   drain_.retry_pending();
   while (from.ok() && !from.at_end()) {
-    // Any byte; those that are none are refused there.
+    // Any byte; invalid values are rejected there.
     // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
     if (!replay_entry(static_cast<Entry>(from.byte()), from)) return false;
   }
@@ -170,7 +170,7 @@ bool Replay::read_run(Decoder& from) {
 bool Replay::read_buffer(Decoder& from) {
   const std::uint64_t sequence = from.number();
   const auto generation = static_cast<std::uint16_t>(from.number(0xFFFFu));
-  // At least two bytes each.
+  // At least two bytes per event.
   const std::uint64_t count = from.number(from.left());
   KernelCoder kernels;
   TransferCoder transfers;

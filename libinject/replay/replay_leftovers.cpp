@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the journal does not have yet: records in the threads' queues and in CUPTI's buffers.
+// Records that are not yet in the journal: in the threads' queues and in CUPTI's buffers.
 #include <cupti.h>
 
 #include <cupti_activity.h>
@@ -39,8 +39,8 @@ void Replay::take_queues() {
   }
 }
 
-// As it was seen, or as it is in the headers of that version. All have the fields that are read
-// (cupti/decode).
+// The size seen by the process, or that in the headers of its CUPTI version. All sizes include the fields
+// that are read (cupti/decode).
 std::uint32_t Replay::record_size(std::uint32_t kind) const {
   const LiveWords& live = image_.live();
   if (kind < live.record_bytes.size() && live.record_bytes[kind] != 0) return live.record_bytes[kind];
@@ -80,7 +80,7 @@ void Replay::take_buffers() {
   }
 }
 
-// Kernels, copies and memsets.
+// Number of kernels, copies and memsets.
 std::uint64_t Replay::records_in(std::span<const std::uint8_t> left) const {
   std::uint64_t count = 0;
   for (std::uint32_t kind = 0; left.size() >= sizeof kind; ++count) {
@@ -92,7 +92,7 @@ std::uint64_t Replay::records_in(std::span<const std::uint8_t> left) const {
   return count;
 }
 
-// The size of the first record, which is copied; 0 if it is not known.
+// The size of the first record, which is copied; 0 if unknown.
 std::size_t Replay::copy_record(std::span<const std::uint8_t> left, RecordCopy& copy) const {
   std::uint32_t kind = 0;
   if (left.size() < sizeof kind) return 0;
@@ -107,7 +107,7 @@ Nanoseconds Replay::our_time(Nanoseconds time) const {
   return time == 0 ? 0 : time - image_.live().clock_ahead;
 }
 
-// When the first of them began. The largest time there is if none did.
+// Start of the first kernel, copy or memset; the largest possible time if there is none.
 Nanoseconds Replay::first_in_buffers() const {
   Nanoseconds first = ~Nanoseconds{0};
   for (const Image::Buffer& buffer : image_.buffers()) {
@@ -125,7 +125,7 @@ Nanoseconds Replay::first_in_buffers() const {
   return first;
 }
 
-// The size of the record, 0 if it is not known.
+// The size of the record; 0 if unknown.
 std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_t generation) {
   RecordCopy copy;
   const std::size_t size = copy_record(left, copy);
@@ -137,7 +137,7 @@ std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_
       KernelActivity kernel = decode_kernel(record);
       kernel.event.start = ours(kernel.event.start);
       kernel.event.end = ours(kernel.event.end);
-      // Where the name was in the other process: a number, here.
+      // The address of the name in the other process, used here as a number.
       const auto name = pointers_.find(reinterpret_cast<std::uintptr_t>(kernel.name));
       if (name == pointers_.end()) ++recovered_.names_missing;
       note_end(kernel.event.start, kernel.event.end);

@@ -10,17 +10,17 @@ namespace inject::recovery {
 
 namespace {
 
-// More windows than that have opened by themselves between two looks at them is no file of ours.
+// If more windows than this opened by themselves between two checks, it is not a file of ours.
 constexpr std::uint32_t kMaxUnknown = EdgeTimes::kPlaces;
 constexpr std::uint32_t kMaxSkipped = 10'000;
-// … of a whole file: they take memory, whatever the file's size.
+// … in a whole file: they take memory, regardless of the file's size.
 constexpr std::uint32_t kMaxSkippedInAll = 1u << 20;
 
 }  // namespace
 
 bool ReplayedWindows::add(std::uint32_t number, Nanoseconds begin, std::string_view reason) {
   if (number == 0 || number > known() + kMaxSkipped) return false;
-  // Of more windows than the log keeps the first are not known by the time that they are written down.
+  // If there are more windows than the log keeps, it has lost the first ones by the time they are recorded.
   for (; known() + 1 < number; ++skipped_) {
     if (skipped_ == kMaxSkippedInAll) return false;
     windows_.push_back({0, 0, kUnknown, true});

@@ -13,30 +13,32 @@
 
 namespace inject::recovery {
 
-/// Shown for a name that the process did not write down in time.
+/// Shown for a name that the process did not record in time.
 inline constexpr const char* kUnknown = "[not recovered]";
 
-/// The windows of the process that was killed, as far as they are known, on their way into a log. Their
-/// number and what is skipped is bounded: the file may be anybody's.
+/// The windows of the killed process, as far as known, on their way into a log. The number of windows, and of
+/// skipped ones, is bounded: the file is not trusted.
 class ReplayedWindows {
  public:
   explicit ReplayedWindows(WindowLog& log) : log_(log) {}
 
-  /// Those that are known by now, numbered from 1.
+  /// The windows known so far, numbered from 1.
   std::size_t known() const { return windows_.size(); }
-  /// From the journal; `begin` is 0 if the process did not know it. False: not something libinject writes.
+  /// From the journal; `begin` is 0 if unknown to the process. False: not something that libinject writes.
   bool add(std::uint32_t number, Nanoseconds begin, std::string_view reason);
   bool add_end(std::uint32_t number, Nanoseconds end);
 
-  /// Something of the first window ran at `time`, whatever calls of it are known. Of no window that is known.
+  /// Something of the first window ran at `time`, whichever of its calls are known. Ignored for windows
+  /// already known.
   void first_begins(Nanoseconds time) { first_ = time; }
-  /// Opens all up to `window` in the log. One that nothing is known of begins with `begin`. False: as above.
+  /// Opens all windows up to `window` in the log. One about which nothing is known begins at `begin`. False:
+  /// as above.
   bool open_until(std::uint32_t window, Nanoseconds begin);
   /// What follows the window was running at `time`.
   void over_by(std::uint32_t window, Nanoseconds time);
-  /// Ends them in the log, up to the first whose end is not known.
+  /// Ends windows in the log, up to the first whose end is unknown.
   void end_until(std::uint32_t window);
-  /// Ends all. What was still open ended with the process, `last`, or where the next one began.
+  /// Ends all windows. One still open ended with the process, at `last`, or where the next one began.
   void end_all(Nanoseconds last);
 
  private:
@@ -44,7 +46,7 @@ class ReplayedWindows {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
     std::string reason;
-    bool without_times = false;  // the process did not know them
+    bool without_times = false;  // they were unknown to the process
   };
 
   bool skip();

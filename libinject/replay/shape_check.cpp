@@ -20,8 +20,8 @@ bool is_operation(char op) {
   return op == 'N' || op == 'T' || op == 'C';
 }
 
-// Of counts and sizes, all small numbers are sound; what is computed from them is checked for overflow only
-// as far as real calls go.
+// All small counts and sizes are accepted; values computed from them are checked for overflow only as far as
+// real calls require.
 constexpr std::int64_t kMax = std::int64_t{1} << 40;
 bool is_size(std::int64_t size) {
   return size >= -kMax && size <= kMax;
@@ -60,7 +60,7 @@ bool is_shape(const CallShape& shape) {
     }
     case ShapeKind::kOtherGraph:
       return true;
-    case ShapeKind::kOperator:  // of launches that are named, which no file has
+    case ShapeKind::kOperator:  // only of named launches, which are in no file
     case ShapeKind::kNone:
       break;
   }

@@ -6,7 +6,8 @@
 
 namespace inject::recovery {
 
-/// Whether each field that stands for one of a few things does so: what reads shapes looks them up in tables.
+/// Whether all fields with a limited set of values are valid: readers of shapes use them as indices into
+/// tables.
 bool is_shape(const CallShape& shape);
 
 }  // namespace inject::recovery
