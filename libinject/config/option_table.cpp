@@ -19,13 +19,13 @@ namespace inject {
 
 namespace {
 
-// What the node exporter's textfile collector reads.
+// The file name ending that the node exporter's textfile collector requires.
 constexpr std::string_view kPrometheusEnding = ".prom";
 
 template <typename Value>
 using Choice = std::pair<std::string_view, Value>;
 
-/// Empty if `text` is none of them.
+/// Empty if `text` is none of the choices.
 template <typename Value, std::size_t kCount>
 std::optional<Value> chosen(std::string_view text, const Choice<Value> (&choices)[kCount]) {
   for (const auto& [name, value] : choices) {
@@ -52,7 +52,7 @@ Problem parse_flag(std::string_view value, Options& options, const EnvironmentLo
   return {};
 }
 
-/// The process's own names are filled in later; whether the pattern is valid and its variables are set is
+/// The process's own values are filled in later; whether the pattern is valid and its variables are set is
 /// known now.
 template <std::string Options::*path>
 Problem parse_path(std::string_view value, Options& options, const EnvironmentLookup& environment) {
@@ -205,7 +205,7 @@ Problem parse_trace(std::string_view value, Options& options, const EnvironmentL
 
 Problem parse_summary(std::string_view value, Options& options, const EnvironmentLookup& environment) {
   options.summary_file.clear();
-  // Not a file of that name, which nobody means: ./stdout is one.
+  // Not a file of that name, which nobody intends; ./stdout would be one.
   if (value == "stdout") return "stdout is the program's own";
   options.summary = value == "stderr" ? SummaryTarget::kStderr
                     : value == "off"  ? SummaryTarget::kOff

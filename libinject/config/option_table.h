@@ -12,12 +12,12 @@
 
 namespace inject {
 
-/// What is wrong with a value; empty if nothing is.
+/// What is wrong with a value; empty if it is valid.
 using Problem = std::optional<std::string>;
 
 struct Option {
   OptionInfo info;
-  /// Reads a value that is not empty into `options`.
+  /// Parses a value that is not empty into `options`.
   Problem (*parse)(std::string_view value, Options& options, const EnvironmentLookup& environment);
 };
 

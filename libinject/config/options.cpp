@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::string_view kPrefix = "INJECT_";
 
-/// How many letters of a name may be wrong: a third, as any short name is near another one.
+/// How many letters of a name may be wrong: a third, since any short name is close to another one.
 std::size_t most_typos(std::size_t letters) {
   return std::max<std::size_t>(1, letters / 3);
 }
 
-/// The option that was meant by a name; empty if none is near.
+/// The option that a name was probably meant to be; empty if none is close.
 std::string_view nearest_option(std::string_view name) {
   std::string word(name.substr(kPrefix.size()));
   for (char& c : word) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -29,7 +29,7 @@ std::string_view nearest_option(std::string_view name) {
   std::string_view beginning;
   for (const OptionInfo& info : option_table()) {
     const std::string_view option = info.variable.substr(kPrefix.size());
-    // INJECT_OUTPUT, INJECT_LOGGING.
+    // For example INJECT_OUTPUT, INJECT_LOGGING.
     if (word.starts_with(option) && info.variable.size() > beginning.size()) beginning = info.variable;
     const std::size_t most = most_typos(std::min(word.size(), option.size()));
     // The distance is at least the difference in length, so very long names cost nothing.
@@ -49,7 +49,7 @@ std::string unknown_variable(std::string_view name) {
                     nearest.empty() ? "" : str_format("; did you mean {}?", nearest));
 }
 
-/// Warns of metric options that differ from the defaults although no metrics are collected.
+/// Warns about metric options that differ from the defaults although no metrics are collected.
 void warn_of_metrics_options(const Options& options, std::vector<std::string>& warnings) {
   if (options.metrics) return;
   const std::string ignored = " has no effect without INJECT_METRICS=auto, or a list of metrics";

@@ -28,12 +28,12 @@ enum HookGroups : std::uint8_t {
   kHookCublasLt = 1u << 2,
   kHookCudnn = 1u << 3,
   kHookNccl = 1u << 4,
-  kHookTorch = 1u << 5,   ///< what PyTorch tells of itself (capture/torch, hooks/torch.cpp)
-  kHookPython = 1u << 6,  ///< likewise: the frames of the Python interpreter (capture/python)
+  kHookTorch = 1u << 5,   ///< interfaces of PyTorch itself (capture/torch, hooks/torch.cpp)
+  kHookPython = 1u << 6,  ///< likewise: frames of the Python interpreter (capture/python)
   kHookAll = (1u << 7) - 1,
 };
 
-/// What the user asked for. Paths are still patterns (out_path.h), which are expanded when needed.
+/// The user's settings. Paths are still patterns (out_path.h), which are expanded when needed.
 struct Options {
   WindowSpec window;
   AfterAction after = AfterAction::kContinue;
@@ -42,8 +42,8 @@ struct Options {
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
   std::uint64_t batch = 0;      ///< samples per iteration, 0 if not given
-  bool loader_batches = false;  ///< samples as a DataLoader returns them
-  WindowSpec unit_ranges;       ///< kNvtx: the ranges whose payloads are units of work; else there are none
+  bool loader_batches = false;  ///< number of samples from the batches returned by a DataLoader
+  WindowSpec unit_ranges;       ///< kNvtx: the ranges whose payloads are units of work; other kinds: none
   bool metrics = false;
   std::vector<std::string> metric_names;     ///< chosen by the user; empty: a set chosen for the chip
   std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
@@ -67,7 +67,7 @@ struct Options {
     return batch != 0 ? UnitSource::kStated : UnitSource::kCalled;
   }
 
-  /// Every option's variable and the text in force, in the table's order; for run.json.
+  /// The variables of all options and the text in force, in the table's order; for run.json.
   std::vector<std::pair<std::string, std::string>> in_force;
 };
 
@@ -75,21 +75,21 @@ struct ParseResult {
   Options options;
   std::vector<std::string> warnings;  ///< one line each, without a prefix
   std::string
-      error;  ///< one line: the variable, its value and what is accepted; empty if all values are good
+      error;  ///< one line: the variable, its value and what is accepted; empty if all values are valid
 };
 
-/// What a variable is that INJECT_OUT and other paths name (%q{VAR}), and that is not set: an error, or,
-/// where the options are read ahead of the program, something that a launcher may still set.
+/// How to treat a variable in INJECT_OUT and other paths (%q{VAR}) that is not set: as an error or, if the
+/// options are read before the program starts, as one that a launcher may still set.
 enum class UnsetVariable : std::uint8_t { kError, kMayComeLater };
 
-/// Reads the INJECT_ variables from "NAME=value" strings; if a name occurs twice, the first one counts, as
-/// for getenv(). An empty value is the same as an unset variable.
+/// Reads the INJECT_ variables from "NAME=value" strings; if a name occurs twice, the first one is used, as
+/// by getenv(). An empty value is the same as an unset variable.
 ParseResult parse_options(std::span<const std::string_view> environment,
                           UnsetVariable unset = UnsetVariable::kError);
 /// The same for a zero-terminated array such as environ.
 ParseResult parse_options(const char* const* environment, UnsetVariable unset = UnsetVariable::kError);
 
-/// The table that INJECT_HELP=1 prints: one or more lines per option, 110 columns.
+/// The table printed by INJECT_HELP=1: one or more lines per option, 110 columns.
 std::string options_help();
 
 struct OptionInfo {

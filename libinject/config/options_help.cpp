@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What INJECT_HELP=1 prints.
+// The text printed by INJECT_HELP=1.
 
 #include <algorithm>
 

@@ -30,7 +30,7 @@ struct SignalName {
   std::string_view name;
   int number;
 };
-// Signals that do not end a program that has a handler for them, and that debuggers and shells leave alone.
+// Signals that do not end a program that handles them, and that debuggers and shells do not use.
 constexpr std::array<SignalName, 7> kSignals{{{"SIGUSR1", SIGUSR1},
                                               {"SIGUSR2", SIGUSR2},
                                               {"SIGHUP", SIGHUP},
@@ -97,7 +97,7 @@ bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::stri
   nanoseconds = value * unit;
   std::uint64_t scale = unit;
   for (const char digit : fraction) {
-    // Every unit is a multiple of 10^6 ns: only fractions of a nanosecond are cut off.
+    // Every unit is a multiple of 10^6 ns, so only fractions of a nanosecond are truncated.
     nanoseconds += static_cast<std::uint64_t>(digit - '0') * scale / 10;
     scale /= 10;
   }

@@ -35,8 +35,8 @@ std::string_view trigger_name(WindowKind kind) {
   return "?";
 }
 
-/// A name up to the first of `stops`, or a quoted one in which \" and \\ stand for themselves. Advances
-/// `text`.
+/// Parses a name up to the first of `stops`, or a quoted one in which \" and \\ stand for the second
+/// character. Advances `text`.
 bool take_name(std::string_view& text, std::string_view stops, std::string& name, std::string& error) {
   name.clear();
   if (text.empty() || text.front() != '"') {
@@ -66,7 +66,7 @@ std::string quote_name(std::string_view name) {
   return text + '"';
 }
 
-/// Takes an unquoted `xN` off the end of `text`.
+/// Parses an unquoted `xN` and removes it from the end of `text`.
 bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& error) {
   std::size_t digits = text.size();
   while (digits > 0 && is_digit(text[digits - 1])) --digits;
@@ -132,7 +132,7 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   return true;
 }
 
-/// EVERY of a trigger that counts something, at least `least`.
+/// Parses EVERY of a trigger that counts something; it must be at least `least`.
 bool parse_every(std::string_view text, std::uint64_t least, std::string_view too_short, WindowSpec& spec,
                  std::string& error) {
   if (!parse_count(text, "EVERY", spec.every, error)) return false;
@@ -147,8 +147,8 @@ bool parse_signal_every(std::string_view text, WindowSpec& spec, std::string& er
 
 /// NAME[@DOMAIN][/EVERY][xN]; a quoted name may hold any of those characters.
 bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
-  // xN is taken off the end first, so an unquoted name cannot end in xN. A quoted one ends in a quote and is
-  // not touched.
+  // xN is removed from the end first, so an unquoted name cannot end in xN. A quoted one ends in a quote and
+  // is not affected.
   if (!take_repeat(text, spec.max_windows, error)) return false;
   if (!take_name(text, "@/", spec.name, error)) return false;
   if (spec.name.empty()) {
@@ -225,7 +225,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
         error = str_format("{} does not take xN", word);
         return false;
       }
-      // `always` is one window; the trigger that `auto` turns into has its own limit.
+      // `always` is one window; the trigger that replaces `auto` has its own limit.
       if (spec.kind == WindowKind::kAlways) spec.max_windows = 1;
       return true;
     case WindowKind::kApi:

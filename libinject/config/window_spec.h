@@ -32,7 +32,7 @@ struct WindowSpec {
   std::uint64_t every = 0;        ///< distance between the starts of two windows, 0: no repetition
   std::uint32_t max_windows = 0;  ///< 0: unbounded
   std::string name;               ///< kNvtx: the range's name, see glob_matches()
-  std::string domain;             ///< kNvtx: its domain's, empty for the default one
+  std::string domain;             ///< kNvtx: the range's domain, empty for the default one
   int signal = 0;                 ///< kSignal: the signal's number
 
   bool operator==(const WindowSpec&) const = default;
@@ -46,7 +46,7 @@ struct WindowSpecResult {
 
 WindowSpecResult parse_window_spec(std::string_view text);
 
-/// The spec as text; parse_window_spec() reads it back to an equal one.
+/// The spec as text; parse_window_spec() converts it back to an equal one.
 std::string to_string(const WindowSpec& spec);
 
 }  // namespace inject

@@ -20,7 +20,7 @@ constexpr std::string_view kOk = "ok\n";
 }  // namespace
 
 ControlRequest read_request(std::string_view received) {
-  // The request's end, also where there is none yet.
+  // The request's end, even if it has not arrived yet.
   const std::size_t end = std::min(received.find('\n'), received.size());
   if (end > kMaxControlRequestLength) return {ControlRequest::State::kTooLong, {}};
   if (end == received.size()) return {};

@@ -24,10 +24,10 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kSuffix = ".sock";
-// Until it listens.
+// Used until the socket listens.
 constexpr std::string_view kUnfinishedSuffix = ".new";
 
-/// By way of the folder's descriptor: no link put in the folder's place since it was looked at is followed,
+/// Through the folder's descriptor: a link that has replaced the folder since it was checked is not followed,
 /// and a long path fits.
 bool address_in(int folder, const std::string& name, sockaddr_un& address) {
   address = {};
@@ -37,7 +37,7 @@ bool address_in(int folder, const std::string& name, sockaddr_un& address) {
   return length > 0 && static_cast<std::size_t>(length) < sizeof address.sun_path;
 }
 
-/// PID of `PID<suffix>`, 0 if `name` is none.
+/// The PID in `PID<suffix>`, 0 if `name` does not have this form.
 pid_t pid_of(std::string_view name, std::string_view suffix) {
   if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return 0;
   name.remove_suffix(suffix.size());
@@ -109,7 +109,7 @@ SocketState connect_control_socket(int folder, const std::string& name, int& con
   connection = -1;
   sockaddr_un address;
   if (!address_in(folder, name, address)) return SocketState::kGone;
-  // Not blocking: a process whose queue is full is alive, and waited for by nobody.
+  // Nonblocking: a process whose queue is full is alive, and nobody waits for it.
   const int made = open_socket();
   if (made < 0) return SocketState::kAlive;
   if (connect(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
@@ -126,7 +126,7 @@ int listen_control_socket(int folder, pid_t pid, std::string& error) {
   const std::string name = control_socket_name(pid);
   int other = -1;
   if (connect_control_socket(folder, name, other) == SocketState::kAlive) {
-    // In another process namespace, such as a container's, with the same /tmp.
+    // The process is in another PID namespace, such as a container's, with the same /tmp.
     if (other >= 0) close(other);
     error = name + " belongs to another process";
     return -1;
@@ -150,7 +150,7 @@ int listen_control_socket(int folder, pid_t pid, std::string& error) {
 
 std::vector<pid_t> control_sockets(int folder) {
   std::vector<pid_t> alive;
-  // A descriptor of its own, as closedir() closes it.
+  // Needs its own descriptor, since closedir() closes it.
   const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* entries = copy < 0 ? nullptr : fdopendir(copy);
   if (entries == nullptr) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr Nanoseconds kPatience = 2'000 * kMillisecond;
 
-// An answer always fits into the empty buffer of a fresh connection; nobody is waited for.
+// An answer always fits into the empty buffer of a new connection, so this never waits.
 void send_line(const Descriptor& socket, std::string_view text) noexcept {
   const int number = socket.get();
   if (number >= 0) (void)!::send(number, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -89,7 +89,7 @@ void ControlListener::serve() {
         read_late_request(client);
         drop(client);
       }
-      // poll() passes over negative numbers.
+      // poll() ignores negative descriptors.
       wanted[i] = {client.socket.is_open() ? client.socket.get() : -1, POLLIN, 0};
       if (client.socket.is_open()) {
         wake = std::min(wake, client.deadline);
@@ -99,7 +99,7 @@ void ControlListener::serve() {
     }
     const int listening = listening_.get();
     if (listening < 0) return;
-    // With no room, those to come wait in the socket's queue.
+    // If there is no room, further clients wait in the socket's queue.
     wanted[kMaxClients] = {room ? listening : -1, POLLIN, 0};
     const int timeout =
         wake == ~Nanoseconds{0} ? -1 : static_cast<int>((wake - time + kMillisecond - 1) / kMillisecond);
@@ -121,10 +121,11 @@ void ControlListener::serve() {
   }
 }
 
-// Of a client whose time is over. It may have come in time, and another one's answer have taken long.
+// For a client whose time is over: its request may have arrived in time while another client's answer took
+// long.
 void ControlListener::read_late_request(Client& client) {
   pollfd wanted{client.socket.get(), POLLIN, 0};
-  // One that has given up waiting has hung up.
+  // A client that has given up has hung up.
   if (poll(&wanted, 1, 0) > 0 && wanted.revents == POLLIN) read_request(client);
 }
 
@@ -136,7 +137,7 @@ void ControlListener::accept_client() {
     return above_standard(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   }();
   if (number < 0) {
-    // Out of descriptors, as a rule: the client stays in the queue, and poll() would return at once.
+    // Usually out of descriptors: the client stays in the queue, and poll() would return immediately.
     const timespec pause{0, 100'000'000};
     if (errno != EAGAIN && errno != ECONNABORTED) nanosleep(&pause, nullptr);
     return;
@@ -145,7 +146,7 @@ void ControlListener::accept_client() {
   pid_t pid = 0;
   const auto free = std::find_if(clients_.begin(), clients_.end(),
                                  [](const Client& client) { return !client.socket.is_open(); });
-  // The folder keeps other users out; whoever got past it, root among them, is not answered.
+  // The folder keeps other users out; anyone who got past it, including root, is not answered.
   if (!peer_of(number, user, pid) || user != geteuid() || free == clients_.end()) {
     close(number);
     return;
@@ -206,7 +207,7 @@ void ControlListener::remove_socket() noexcept {
     }
     folder_.clear();
   } catch (...) {
-    // It stays behind, and whoever finds it removes it.
+    // It stays, and whoever finds it removes it.
   }
 }
 

@@ -14,22 +14,22 @@
 
 namespace inject {
 
-/// Listens for injectctl, on a thread of its own, to the end of the process (INJECT_CONTROL=1). Several
+/// Listens for injectctl, on a thread of its own, until the process ends (INJECT_CONTROL=1). Serves several
 /// clients at once, each with two seconds for its request. Never destroyed.
 class ControlListener {
  public:
-  /// Answers `status`, `start` or `stop`: "ok" or "error: TEXT", and lines `key: value`.
+  /// Answers `status`, `start` or `stop` with "ok" or "error: TEXT", and lines `key: value`.
   using Answer = std::function<std::string(std::string_view request)>;
 
   explicit ControlListener(Answer answer) : answer_(std::move(answer)) {}
   ControlListener(const ControlListener&) = delete;
   ControlListener& operator=(const ControlListener&) = delete;
 
-  /// False, and said so, if there can be no thread.
+  /// Returns false, and logs a warning, if no thread can be created.
   bool start() noexcept;
-  /// The process ends: its socket is removed.
+  /// The process ends: removes its socket.
   void remove_socket() noexcept;
-  /// In a child after fork(): the parent's connections are none of its. Makes system calls only.
+  /// In a child after fork(): closes the parent's connections. Makes system calls only.
   void close_in_child() noexcept;
 
  private:
@@ -44,7 +44,7 @@ class ControlListener {
   bool listen();
   void serve();
   void accept_client();
-  bool read_request(Client& client);  // false if the client is done with
+  bool read_request(Client& client);  // false if the client is finished
   void read_late_request(Client& client);
   void drop(Client& client) noexcept;
   void note_sockets() noexcept;
@@ -52,11 +52,11 @@ class ControlListener {
   Answer answer_;
   Descriptor listening_;
   std::array<Client, kMaxClients> clients_;
-  // The numbers of the above, for the child of a fork at any time.
+  // The descriptors of the above, for a child that may be forked at any time.
   std::array<std::atomic<int>, kMaxClients + 1> numbers_ = {};
   Mutex mutex_;
   bool ended_ INJECT_GUARDED_BY(mutex_) = false;
-  std::string folder_ INJECT_GUARDED_BY(mutex_);  // of the socket, empty while there is none
+  std::string folder_ INJECT_GUARDED_BY(mutex_);  // of the socket, empty if there is none
 };
 
 }  // namespace inject
