@@ -67,7 +67,7 @@ int distance_class(double spacing) {
 /// the same without it, since steps are skipped when a gradient is not finite. (With two alternating models
 /// there are also intervals without a step. They have less in them than the others.)
 bool skips_steps(const SignHistory& history, const Repetition& found) {
-  std::uint64_t shortest = ~std::uint64_t{0};  // … of the rest of the intervals with a step
+  std::uint64_t shortest = ~std::uint64_t{0};  // shortest interval with a step, without the step's own signs
   std::vector<std::uint64_t> without;
   for (unsigned j = 0; j < found.intervals; ++j) {
     if ((found.covered >> j & 1u) == 0) continue;
