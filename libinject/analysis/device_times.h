@@ -26,8 +26,7 @@ struct DeviceTimes {
   std::uint64_t download_busy = 0;
   std::uint64_t copy_overlapped = 0;  ///< of copy_busy, the time in which a kernel ran as well
   std::array<Idle, kIdleCauses> idle_by_cause{};
-  std::uint64_t own_work = 0;  ///< of the idle time due to host compute: the host worked on something else
-                               ///< than launching
+  std::uint64_t own_work = 0;  ///< of the idle time due to host compute: host work other than launching
   /// Part of the idle time attributed to waiting for input in which the thread fetched from a data loader.
   FetchTimes fetch_idle{};
   /// Sum over collectives: the time in which at least one other kernel also ran, times the blocks in the

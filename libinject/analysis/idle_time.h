@@ -122,8 +122,7 @@ struct LateCause {
   IdleCause cause = IdleCause::kHostCompute;
   FunctionId function = kNoFunction;  ///< the call that took the time, if any
   bool on_thread_before = false;      ///< the thread was LateLaunch::before, not the launching one
-  bool own_work = false;              ///< one stretch of host compute, too long to be preparation for a
-                                      ///< launch
+  bool own_work = false;              ///< a stretch of host compute too long to be launch preparation
   Nanoseconds call = 0;               ///< when `function` was called; 0 if unknown
 };
 

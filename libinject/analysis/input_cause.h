@@ -38,8 +38,7 @@ struct HostSum {
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;
-  std::uint64_t others = 0;      ///< CPU time and wait of everything but the main thread, workers and
-                                 ///< libinject
+  std::uint64_t others = 0;      ///< CPU time and wait of all but main thread, workers and libinject
   bool times_known = true;       ///< for all threads and children
   bool waits_known = true;       ///< likewise, except for those that ended
   std::uint64_t read_bytes = 0;  ///< by the workers, where known

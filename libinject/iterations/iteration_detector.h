@@ -110,8 +110,7 @@ class IterationDetector {
   RepetitionSearch search_;
   SpanTracker tracker_;
   std::optional<Lock> lock_;
-  std::optional<Repetition> repetition_;   // on which the lock is based; empty if the steps alone are its
-                                           // marks
+  std::optional<Repetition> repetition_;   // basis of the lock; empty if the steps alone are its marks
   std::uint64_t cycles_ = 1;               // number of step cycles in an iteration, as far as known
   std::vector<std::uint64_t> boundaries_;  // of the latest iterations, if recognised by kernels' names
   std::uint64_t followed_ = 0;             // number of iterations since the lock

@@ -199,8 +199,7 @@ class IterationSearch {
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;
   std::uint64_t from_ = 0;
-  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is still to
-                                           // come
+  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
 
   Nanoseconds boundary_time_ = 0;
   std::uint64_t boundary_sequence_ = 0;

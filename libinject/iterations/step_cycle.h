@@ -150,8 +150,7 @@ class StepSequence {
 
   std::deque<OptimizerStep> steps_;             // the latest
   std::unordered_set<std::uint32_t> contents_;  // of all steps, until kPatience
-  std::uint32_t came_back_ = 0;  // of the latest steps, one bit each: whether an earlier step had the same
-                                 // contents
+  std::uint32_t came_back_ = 0;  // of the latest steps, one bit each: an earlier step had the same contents
   bool few_ = false;
   std::uint64_t count_ = 0;
   std::uint64_t since_ = 0;  // number of steps before the last cycle ended

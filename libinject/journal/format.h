@@ -68,8 +68,7 @@ struct Live {
   std::atomic<std::uint64_t> clock_ahead;  ///< offset of CUPTI's clock from CLOCK_MONOTONIC
   std::atomic<std::uint64_t> alive;        ///< CLOCK_MONOTONIC of the latest pass in the journal
   std::atomic<std::uint64_t> passes;       ///< of the drain thread: changes while it takes records
-  std::array<std::atomic<std::uint64_t>, 64> record_bytes;  ///< by CUpti_ActivityKind, as seen in CUPTI's
-                                                            ///< buffers
+  std::array<std::atomic<std::uint64_t>, 64> record_bytes;  ///< by CUpti_ActivityKind, as seen
 };
 inline constexpr std::size_t kLiveOffset = 4096;
 static_assert(sizeof(Header) <= kLiveOffset && kLiveOffset + sizeof(Live) <= kHeaderBytes);

@@ -65,8 +65,7 @@ class RecordFile {
 
   bool unfit_ = false;  // whether the file system checked last is unsuitable
   std::string path_;
-  std::string pointer_path_;  // the file with the location of the records; empty: they are in the output
-                              // folder
+  std::string pointer_path_;  // file with the records' location; empty: there is none
   Descriptor lock_;  // of a file elsewhere, which others may take for a dead process's (mark_in_use())
   pid_t owner_ = 0;
   std::uint8_t* base_ = nullptr;

@@ -62,8 +62,7 @@ struct MemoryPurposes {
   std::uint64_t objects = 0;   ///< number of Python objects examined
   Nanoseconds time = 0;        ///< time that the main thread spent on it
   Nanoseconds cpu = 0;         ///< CPU time spent on it
-  bool at_step = false;        ///< requested at the beginning of an optimizer's step, otherwise at an
-                               ///< iteration's end
+  bool at_step = false;        ///< requested as an optimizer's step began, else at an iteration's end
   bool is_unfinished = false;  ///< it was stopped because it took too long
   std::string error;           ///< why there is no result
 };

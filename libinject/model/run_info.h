@@ -251,8 +251,7 @@ struct RunInfo {
   std::uint64_t trace_rows_left_out = 0;         ///< of the raw records' tables
   std::uint64_t trace_events_left_out = 0;       ///< of trace.json.gz
   std::uint64_t repeated_records = 0;            ///< activity records that came twice and were counted once
-  std::uint64_t iteration_records_lost = 0;      ///< device records that could not be assigned to an
-                                                 ///< iteration
+  std::uint64_t iteration_records_lost = 0;      ///< device records not assigned to any iteration
   std::uint64_t iteration_signs_lost = 0;        ///< calls missed by the search for iterations
   std::uint64_t busy_records_late = 0;           ///< device records too late for a busy time
   std::uint64_t device_time_records_lost = 0;    ///< records left out of idle times and their causes

@@ -107,8 +107,7 @@ class Replay {
   std::unordered_map<std::uint32_t, std::uint32_t> shapes_;
   std::unordered_map<std::uint32_t, std::string> kernel_names_;
   std::unordered_map<std::uint64_t, std::uint32_t> pointers_;
-  std::unordered_map<std::uint64_t, BlockPosition> taken_;  // by a queue block's sequence, the position up to
-                                                            // which it was taken
+  std::unordered_map<std::uint64_t, BlockPosition> taken_;  // position up to which it was taken, by sequence
   std::unordered_set<std::uint64_t> taken_buffers_;
   bool delivered_ = false;  // all records have been delivered before the next settlement
 };

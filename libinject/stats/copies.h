@@ -19,8 +19,7 @@ namespace inject {
 
 /// Copies of one kind on one device, between memory of the same kinds.
 struct CopyRow {
-  bool other = false;           ///< row for kinds that did not fit: the fields up to target_device are
-                                ///< meaningless
+  bool other = false;           ///< kinds that did not fit: fields up to target_device are meaningless
   std::uint32_t device = 0;     ///< that made the copy
   std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 if it has none; see direction_name()
   std::uint8_t source_memory = 0;

@@ -94,8 +94,8 @@ class IterationStatistics {
   static constexpr std::size_t kMaxWindows = 10'000;
   static constexpr std::size_t kMaxRecent = 1024;
   static constexpr std::size_t kMaxUnprofiled = 1000;
-  static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond that, no iteration of the window is
-                                                 ///< complete
+  static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond that, the window has no complete
+                                                 ///< iteration
 
   void activity(const IterationActivity& activity);
   /// Work launched at that time has no usable record, so its iteration is incomplete; 0: all iterations of

@@ -32,12 +32,10 @@ struct Estimate {
 class SampleMixture {
  public:
   static constexpr std::uint32_t kIdle = 0;   ///< the state in which no kernel runs …
-  static constexpr std::uint32_t kMixed = 1;  ///< … and all states with more than two kernels, or that did
-                                              ///< not fit
+  static constexpr std::uint32_t kMixed = 1;  ///< … and all with more than two kernels, or that did not fit
   static constexpr std::uint32_t kMaxStates = 4096;
   static constexpr std::uint32_t kMaxPairs = 65'536;
-  static constexpr std::size_t kMaxParts = 48;  ///< per sample; a sample with more says little about each of
-                                                ///< them
+  static constexpr std::size_t kMaxParts = 48;  ///< per sample; with more, a sample says little about each
   static constexpr unsigned kMaxPartsOfRow = 6;
   static constexpr std::size_t kMaxSolved = 384;
   static constexpr std::size_t kMaxPools = 3;
