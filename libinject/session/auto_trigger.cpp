@@ -8,7 +8,7 @@ namespace inject {
 
 namespace {
 
-// The window of a program without iterations: by then most have begun to train.
+// The window of a program without iterations: by this time, most have begun to train.
 constexpr Nanoseconds kDelay = 20 * kSecond;
 constexpr Nanoseconds kDuration = 5 * kSecond;
 
@@ -40,7 +40,7 @@ void AutoTrigger::take_over() {
   api_.take_over();
 }
 
-// By the clock only where no iterations have been found in time.
+// By the clock only if no iterations have been found in time.
 bool AutoTrigger::timed(const TriggerState& state) const {
   return !taken_over_ && !state.iterations_found && !iterations_.over();
 }
@@ -52,7 +52,7 @@ TriggerAction AutoTrigger::evaluate(const TriggerState& state) {
 
 void AutoTrigger::opened(std::uint32_t window) {
   clock_.opened(window);
-  iterations_.set_over();  // this is the one window: iterations that are found now are too late for theirs
+  iterations_.set_over();  // this is the one window: iterations found now are too late for theirs
 }
 
 Nanoseconds AutoTrigger::next_wake(const TriggerState& state) const {

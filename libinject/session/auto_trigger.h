@@ -12,8 +12,8 @@
 
 namespace inject {
 
-/// `auto`: the windows that the program opens itself; of a program that opens none, ten iterations; where no
-/// iterations are found in time, five seconds by the clock.
+/// `auto`: the windows that the program opens itself. If it opens none: ten iterations, or five seconds by
+/// the clock if no iterations are found in time.
 class AutoTrigger : public Trigger {
  public:
   explicit AutoTrigger(const WindowSpec& spec);

@@ -22,12 +22,12 @@ namespace inject {
 namespace {
 
 constexpr Nanoseconds kMaxLockWait = WindowController::kMaxOpening;
-// A client of the program's waits so long for us to give CUPTI up. It is a matter of milliseconds, but for a
-// flush that stands behind a running kernel.
+// How long a client waits for us to release CUPTI. It takes milliseconds, unless a flush waits behind a
+// running kernel.
 constexpr Nanoseconds kMaxYield = 5 * kSecond;
-// … and that much of it for the records of work that has been launched and has not ended.
+// The part of that which may be spent waiting for the records of work that is still running.
 constexpr Nanoseconds kYieldPatience = 500 * kMillisecond;
-// Clients that unsubscribe mostly finalize CUPTI next.
+// Clients that unsubscribe usually finalize CUPTI next.
 constexpr Nanoseconds kResumeAfter = 200 * kMillisecond;
 
 const char* action_of(ForeignCall call) noexcept {
@@ -74,9 +74,9 @@ bool ClientArbiter::may_attach() const noexcept {
 }
 
 bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts, bool has_context) noexcept {
-  // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
+  // Finalize at any cost if a client is waiting for CUPTI, or after the last window.
   const bool spare_none = yielding() || parts_.windows.none_left();
-  // Where no window is to come CUPTI is given up at once, and stays initialised if the program has no
+  // If no further window is to come, CUPTI is released at once, and stays initialised if the program has no
   // context.
   const bool may_finalize = may_finalize_ && (has_context || !parts_.state.concluding);
   const bool detached =
@@ -85,19 +85,19 @@ bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts
   return detached;
 }
 
-// Where the program's own modules import cudaProfilerStart, our hook sees it. Elsewhere (Numba, JAX, a static
-// runtime) CUPTI has to be subscribed, for these two calls alone: no cost on the launch path.
+// If the program's own modules import cudaProfilerStart, our hook sees it. Otherwise (Numba, JAX, a static
+// runtime) CUPTI has to be subscribed for these two calls alone, at no cost on the launch path.
 void ClientArbiter::watch_profiler_calls() noexcept {
   watch_profiler_calls_ = !process_imports("cudaProfilerStart") && raise(TracerLevel::kProfilerCalls, false);
 }
 
-// Where a client of the program's is at work, once that has left.
+// If one of the program's clients is active: not before it has left.
 void ClientArbiter::resume_profiler_calls() noexcept {
   if (watch_profiler_calls_ && !parts_.state.concluding && may_attach() && !foreign_client.has_subscriber())
     raise(TracerLevel::kProfilerCalls, true);
 }
 
-// Waiting is not for whoever wants the lock meanwhile.
+// Releases the lock while waiting, for other threads that need it.
 bool ClientArbiter::stop_sampler() noexcept {
   const PmSampler& sampler = parts_.cupti.sampler();
   if (!sampler.running() && !sampler.still_on()) return true;
@@ -112,7 +112,7 @@ void ClientArbiter::on_call(ForeignCall call) noexcept {
     SessionState& state = parts_.state;
     const SessionLock lock(state, std::adopt_lock);
     if (state.ending()) return;
-    // A window that CUPTI has been attached for opens first: who asked for it waits.
+    // A window for which CUPTI has been attached opens first, because somebody waits for it.
     const auto attached = [&state]() INJECT_REQUIRES(session_mutex) {
       return !state.attaching && !state.stopping && !(state.pending() && state.pending_attached);
     };
@@ -123,11 +123,12 @@ void ClientArbiter::on_call(ForeignCall call) noexcept {
     }
     if (parts_.cupti.tracer().level() != TracerLevel::kDetached) yield_cupti(call);
   } catch (...) {
-    // No memory to say so, or to give way: CUPTI has the last word.
+    // Out of memory for a message, or for yielding: CUPTI decides.
   }
 }
 
-// Our own thread collects what CUPTI has for us and detaches it (step_yield); the client's waits for that.
+// Our own thread collects what CUPTI has for us and detaches it (step_yield); the client's thread waits for
+// that.
 void ClientArbiter::yield_cupti(ForeignCall call) {
   SessionState& state = parts_.state;
   Tracer& tracer = parts_.cupti.tracer();
@@ -135,7 +136,7 @@ void ClientArbiter::yield_cupti(ForeignCall call) {
   may_finalize_ = call != ForeignCall::kFinalize;
   yield_since_ = now();
   yielding_.store(true, std::memory_order_release);
-  // Where no window has been open there is nothing to collect, and may be no thread of ours.
+  // If no window has been open, there is nothing to collect, and possibly no thread of ours.
   if (parts_.worker.running() || (state.collecting && parts_.worker.ensure())) {
     state.wake.notify_one();
     state.wait_changed(kMaxYield, [&]() INJECT_REQUIRES(session_mutex) {
@@ -144,7 +145,7 @@ void ClientArbiter::yield_cupti(ForeignCall call) {
   }
   if (tracer.level() != TracerLevel::kDetached && !state.ending()) {
     const bool sampler_out = stop_sampler();
-    // Our thread may be in CUPTI, whose calls hang at times.
+    // Our thread may be inside CUPTI, whose calls hang at times.
     if (!state.stopping && !state.attaching && !state.ending()) {
       tracer.stop_activity();
       tracer.flush(true);
@@ -158,7 +159,7 @@ void ClientArbiter::yield_cupti(ForeignCall call) {
   state.changed.notify_all();
 }
 
-// Ends what CUPTI is attached for.
+// Ends whatever CUPTI is attached for.
 void ClientArbiter::close_windows(const std::string& why) {
   SessionState& state = parts_.state;
   state.stay_attached = false;
@@ -185,7 +186,7 @@ void ClientArbiter::close_windows(const std::string& why) {
   }
 }
 
-// Our own thread, while a client's waits.
+// On our own thread, while the client's thread waits.
 void ClientArbiter::step_yield() {
   const Tracer& tracer = parts_.cupti.tracer();
   if (!yielding() || tracer.level() == TracerLevel::kDetached) return;
@@ -196,17 +197,17 @@ void ClientArbiter::step_yield() {
   parts_.state.changed.notify_all();
 }
 
-// As long as activity is on, flushing does not wait for running kernels; what has not come in time is asked
-// for by force, which returns records without times.
+// As long as activity is on, flushing does not wait for running kernels. What has not arrived in time is
+// collected by a forced flush, which returns records without times.
 bool ClientArbiter::collect_for_client() {
   SessionState& state = parts_.state;
   Tracer& tracer = parts_.cupti.tracer();
   const Nanoseconds since = yield_since_;
-  // A launch that began inside the window may not have come to CUPTI yet.
+  // A launch that began inside the window may not have reached CUPTI yet.
   const auto launching = [&] {
     return now() - since < Collector::kLaunchReturns && parts_.core.threads.any_launching();
   };
-  // A graph's launch is one, its records are many: once more after the first has come.
+  // A graph launch has many records: take another pass after the first have arrived.
   for (int complete = 0; tracer.level() == TracerLevel::kActivity;) {
     Pipeline::Outstanding outstanding;
     {
@@ -233,7 +234,7 @@ bool ClientArbiter::collect_for_client() {
 void ClientArbiter::on_finalized(bool done) noexcept {
   const bool locked = lock_session_within(kMaxLockWait);
   if (!locked) {
-    // Whoever is about to attach CUPTI forgets it then; nothing is sampled before.
+    // The thread that attaches CUPTI next will forget it; nothing is sampled before that.
     if (done) {
       parts_.cupti.owe_forgetting();
     } else if (parts_.options.metrics) {
@@ -259,8 +260,8 @@ void ClientArbiter::on_profiler(bool initialize) noexcept {
   parts_.cupti.yield_sampler(initialize);
 }
 
-// Windows attach CUPTI by themselves. What is left is to watch for the profiler API once more, and to go on
-// with a window that was to last always.
+// Windows attach CUPTI by themselves. What remains is to watch the profiler API again, and to reopen an
+// `always` window.
 void ClientArbiter::on_left(bool for_good) noexcept {
   if (!lock_session_within(kMaxLockWait)) return;
   SessionState& state = parts_.state;
@@ -279,7 +280,7 @@ void ClientArbiter::step_resume() {
   SessionState& state = parts_.state;
   if (resume_at_ == 0 || now() < resume_at_ || state.collecting || state.ending()) return;
   resume_at_ = 0;
-  // It has come back: its next leaving is told as well.
+  // The client has come back: we will be notified again when it leaves.
   if (foreign_client.has_subscriber() || !may_attach()) return;
   if (!state.idle() || state.concluding) return;
   if (std::exchange(resume_always_, false)) {

@@ -24,17 +24,17 @@ namespace inject {
 
 namespace {
 
-// The records of a launch, many if it is a graph's, come together: within this time if CUPTI is flushed
-// meanwhile.
+// The records of a launch (many for a graph) arrive together, within this time if CUPTI is flushed in
+// between.
 constexpr Nanoseconds kRecordsCome = 1'000'000'000;
-// CUPTI hands a buffer over when it is full, which takes long where little is launched: what it holds is lost
-// with the process.
+// CUPTI delivers a buffer when it is full, which takes long if little is launched; until then, its contents
+// are lost if the process is killed.
 constexpr Nanoseconds kFlushInterval = kSecond;
-// A program's end waits for late records this long and no longer.
+// At the program's end, late records are waited for no longer than this.
 constexpr Nanoseconds kExitCollectDeadline = Collector::kExitPace * 2 * kSecond;
-// How long writing waits for the readings at a window's end, …
+// How long writing waits for the readings at a window's end.
 constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
-// … and the last time.
+// The same for the last write.
 constexpr Nanoseconds kLastReadingWait = kSecond;
 
 }  // namespace
@@ -48,7 +48,7 @@ Pipeline::Outstanding Collector::pass(bool hold_signs) {
 
 void Collector::keep_records(std::uint32_t window) {
   const Nanoseconds time = now();
-  // A window that has ended is kept as far as it has been recorded, as when it is collected at once.
+  // A window that has ended is saved as far as it has been recorded, as if it were collected at once.
   const bool ended = window != kept_window_ && is_naming(window);
   if (window != kept_window_ && !ended) kept_at_ = time;
   kept_window_ = window;
@@ -67,16 +67,16 @@ bool Collector::write_due() const {
 }
 
 Nanoseconds Collector::next_wake() const {
-  if (writing_) return put_ ? now() : Trigger::kNever;  // whoever puts them there wakes us
+  if (writing_) return put_ ? now() : Trigger::kNever;  // the file thread wakes us
   return parts_.state.unwritten ? last_write_ + write_interval() : Trigger::kNever;
 }
 
-// Has all files written. Nobody waits for the folder; what is asked for meanwhile comes after that.
+// Has all files written. Nobody waits for the folder; what is requested in between is written afterwards.
 void Collector::write_files(const char* state) {
   const bool closed = std::strcmp(state, "closed") == 0;
-  // The first is run.json alone, which does not put off the tables.
+  // The first write is run.json alone, which does not delay the tables.
   if (std::exchange(wrote_, true) || closed) last_write_ = now();
-  // Before they are prepared: what is set meanwhile is for the next time.
+  // Cleared before they are prepared: what is set from here on is for the next write.
   parts_.state.unwritten = false;
   writing_ = true;
   bool to_put = false;
@@ -93,7 +93,7 @@ void Collector::write_files(const char* state) {
   if (put_) finish_files();
 }
 
-// False if there is nothing to be put anywhere.
+// False if there is nothing to write.
 bool Collector::prepare_files(const char* state) {
   Pipeline::Locked pipeline(parts_.pipeline);
   files_ = {};
@@ -153,7 +153,7 @@ void Collector::step(std::uint32_t current) {
       const SessionUnlock unlocked(state);
       write_last();
     }
-    writing_ = put_ = false;  // what was being written is not finished any more
+    writing_ = put_ = false;  // the write in progress is not finished any more
     state.unwritten = false;
     state.stage = SessionState::Stage::kEnded;
     state.changed.notify_all();
@@ -168,11 +168,11 @@ bool Collector::may_detach_owed() const {
          !parts_.cupti.sampler().running();
 }
 
-// Whether the program has a context, with the lock released.
+// True if the program has a context. Releases the lock meanwhile.
 bool Collector::has_context() {
   const SessionUnlock unlocked(parts_.state);
   ContextHold::wait_for_creations();
-  // It may be none that the driver can be asked about.
+  // There may be a context that the driver can't be queried about.
   return Tracer::saw_work() || !devices_in_use().empty();
 }
 
@@ -184,7 +184,7 @@ void Collector::log_open_window(std::uint32_t current) {
   parts_.state.info(str_format("window {} opened ({})", current, parts_.log.reason(current)));
 }
 
-// Files of windows that are not settled: one is open, or the program may reopen.
+// Writes files of windows that are not settled: one is open, or the program may reopen.
 void Collector::write_meanwhile(std::uint32_t current) {
   SessionState& state = parts_.state;
   const bool active = state.collecting || current != 0;
@@ -197,15 +197,15 @@ void Collector::write_meanwhile(std::uint32_t current) {
   write_files(active ? "open" : "closed");
 }
 
-// A window may open while the lock is released, and end: then activity is on again, and what is still to come
-// comes with the collection that follows it.
+// A window may open and end while the lock is released: then activity is on again, and remaining records are
+// taken by the collection that follows that window.
 bool Collector::reopened(Nanoseconds since) const {
   const SessionState& state = parts_.state;
   return !state.idle() || state.collect_since != since;
 }
 
-// One step of collecting the windows that have ended: first no new records, then those that are on their way,
-// until CUPTI has given every buffer back; then bare speed again.
+// One step of collecting the windows that have ended: first no new records are produced, then those on their
+// way are taken until CUPTI has returned every buffer; after that, the program runs at full speed again.
 void Collector::collect() {
   SessionState& state = parts_.state;
   if (!stop_activity()) return;
@@ -213,7 +213,7 @@ void Collector::collect() {
   const Late late = take_late_records(since);
   if (late == Late::kToCome) return;
   const bool sampler_out = parts_.arbiter.stop_sampler();
-  // CUPTI must not be finalized under a thread that creates a context, which is inside CUPTI for long.
+  // CUPTI must not be finalized while a thread is creating a context, which stays inside CUPTI for long.
   const bool context = state.ending() || has_context();
   if (reopened(since)) return;
   const Nanoseconds detached = leave_cupti(sampler_out, context);
@@ -224,7 +224,7 @@ void Collector::collect() {
     std::uint32_t last = 0;
     {
       const SessionLock relocked(state);
-      // The launches of a window that has begun since are still to be waited for.
+      // If a window has begun since, its launches are still to be waited for.
       if (reopened(since)) return;
       // The latest that has ended; those of `launch:` open and end by themselves.
       const std::vector<std::uint32_t> ended = parts_.log.closing();
@@ -232,25 +232,24 @@ void Collector::collect() {
       pipeline.begin_settling();
       state.settling = true;
     }
-    // Without the lock: of a large window it takes long. What has been taken by now is of those windows
-    // alone.
+    // Without the lock, because a large window takes long. Everything taken so far belongs to those windows.
     pipeline.settle(late == Late::kDelivered, detached, last);
   }
   state.settling = false;
-  // Another window may have ended meanwhile.
+  // Another window may have ended since.
   if (state.collect_since == since) state.collecting = false;
-  // It may have been over before this thread looked.
+  // The window may have been over before this thread looked.
   if (state.idle() && !state.ending()) log_open_window(parts_.log.opened());
   if (logged_open_ > logged_closed_ && state.idle() && !state.ending())
     logged_closed_ = unsaid_ = logged_open_;
-  // Where what was asked for has been stopped before it began, there is nothing to write.
+  // If the requested window was stopped before it began, there is nothing to write.
   if (parts_.log.opened() == 0) return;
-  state.unwritten = !state.ending();  // written once more at the end
-  // Somebody may wait for the next window: then step() writes, once it has opened.
+  state.unwritten = !state.ending();  // the end writes once more
+  // Somebody may be waiting for the next window: then step() writes, once it has opened.
   if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled();
 }
 
-// False as long as a launch of the window's is on its way to CUPTI, or the call that ended it.
+// False as long as a launch of the window, or the call that ended it, is on its way to CUPTI.
 bool Collector::stop_activity() {
   SessionState& state = parts_.state;
   if (state.collect_since != 0) return true;
@@ -264,7 +263,8 @@ bool Collector::stop_activity() {
     nanosleep(&pause, nullptr);
     return false;
   }
-  // Activity is not switched while a context is being created. Not as `stopping`, for which others wait.
+  // Activity is not switched while a context is being created. `stopping`, which others wait for, is not set
+  // yet.
   if (!state.ending()) {
     const Nanoseconds ended = state.ended_at;
     {
@@ -276,8 +276,8 @@ bool Collector::stop_activity() {
   const Nanoseconds since = now();
   state.collect_since = since;
   const LaunchGate gate(!state.ending());
-  // Without the lock: cuptiActivityDisable hangs in some versions, and the program must go on. Nobody else
-  // calls CUPTI meanwhile: windows are left to this thread.
+  // Without the lock: cuptiActivityDisable hangs in some versions, and the program must go on. No other
+  // thread calls CUPTI in the meantime: windows are left to this thread.
   state.stopping = true;
   {
     const ContextWait contexts = state.ending() ? ContextWait::kNo : ContextWait::kMay;
@@ -313,8 +313,8 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
     state.warn("another client has finalized CUPTI: device activity not yet delivered is missing");
     parts_.cupti.forget(state.open());
   }
-  // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
-  // record for every launch will do, but for graphs: one launch, many records.
+  // All buffers returned: nothing is on its way. If kernels launched after the window's end keep a buffer,
+  // one record per launch is enough, except for graphs: one launch, many records.
   const bool delivered = buffers.outstanding() == 0 && !Tracer::failed();
   const bool complete = tracer.level() < TracerLevel::kActivity || buffers.outstanding() == 0 ||
                         (outstanding.launches == 0 && !outstanding.graphs);
@@ -332,7 +332,7 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
   return delivered ? Late::kDelivered : Late::kMissing;
 }
 
-// Detaches CUPTI unless it is needed further; returns when, 0 if it stays.
+// Detaches CUPTI unless it is still needed; returns the time of that, 0 if it stays.
 Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
   SessionState& state = parts_.state;
   const bool searching =
@@ -340,7 +340,7 @@ Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
       (parts_.iterations.searching_for_window() || !parts_.options.iteration_record.empty());
   if (state.ending()) return 0;
   if (searching && !Tracer::failed()) {
-    // Iterations are counted by what the callbacks tell: attached anew, they would miss some.
+    // Iterations are counted in the callbacks: if CUPTI were attached anew, some would be missed.
     parts_.cupti.keep_launches();
     return 0;
   }
@@ -354,11 +354,11 @@ Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
   return detached;
 }
 
-// Returns when, 0 if CUPTI stays.
+// Returns the time of detaching, 0 if CUPTI stays.
 Nanoseconds Collector::detach(bool sampler_out, bool has_context) {
   if (!parts_.arbiter.detach(true, sampler_out, ContextWait::kMay, has_context)) return 0;
   const Nanoseconds detached = now();
-  // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
+  // Before a new attachment takes buffers: a finalized CUPTI does not return its buffers.
   if (parts_.cupti.tracer().finalized()) parts_.cupti.buffers().reclaim_outstanding();
   parts_.arbiter.resume_profiler_calls();
   return detached;
@@ -366,7 +366,7 @@ Nanoseconds Collector::detach(bool sampler_out, bool has_context) {
 
 std::string Collector::files_are_in(const std::string& folder) const {
   if (!parts_.pipeline.files_incomplete()) return "files are in " + folder;
-  // There is none to name where it has been moved away.
+  // Don't name the folder if it has been moved away.
   return "not all files could be written" +
          (::access(folder.c_str(), F_OK) == 0 ? "; those written are in " + folder : "");
 }
@@ -390,7 +390,7 @@ void Collector::write_last() {
 }
 
 void Collector::write_last(Pipeline::Locked& pipeline) {
-  // The thread may be the program's.
+  // The thread may be one of the program's.
   const QuietSignals quiet;
   const bool shown = pipeline.writer().write_last();
   const std::string& folder = pipeline.writer().folder();

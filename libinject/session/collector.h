@@ -16,22 +16,22 @@ namespace inject {
 
 struct SessionParts;
 
-/// What follows a window's end, on our own thread: activity is stopped and late records collected; then the
-/// window is settled, CUPTI detached and the files written. A program that brackets every iteration reopens
-/// within a second: from its second window on CUPTI stays attached across such gaps, and files are written
-/// once a second.
+/// What follows the end of a window, on our own thread: activity is stopped and late records are collected;
+/// then the window is settled, CUPTI detached and the files written. If a program brackets every iteration,
+/// it reopens within a second: from its second window on, CUPTI stays attached across such gaps, and files
+/// are written once a second.
 class Collector {
  public:
-  // A launch that began inside the window may not have reached the point where CUPTI sees it: its thread may
-  // have been preempted. It is waited for, this long at most (a copy may block for longer),
-  // before activity is switched off.
+  // A launch that began inside the window may not have reached CUPTI yet, because its thread may have been
+  // preempted. Before activity is switched off, we wait for it, but at most this long (a copy may block for
+  // longer).
   static constexpr Nanoseconds kLaunchReturns = 20'000'000;
-  // So is a thread inside cudaProfilerStop (Tracer::thread_inside), but at the program's end as a launch is.
+  // The same for a thread inside cudaProfilerStop (Tracer::thread_inside); at exit, a launch's limit applies.
   static constexpr Nanoseconds kProfilerStopReturns = 1'000'000'000;
-  // Records that have not come this long after the last window's end are not waited for any longer.
+  // Records that have not arrived this long after the end of the last window are given up.
   static constexpr Nanoseconds kDeadline = 30 * kSecond;
 
-  // Where ThreadSanitizer watches every access, ours and CUPTI's, the same work takes as much longer.
+  // Under ThreadSanitizer, which watches every access, ours and CUPTI's, work takes this many times as long.
 #if defined(__SANITIZE_THREAD__)
   static constexpr Nanoseconds kExitPace = 10;
 #else
@@ -42,21 +42,21 @@ class Collector {
 
   explicit Collector(SessionParts& parts) : parts_(parts) {}
 
-  /// Takes everything that has come so far through the pipeline. `hold_signs`: Pipeline::Locked::pass().
+  /// Sends everything that has arrived so far through the pipeline. `hold_signs`: Pipeline::Locked::pass().
   Pipeline::Outstanding pass(bool hold_signs = false) INJECT_EXCLUDES(session_mutex);
-  /// In a window, `window`: what CUPTI's buffers hold is kept for the case of a kill.
+  /// While `window` is open: saves the contents of CUPTI's buffers in case the process is killed.
   void keep_records(std::uint32_t window) INJECT_EXCLUDES(session_mutex);
-  /// After a pass, in which `current` was open: collects, writes files, says what windows there are.
+  /// After a pass during which `current` was open: collects, writes files, logs windows' state.
   void step(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
-  /// Files are being put into the folder, or have been since the last step.
+  /// True if files are being put into the folder, or have been since the last step.
   bool writing() const INJECT_REQUIRES(session_mutex) {
     return writing_;
   }
-  /// The last files. Any thread, once.
+  /// Writes the last files. Any thread, once.
   void write_last(Pipeline::Locked& pipeline) INJECT_EXCLUDES(session_mutex);
 
-  /// Adds what stands outside the pipeline. Any thread, with the pipeline's lock.
+  /// Adds what is kept outside the pipeline. Any thread, with the pipeline's lock.
   void complete_run_info(RunInfo& run);
 
  private:
@@ -67,9 +67,9 @@ class Collector {
   void collect() INJECT_REQUIRES(session_mutex);
   bool stop_activity() INJECT_REQUIRES(session_mutex);
   enum class Late : std::uint8_t {
-    kToCome,     ///< records are on their way, or a window has opened meanwhile
-    kDelivered,  ///< CUPTI has given back all that it had
-    kMissing,    ///< something has not come, and is not waited for
+    kToCome,     ///< records are on their way, or another window has opened
+    kDelivered,  ///< CUPTI has returned all its buffers
+    kMissing,    ///< something has not arrived and is given up
   };
   Late take_late_records(Nanoseconds since) INJECT_REQUIRES(session_mutex);
   Nanoseconds leave_cupti(bool sampler_out, bool has_context) INJECT_REQUIRES(session_mutex);
@@ -87,19 +87,19 @@ class Collector {
 
   SessionParts& parts_;
   Nanoseconds last_write_ INJECT_GUARDED_BY(session_mutex) = 0;
-  Nanoseconds last_logged_ INJECT_GUARDED_BY(session_mutex) = 0;    // a line about a window
+  Nanoseconds last_logged_ INJECT_GUARDED_BY(session_mutex) = 0;    // time of a line about a window
   std::uint32_t logged_open_ INJECT_GUARDED_BY(session_mutex) = 0;  // the latest window with such a line
   std::uint32_t logged_closed_ INJECT_GUARDED_BY(session_mutex) = 0;
   bool wrote_ INJECT_GUARDED_BY(session_mutex) = false;
   bool writing_ INJECT_GUARDED_BY(session_mutex) = false;
-  bool put_ INJECT_GUARDED_BY(session_mutex) = false;  // what is being written is in the folder
-  // The window that is said to be closed, with files that have it: not written yet, and being written.
+  bool put_ INJECT_GUARDED_BY(session_mutex) = false;  // the files being written are in the folder
+  // The window to log as closed once files contain it: before those files are written, and while they are.
   std::uint32_t unsaid_ INJECT_GUARDED_BY(session_mutex) = 0;
   std::uint32_t to_say_ INJECT_GUARDED_BY(session_mutex) = 0;
-  // Our own thread's:
+  // Used only by our own thread:
   std::uint32_t kept_window_ = 0;
   Nanoseconds kept_at_ = 0;
-  RunWriter::Prepared files_;  // between write_files() and put_, the file thread's
+  RunWriter::Prepared files_;  // owned by the file thread between write_files() and put_
 };
 
 }  // namespace inject

@@ -13,7 +13,7 @@ namespace inject {
 
 namespace {
 
-// Sampling stops in some 50 ms a device; a call that takes longer than this hangs.
+// Sampling stops in some 50 ms per device; a call that takes longer than this hangs.
 constexpr Nanoseconds kMaxSamplerStop = 2 * kSecond;
 
 }  // namespace
@@ -47,11 +47,11 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
     }
     if (tracer_.level() >= level) {
       if (tracer_.holds()) return true;
-      // Finalized past every hook.
+      // CUPTI was finalized by a call that no hook saw.
       tracer_.forget();
       buffers_.reclaim_outstanding();
     }
-    // One that is being created is waited for (Tracer::raise_to), with no launch held meanwhile.
+    // A context that is being created is waited for (Tracer::raise_to), with no launch held meanwhile.
     const auto contexts = may_gate ? ContextWait::kMay : ContextWait::kNo;
     if (may_gate && level == TracerLevel::kActivity) ContextHold::wait_for_creations();
     const Nanoseconds begin = now();
@@ -87,7 +87,7 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
   }
 }
 
-// Each reason once.
+// Logs each reason once.
 void CuptiAttachment::warn_no_device_activity(const std::string& why) {
   untraced_ = why;
   if (why.empty() || why == problem_) return;
@@ -137,7 +137,7 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   detach_owed_ = false;
   const Nanoseconds end = now();
   detaching_time_ += end - begin;
-  // Not finalized, it still makes launches slower.
+  // As long as it is not finalized, it makes launches slower.
   lingers_ = !tracer_.finalized();
   if (!lingers_) times_.end(end);
   return true;
@@ -151,7 +151,7 @@ void CuptiAttachment::keep_launches() noexcept {
 }
 
 void CuptiAttachment::forget(bool window_open) noexcept {
-  // One that we hold was made since.
+  // Attached after the program's finalization.
   if (tracer_.level() != TracerLevel::kDetached && !tracer_.holds()) {
     if (window_open) {
       state_.warn(
@@ -165,7 +165,7 @@ void CuptiAttachment::forget(bool window_open) noexcept {
     lingers_ = false;
     times_.end(now());
   }
-  // It does not give them back any more.
+  // CUPTI does not return them any more.
   if (tracer_.level() == TracerLevel::kDetached) buffers_.reclaim_outstanding();
   if (options_.metrics) sampler_.resume();
 }
@@ -186,8 +186,8 @@ void CuptiAttachment::reclaim_idle_buffers(std::uint64_t gone) {
   tracer_.flush(false);
 }
 
-// CUPTI must not be finalized while it is being called. Who hangs is not waited for a second time, unless it
-// has got on since.
+// CUPTI must not be finalized during a call to it. A hanging call is not waited for a second time, unless the
+// sampler has made progress since.
 bool CuptiAttachment::stop_sampler() noexcept {
   const bool out = sampler_.stop(longest_sampler_stop());
   if (!out && once_.first(OnceLog::Topic::kSamplerStuck))

@@ -21,19 +21,19 @@ namespace inject {
 
 namespace {
 
-// The thread stays this long for the next edge.
+// How long the thread waits for the next edge.
 constexpr Nanoseconds kLinger = kSecond;
-// A program that brackets every iteration has an edge every few milliseconds: after a reading comes a pause
-// so many times as long, and edges that come in between share the next one.
+// If a program brackets every iteration, there is an edge every few milliseconds: after a reading comes a
+// pause this many times as long, and edges that arrive in between share the next one.
 constexpr std::uint64_t kPauseByReading = 20;
 constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
 // While CUDA is being initialised the driver shows no device yet.
 constexpr Nanoseconds kNoDeviceYet = 2 * kMillisecond;
-// Then it will not: CUDA was not initialised, or failed.
+// After this long it never will: CUDA was not initialised, or failed.
 constexpr Nanoseconds kNoDeviceAtAll = 10'000 * kMillisecond;
 constexpr Nanoseconds kMaxReading = 200 * kMillisecond;
-// A link that idles runs at less than its speed: the greatest of a few readings, and of more until it has
-// been seen at the speed that device and slot can do.
+// An idle link runs below its full speed: take the maximum of a few readings, and of more until it has been
+// seen at the speed that device and slot support.
 constexpr int kLinkReadings = 4;
 
 constexpr const char* kLinkFunctions[] = {
@@ -57,7 +57,7 @@ void DeviceReader::read_edges() noexcept {
 void DeviceReader::wait(Nanoseconds most) noexcept {
   if (windows_.lacks_memory()) read_edges();
   MutexLock lock(mutex_);
-  // The energy comes after the memory.
+  // The energy is read after the memory.
   lock.wait_for(changed_, most, [this]() INJECT_REQUIRES(mutex_) {
     return !running_ || unusable_ || no_device_ || (!asking_ && !windows_.lacks_memory());
   });
@@ -76,7 +76,7 @@ void* DeviceReader::entry(void* reader) noexcept {
   try {
     self->run();
   } catch (...) {
-    // No memory: no further readings.
+    // Out of memory: no further readings.
     const MutexLock lock(self->mutex_);
     self->unusable_ = true;
     self->running_ = self->asking_ = false;
@@ -97,7 +97,7 @@ void DeviceReader::run() {
     const Nanoseconds energy_due = energy_.next(time);
     if ((!edges || time < memory_due) && time < energy_due) {
       changed_.notify_all();
-      // An edge wakes it; before that, there is nothing to look for but the time.
+      // An edge wakes it; until then, only the time matters.
       const Nanoseconds due = edges ? std::min(memory_due, energy_due) : energy_due;
       const bool woken =
           lock.wait_for(wake_, due == EnergyReader::kNever ? kLinger : due - time,
@@ -111,9 +111,9 @@ void DeviceReader::run() {
     std::string problem;
     bool usable = true;
     bool any = true;
-    // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+    // NVML has its own locks; a fork in the middle of a call would leave them locked in the child for ever.
     if (memory) {
-      // Before forks are held: whoever attaches CUPTI asks the loader.
+      // Taken before forks are held: whoever attaches CUPTI calls the loader.
       std::unique_lock<std::mutex> alone;
       if (!loaded_) alone = Tracer::no_switch();
       const LoaderUse no_fork;
@@ -177,7 +177,7 @@ bool DeviceReader::load(std::string& problem) {
     problem = "libnvidia-ml.so.1 lacks a function";
     return false;
   }
-  // Never shut down: others in the process may use NVML, and at exit there is nothing to give back.
+  // Never shut down: other parts of the process may use NVML, and at exit there is nothing to give back.
   if (const nvml::Status status = init(); status != 0) {
     problem = "nvmlInit_v2 failed (" + std::to_string(status) + ")";
     return false;

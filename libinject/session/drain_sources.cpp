@@ -31,7 +31,8 @@ void DrainSources::pass(const CuptiApi* cupti, bool hold_signs) {
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
   const SignPass pass = begin_sign_pass();
   // Buffers that are complete before the rings are read hold few device records whose launch is not known
-  // yet. What completes meanwhile waits: at a million launches a second, reading the rings takes its time.
+  // yet. Buffers completed later wait for the next pass: at a million launches a second, reading the rings
+  // takes time.
   const ActivityBuffers::Completed completed =
       cupti != nullptr ? buffers_.take_completed() : ActivityBuffers::Completed{};
   core_.threads.drain([this](std::uint32_t thread, const Slot& slot) { drain_.take(thread, slot); },
@@ -52,7 +53,7 @@ void DrainSources::pass(const CuptiApi* cupti, bool hold_signs) {
   log_->commit();
 }
 
-// Another process that reads the buffers has no CUPTI to step through them.
+// Another process that reads the buffers has no CUPTI to iterate over them.
 void DrainSources::keep_size(const CUpti_Activity& record, const CUpti_Activity& next) {
   const std::ptrdiff_t bytes = reinterpret_cast<const char*>(&next) - reinterpret_cast<const char*>(&record);
   log_->keep_record_size(static_cast<std::uint32_t>(record.kind), static_cast<std::uint64_t>(bytes));
@@ -93,7 +94,7 @@ void DrainSources::take_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std:
 void DrainSources::note_drops() {
   const HostDrops dropped = core_.threads.host_drops();
   if (dropped == seen_drops_) return;
-  // A window that the program has just opened may be noted later than its first losses.
+  // A window that the program has just opened may be entered later than its first losses.
   note_windows_();
   for (const WindowLog::Share& share : windows_.shares(std::exchange(seen_drops_, dropped), dropped))
     drain_.take_drops(share.window, share.drops);

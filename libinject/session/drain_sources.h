@@ -15,23 +15,22 @@
 
 namespace inject {
 
-/// Empties the threads' queues and CUPTI's completed buffers of this process into the drain. One thread at a
-/// time.
+/// Drains the threads' queues and CUPTI's completed buffers of this process. One thread at a time.
 class DrainSources {
  public:
-  /// `note_windows` enters windows into the log that have opened by themselves (`launch:`).
+  /// `note_windows` enters windows that have opened by themselves (`launch:`) into the log.
   DrainSources(Core& core, ActivityBuffers& buffers, WindowLog& windows, Drain& drain,
                std::function<void()> note_windows);
 
-  /// What is taken is kept there for the case that the process is killed.
+  /// Keeps what is drained in `log`, in case the process is killed.
   void log_to(IntakeLog& log);
 
-  /// Everything published and completed so far. `cupti` is null while no CUPTI is loaded.
-  /// `hold_signs`: signs of launches are taken, but not looked at yet, unless there are very many.
+  /// Drains everything published and completed so far. `cupti` is null while CUPTI is not loaded.
+  /// `hold_signs`: launch signs are taken, but not evaluated yet, unless there are very many.
   void pass(const CuptiApi* cupti, bool hold_signs = false);
-  /// Drain::settle, with the records that CUPTI says it has dropped.
+  /// Drain::settle, with the number of records that CUPTI reports as dropped.
   void settle(bool delivered, std::uint32_t last = kAllWindows);
-  /// Of CUPTI's drops, those so far are of the windows that are settled next.
+  /// CUPTI's drops so far belong to the windows that are settled next.
   void note_activity_drops() noexcept;
 
  private:

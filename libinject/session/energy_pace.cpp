@@ -10,10 +10,10 @@ namespace {
 
 constexpr Nanoseconds kMaxPace = 50 * kMillisecond;
 constexpr Nanoseconds kReadingsByStep = 4;
-// A reading is followed by a pause of so many times what it costs, until the counter has moved.
+// Until the counter has moved, a reading is followed by a pause of this many times its cost.
 constexpr Nanoseconds kPauseByCost = 40;
-// Between edges so many readings are left for these, and this at least: one after a pause may cost far more
-// than the others.
+// Between edges, this many readings are reserved for edges, and at least this much time: a reading after a
+// pause may cost far more than the others.
 constexpr Nanoseconds kReservedReadings = 16;
 constexpr Nanoseconds kReserved = 9 * kMillisecond;
 
@@ -24,7 +24,7 @@ Nanoseconds ProcessorBudget::next(Nanoseconds now, Nanoseconds least) noexcept {
   if (now > earned_until_) {
     const Nanoseconds earned = (now - earned_until_) / parts_;
     left_ = std::min(allowance_, left_ + static_cast<std::int64_t>(earned));
-    // What is too little to be counted is not lost.
+    // Keeps the remainder that is too small to count.
     earned_until_ += earned * parts_;
   }
   const std::int64_t lacking = std::min(allowance_, static_cast<std::int64_t>(least)) - left_;
@@ -35,10 +35,11 @@ Nanoseconds EnergyPace::next(Nanoseconds now, const RangeTracker::Span& window, 
   const Nanoseconds pause = std::max(pace_, std::min(kPauseByCost * cost_, kLongestStep));
   const Nanoseconds edge = std::max(window.begin, window.end);
   const bool at_once = read_at_ < edge;
-  // Without a reading at its beginning a window has no energy, and one at its end is of no use.
+  // Without a reading at its beginning, a window has no energy, and a reading at its end is useless.
   const bool begun = window.end == 0 || read_at_ >= window.begin;
   if (begun && moved < edge && now < edge + kNearEdge) {
-    // The first reading at a beginning leaves enough for the one at the end, a second one for the next edge.
+    // The first reading at a begin leaves enough for the one at the end, a second one enough for the next
+    // edge.
     if (!at_once) return std::max(read_at_ + pause, budget_.next(now, 2 * cost_));
     return budget_.next(now, window.end == 0 ? cost_ : 0);
   }
@@ -48,7 +49,7 @@ Nanoseconds EnergyPace::next(Nanoseconds now, const RangeTracker::Span& window, 
 void EnergyPace::note(Nanoseconds now, Nanoseconds processor_time) noexcept {
   read_at_ = now;
   budget_.spend(processor_time);
-  // The first one may cost much more than those that follow.
+  // The first reading may cost much more than those that follow.
   cost_ = (cost_ + processor_time) / 2;
 }
 

@@ -19,12 +19,12 @@ namespace inject {
 
 namespace {
 
-// How often clocks are read, and memory.
+// How often clocks and memory are read.
 constexpr Nanoseconds kPace = 50 * kMillisecond;
-// Of their budgets this is kept for the first second of a window, which may be all there is of it.
+// This much of their budgets is reserved for the first second of a window, which may be all there is of it.
 constexpr Nanoseconds kKept = 3 * kMillisecond;
-// A device may come into use in the middle of a window. Asking the driver may cost much (docs/energy.md), so
-// it is asked less and less often.
+// A device may come into use in the middle of a window. Querying the driver may cost much (docs/energy.md),
+// so it is queried less and less often.
 constexpr Nanoseconds kFirstUsedPace = kSecond;
 
 constexpr const char* kSourceNames[] = {"nvmlDeviceGetTotalEnergyConsumption",
@@ -103,7 +103,7 @@ bool EnergyReader::any_usable(Which first, Which last) const {
 
 Nanoseconds EnergyReader::next(Nanoseconds now) {
   const Nanoseconds until = near_until();
-  // At its end this has to be seen: what comes then is another stretch.
+  // The end has to be noticed: what follows it is a new series.
   if (any_usable(kEnergy, kInUse) && now < until)
     return reading_ ? std::max(now, std::min({energy_due(now), clocks_due(now), memory_due(now), until}))
                     : now;
@@ -145,13 +145,13 @@ Nanoseconds EnergyReader::read(Nanoseconds now, Nanoseconds cpu) {
       device.energy.pause();
       device.limits_read = false;
     }
-    // Others may have come into use since the last stretch.
+    // Other devices may have come into use since the last series.
     used_due_ = used_pace_ = 0;
   }
   for (Device& device : devices_) {
     if (device.used && !device.limits_read) read_limits(device);
   }
-  // What has been spent since the last time, this thread's waking up included.
+  // Processor time spent since the last time, including this thread's waking up.
   Nanoseconds until = cpu;
   const auto spent = [&until] {
     const Nanoseconds before = std::exchange(until, std::max(until, thread_cpu_time()));
@@ -186,8 +186,8 @@ Nanoseconds EnergyReader::read(Nanoseconds now, Nanoseconds cpu) {
   return until;
 }
 
-// By their primary contexts; as long as none has been alive, the program may have contexts of its own, on any
-// of them.
+// Devices in use are known by their primary contexts; as long as none has been active, the program may have
+// contexts of its own on any device.
 Nanoseconds EnergyReader::find_used(Nanoseconds now) {
   const auto has_context = [](const Device& device) { return device.has_context; };
   if (now < used_due_ || next(now) == kNever || std::all_of(devices_.begin(), devices_.end(), has_context))
@@ -224,7 +224,7 @@ void EnergyReader::read_limits(Device& device) {
   device.limits_read = true;
   const MutexLock lock(mutex_);
   DeviceReadings& readings = device.readings;
-  // The limit can be changed at any time: the highest bounds all.
+  // The limit can be changed at any time: the maximum bounds all.
   readings.max_sm_mhz = std::max(readings.max_sm_mhz, static_cast<std::uint32_t>(clock.value_or(0)));
   readings.limit_mw = std::max(readings.limit_mw, limit.value_or(0));
 }
@@ -292,7 +292,7 @@ void EnergyReader::make_room(Device& device) {
     device.energy.thin_out(edges);
   }
   if (readings.clocks.size() > room()) {
-    // Shares and means of what is left are as good, if of fewer readings.
+    // Shares and means of the remaining readings are still valid, only from fewer readings.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < readings.clocks.size(); ++i) {
       if (i >= readings.clocks.size() / 2 || i % 2 == 0) readings.clocks[kept++] = readings.clocks[i];
@@ -317,7 +317,7 @@ EnergyInfo EnergyReader::copy() const {
   info.time = time_;
   info.cpu = cpu_;
   for (const Device& device : devices_) {
-    // It was read while nothing was known of any.
+    // Readings taken before any device was known to be used.
     if (!device.used) continue;
     if (const auto memory = device.memory.intervals(); !memory.empty())
       info.memory.push_back({device.readings.device, MemoryLine::Of::kInUse, {memory.begin(), memory.end()}});

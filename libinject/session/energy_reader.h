@@ -20,11 +20,11 @@
 
 namespace inject {
 
-/// Energy, clocks and memory in use of the devices that the program uses, by NVML, while a window is open or
-/// about to be. The energy counter moves every 20 to 100 ms, which depends on GPU and driver: how often is
-/// found by watching it. It is read several times as often, if the processor time for that allows
-/// (EnergyPace): all readings take a thousandth of a processor at most, but for an allowance at the
-/// beginning. Used by the thread that reads (DeviceReader), but for copy().
+/// Reads energy, clocks and memory in use of the devices that the program uses, through NVML, while a window
+/// is open or about to be. The energy counter moves every 20 to 100 ms, depending on GPU and driver; the
+/// interval is found by watching it. The counter is read several times as often if the budget of processor
+/// time allows it (EnergyPace): all readings take a thousandth of a CPU at most, plus an initial allowance.
+/// Used by the reading thread (DeviceReader), except for copy().
 class EnergyReader {
  public:
   explicit EnergyReader(const WindowLog& windows) noexcept;
@@ -33,22 +33,22 @@ class EnergyReader {
 
   /// Finds the functions in libnvidia-ml.so.1.
   void load(void* library, const nvml::MemoryFunctions& memory);
-  /// A device that NVML knows; once each.
+  /// Adds a device that NVML knows; once each.
   void add(std::uint32_t device, nvml::Device handle);
 
-  /// A window has opened, ended, or is about to open: readings go on for a second at least.
+  /// A window has opened, has ended, or is about to open: readings go on for at least a second.
   void expect_window(Nanoseconds now) noexcept;
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   /// When the next reading is due: at `now` or later, kNever while no window is open or near.
   Nanoseconds next(Nanoseconds now);
-  /// Which devices the program uses, from time to time. May wait for a context that is being created.
-  /// Returns the processor time that it took, which comes from the clocks' budget.
+  /// Finds out which devices the program uses, from time to time. May wait for a context that is being
+  /// created. Returns the processor time that it took, which is charged to the clocks' budget.
   Nanoseconds find_used(Nanoseconds now);
-  /// Reads what is due. `cpu`: the thread's processor time from which on it is spent for this; returns what
-  /// it is now.
+  /// Reads what is due. `cpu`: the thread's processor time from which on it is charged to these readings;
+  /// returns its current value.
   Nanoseconds read(Nanoseconds now, Nanoseconds cpu);
 
-  /// Memory in use on a device has been read otherwise.
+  /// Memory in use on a device has been read elsewhere.
   void note_memory(std::uint32_t device, std::uint64_t bytes);
 
   EnergyInfo copy() const;
@@ -66,8 +66,8 @@ class EnergyReader {
     kLimit,
     kSources
   };
-  /// A function of NVML's for one device: no longer asked once it is known not to be there, or has failed a
-  /// few times in a row.
+  /// An NVML function for one device: no longer called once it is known to be missing, or has failed a few
+  /// times in a row.
   struct Source {
     bool exists = false;
     std::atomic<unsigned> failures{0};  // in a row
@@ -86,23 +86,23 @@ class EnergyReader {
   struct Device {
     nvml::Device handle = nullptr;
     Source sources[kSources];
-    bool has_context = false;  // it was alive once
-    bool used = false;         // by the program, as far as that is known; changed with the lock only
-    bool limits_read = false;  // in this stretch of readings
-    EnergyReadings energy;     // changed with the lock only
+    bool has_context = false;  // it has been active before
+    bool used = false;         // by the program, as far as known; changed only with the lock
+    bool limits_read = false;  // in this series of readings
+    EnergyReadings energy;     // changed only with the lock
     DeviceReadings readings;   // likewise
     std::vector<MemoryInterval> memory_room;
     MemorySeries memory;  // likewise
   };
 
-  /// Readings go on until then; kNever while a window is open.
+  /// Readings go on until this time; kNever while a window is open.
   Nanoseconds near_until() const;
   RangeTracker::Span latest_window() const { return windows_.span(windows_.opened()); }
   Nanoseconds energy_due(Nanoseconds now);
   Nanoseconds clocks_due(Nanoseconds now);
   Nanoseconds memory_due(Nanoseconds now);
   Nanoseconds kept(Nanoseconds now) const;
-  /// Whether a device has one of these.
+  /// True if some device has a usable source in this range.
   bool any_usable(Which first, Which last) const;
   template <typename Function, typename... Arguments>
   std::optional<std::uint64_t> ask(Device& device, Which which, Function* function, Arguments... arguments);
@@ -115,7 +115,7 @@ class EnergyReader {
   void make_room(Device& device) INJECT_REQUIRES(mutex_);
   void find_step();
 
-  static constexpr std::size_t kMaxKept = 65'536;  // moves, and readings of clocks, of all devices
+  static constexpr std::size_t kMaxKept = 65'536;  // energy moves and clock readings, of all devices
 
   const WindowLog& windows_;
   nvml::GetLongNumber* get_energy_ = nullptr;
@@ -128,18 +128,18 @@ class EnergyReader {
   nvml::MemoryFunctions get_memory_;
 
   EnergyPace energy_pace_;
-  // A fifth of a thousandth of a processor each.
+  // A fifth of a thousandth of a CPU each.
   ProcessorBudget clock_budget_{5000, 6 * kMillisecond};
   ProcessorBudget memory_budget_{5000, 6 * kMillisecond};
   std::atomic<Nanoseconds> expected_until_{0};
-  bool reading_ = false;     // in a stretch of readings
-  Nanoseconds read_at_ = 0;  // the latest of them
+  bool reading_ = false;     // in a series of readings
+  Nanoseconds read_at_ = 0;  // the latest reading
   Nanoseconds clocks_at_ = 0;
   Nanoseconds memory_at_ = 0;
   Nanoseconds used_due_ = 0;
   Nanoseconds used_pace_ = 0;
 
-  mutable Mutex mutex_;  // before the window log's
+  mutable Mutex mutex_;  // lock before the window log's
   std::deque<Device> devices_;
   Nanoseconds time_ INJECT_GUARDED_BY(mutex_) = 0;
   Nanoseconds cpu_ INJECT_GUARDED_BY(mutex_) = 0;

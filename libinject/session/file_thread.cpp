@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-// The thread stays this long for what comes next.
+// How long the thread waits for further work.
 constexpr Nanoseconds kThreadLinger = 5 * kSecond;
 
 }  // namespace

@@ -10,18 +10,18 @@
 
 namespace inject {
 
-/// The thread that puts files into the output folder, which may be slow or never respond: windows open and
-/// end meanwhile. It exists only while there is something to do.
+/// The thread that puts files into the output folder, which may be slow or never respond, while windows open
+/// and end. It exists only while there is something to do.
 class FileThread {
  public:
   /// `work` is called each time the thread is woken, and must not throw.
   explicit FileThread(std::function<void()> work) : work_(std::move(work)) {}
-  /// Waits for it.
+  /// Waits for the thread.
   ~FileThread();
   FileThread(const FileThread&) = delete;
   FileThread& operator=(const FileThread&) = delete;
 
-  /// Any thread. False: the thread can't be started.
+  /// Any thread. False if the thread can't be started.
   bool wake() noexcept;
 
  private:

@@ -18,18 +18,18 @@ namespace inject {
 
 namespace {
 
-// The thread stays this long for the next window.
+// How long the thread waits for the next window.
 constexpr Nanoseconds kReaderLinger = kSecond;
-// Between two readings of everything in a window, at least (they take half of the budget at most), and
-// between two of the workers' states.
+// Minimum interval between two full readings in a window (they take half of the budget at most), and between
+// two readings of the workers' states.
 constexpr Nanoseconds kAllInterval = kSecond;
 constexpr Nanoseconds kAllShare = 2 * ReadingBudget::kShare;
 constexpr Nanoseconds kLookInterval = 20 * kMillisecond;
-// A window is left out if its two readings are off its edges by more than this part of it.
+// A window is left out if its two readings are off its edges by more than one part in this many of it.
 constexpr Nanoseconds kOffEdges = 10;
 constexpr Nanoseconds kMaxHostReading = 200 * kMillisecond;
 
-/// How many processors the process's first thread may run on; 0: not known.
+/// How many CPUs the process's first thread may run on; 0: not known.
 std::uint64_t allowed_processors() {
   constexpr std::size_t kMaxProcessors = 8'192;
   cpu_set_t* const set = CPU_ALLOC(kMaxProcessors);
@@ -47,7 +47,7 @@ void ReadingBudget::earn(Nanoseconds time) {
   if (earned_until_ != 0 && time > earned_until_) {
     left_ = std::min(left_ + static_cast<std::int64_t>((time - earned_until_) / kShare),
                      static_cast<std::int64_t>(kSaved));
-    // What is too little to count is kept for later.
+    // Keeps the remainder that is too small to count.
     earned_until_ = time - (time - earned_until_) % kShare;
   } else if (earned_until_ == 0) {
     earned_until_ = time;
@@ -122,7 +122,7 @@ void* HostReader::entry(void* reader) noexcept {
   try {
     self->run();
   } catch (...) {
-    // No memory: no further readings.
+    // Out of memory: no further readings.
     const MutexLock lock(self->mutex_);
     self->unusable_ = true;
     self->running_ = self->busy_ = false;
@@ -153,7 +153,7 @@ void HostReader::run() {
   changed_.notify_all();
 }
 
-// All that the thread has taken since it was accounted for last: waking up is part of it.
+// Charges all the thread has used since the last time, including waking up.
 void HostReader::account() {
   const Nanoseconds time = thread_cpu_time();
   const Nanoseconds took = time - std::exchange(accounted_, time);
@@ -213,7 +213,7 @@ bool HostReader::all_due(Nanoseconds time) const {
   return time >= last_all_ + std::max(kAllInterval, kAllShare * all_cost_);
 }
 
-// When something is to be read while a window is open. Not at equal distances, as steps are.
+// When to read next while a window is open. At irregular intervals, because steps are regular.
 Nanoseconds HostReader::next_look(Nanoseconds time) {
   if (all_due(time)) return budget_.next(time, all_cost_);
   return std::max(last_look_ + kLookInterval / 2 + jitter_ % kLookInterval, budget_.next(time, look_cost_));
@@ -255,7 +255,8 @@ void HostReader::look_at_workers() {
     if (child.role != HostRole::kLoaderWorker || count == states.size()) continue;
     if (const char state = source_.state_of(child.id, child.start); state != 0) states[count++] = state;
   }
-  // After them: it waited all the while, in that fetch or the next one. What it computes there is its own.
+  // Read after them: it waited all that time, in this fetch or the next one. What it computes there is its
+  // own work.
   const char waits = source_.thread_state(thread);
   if (waits != 0 && waits != 'R' && fetching_thread.load(std::memory_order_relaxed) == thread)
     tally_.add_moment(std::string_view(states.data(), count));

@@ -15,19 +15,19 @@
 
 namespace inject {
 
-/// How much processor time readings may take: a thousandth of a processor, and kSaved at once.
+/// How much processor time readings may take: a thousandth of a CPU, and at most kSaved at once.
 class ReadingBudget {
  public:
   static constexpr std::uint64_t kShare = 1'000;
   static constexpr Nanoseconds kSaved = 20 * kMillisecond;
 
-  /// Readings took that much until `time`.
+  /// Readings took `took` until `time`.
   void spend(Nanoseconds time, Nanoseconds took);
-  /// Whether a reading that costs `cost` may be taken: at an edge, while anything is left; in between, while
-  /// half of what can be saved stays for the edges.
+  /// True if a reading that costs `cost` may be taken: at an edge, if anything is left; in between, if half
+  /// of what can be saved stays reserved for the edges.
   bool allows_edge(Nanoseconds time, Nanoseconds cost);
   bool allows_more(Nanoseconds time, Nanoseconds cost);
-  /// When allows_more() will say yes, at the earliest.
+  /// The earliest time at which allows_more() will return true.
   Nanoseconds next(Nanoseconds time, Nanoseconds cost);
 
  private:
@@ -38,18 +38,18 @@ class ReadingBudget {
 };
 
 /// Reads how much of the host the process's threads and children have used: at the windows' edges, and now
-/// and then in between. On our own thread, which exists while windows come and go; no program thread
-/// waits for it, and what it costs is bounded (ReadingBudget).
+/// and then in between. Runs on our own thread, which exists while windows come and go; no program thread
+/// waits for it, and its cost is bounded (ReadingBudget).
 class HostReader {
  public:
-  static constexpr std::size_t kMaxWindows = 1'000;  ///< that are kept
+  static constexpr std::size_t kMaxWindows = 1'000;  ///< windows kept
 
-  // Of the thread that opens or closes the window. No allocation, no waiting.
+  // Called by the thread that opens or closes the window. No allocation, no waiting.
   void window_begins(std::uint32_t window, Nanoseconds time) noexcept;
   void window_ends(std::uint32_t window, Nanoseconds time) noexcept;
-  /// Called on our own thread: starts the reading thread if it is needed, or soon will be.
+  /// Called on our own thread: starts the reading thread if it is needed now or soon.
   void tend(bool window_expected) noexcept;
-  /// Waits until the edges so far have been read, `most` at most.
+  /// Waits until the edges so far have been read, at most `most`.
   void wait(Nanoseconds most) noexcept;
   void stop() noexcept;
 
@@ -82,31 +82,31 @@ class HostReader {
   std::array<Edge, kMaxEdges> edges_ INJECT_GUARDED_BY(mutex_);
   std::size_t pending_ INJECT_GUARDED_BY(mutex_) = 0;
   bool running_ INJECT_GUARDED_BY(mutex_) = false;
-  bool busy_ INJECT_GUARDED_BY(mutex_) = false;  // the edges taken are being read
+  bool busy_ INJECT_GUARDED_BY(mutex_) = false;  // the edges taken over are being read
   bool stopped_ INJECT_GUARDED_BY(mutex_) = false;
   bool unusable_ INJECT_GUARDED_BY(mutex_) = false;
   std::vector<HostWindow> windows_ INJECT_GUARDED_BY(mutex_);
   HostReadings readings_ INJECT_GUARDED_BY(mutex_);
-  std::uint64_t begun_ INJECT_GUARDED_BY(mutex_) = 0;  // windows
-  // The window that is open, as far as edges have been taken; 0: none.
+  std::uint64_t begun_ INJECT_GUARDED_BY(mutex_) = 0;  // windows begun
+  // The window that is open, as far as edges have been taken over; 0: none.
   std::uint32_t open_ INJECT_GUARDED_BY(mutex_) = 0;
   Nanoseconds opened_ INJECT_GUARDED_BY(mutex_) = 0;
-  Nanoseconds late_ INJECT_GUARDED_BY(mutex_) = 0;  // its first reading
+  Nanoseconds late_ INJECT_GUARDED_BY(mutex_) = 0;  // delay of its first reading
   std::optional<HostTally::Mark> mark_ INJECT_GUARDED_BY(mutex_);
   ReadingBudget budget_ INJECT_GUARDED_BY(mutex_);
   Nanoseconds last_all_ INJECT_GUARDED_BY(mutex_) = 0;
   Nanoseconds last_look_ INJECT_GUARDED_BY(mutex_) = 0;
   Nanoseconds all_cost_ INJECT_GUARDED_BY(mutex_) = kMillisecond;
   Nanoseconds look_cost_ INJECT_GUARDED_BY(mutex_) = 50'000;
-  Nanoseconds accounted_ INJECT_GUARDED_BY(mutex_) = 0;  // of the thread's processor time
+  Nanoseconds accounted_ INJECT_GUARDED_BY(mutex_) = 0;  // processor time already charged
   std::uint64_t jitter_ INJECT_GUARDED_BY(mutex_) = 1;
 
-  // The reading thread's alone.
+  // Used only by the reading thread.
   HostSource source_;
   HostTally tally_;
   HostReading reading_;
   std::uint64_t affinity_ = 0;
-  std::uint64_t opened_affinity_ = 0;  // as the window opened
+  std::uint64_t opened_affinity_ = 0;  // when the window opened
   std::optional<double> quota_;
 };
 

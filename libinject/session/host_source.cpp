@@ -20,10 +20,10 @@ namespace inject {
 
 namespace {
 
-// The kernel's encoding of another task's processor clock: the complement of its number, and what is counted.
+// The kernel's encoding of another task's CPU clock: the complement of its id, and what is counted.
 constexpr unsigned kScheduled = 2;
 constexpr unsigned kOfThread = 4;
-// Blocks, of ru_inblock.
+// Block size of ru_inblock.
 constexpr std::uint64_t kBlock = 512;
 
 std::optional<std::uint64_t> clock_of(pid_t task, unsigned kind) {
@@ -88,7 +88,7 @@ HostRole thread_role(std::string_view name, bool is_first) noexcept {
   if (is_first) return HostRole::kMain;
   if (name.starts_with("pt_autograd")) return HostRole::kAutograd;
   if (name.starts_with("NCCL") || name.starts_with("pt_nccl")) return HostRole::kNccl;
-  // The second by Python, which names a thread after its function, cut to 15 bytes.
+  // The second name is Python's, which names a thread after its function, cut to 15 bytes.
   if (name == "pt_data_pin" || (name.starts_with("Thread-") && name.find("(_pi") != std::string_view::npos))
     return HostRole::kPinMemory;
   if (name == "libinject") return HostRole::kOurs;
@@ -133,7 +133,7 @@ std::optional<TaskStat> HostSource::stat_at(const char* path) const {
   return parse_task_stat(read_text(path, text_));
 }
 
-/// Of one task, with its name. False: it has ended meanwhile.
+/// Adds those of one task, and gets its name. False if it has ended.
 bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const {
   const auto wait = parse_run_queue_wait(read_text(task_path(process, task, "schedstat"), text_));
   const std::string_view status = read_text(task_path(process, task, "status"), text_);
@@ -150,14 +150,14 @@ bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, 
 
 namespace {
 
-/// Otherwise the kernel drops what a child used.
+/// If they are not, the kernel drops what a child used.
 bool children_are_waited_for() noexcept {
   struct sigaction action {};
   return sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler != SIG_IGN &&
          (action.sa_flags & SA_NOCLDWAIT) == 0;
 }
 
-/// Without one, a file in /proc can't be opened, and its task seems to have ended.
+/// Without one, no file in /proc can be opened, and its task seems to have ended.
 bool has_descriptors() noexcept {
   const int file = open_file("/proc/self/stat", O_RDONLY);
   if (file < 0) return errno != EMFILE && errno != ENFILE;
@@ -167,8 +167,8 @@ bool has_descriptors() noexcept {
 
 }  // namespace
 
-// What ended children took comes before the list of those that are there, so that none is counted twice. The
-// process comes last: no thread has more than it.
+// What ended children used is read before the list of living ones, so that none is counted twice. The process
+// comes last, so that no thread has used more than it.
 bool HostSource::read(HostReading& reading) {
   if (!has_descriptors()) return false;
   reading.threads.clear();
@@ -178,7 +178,7 @@ bool HostSource::read(HostReading& reading) {
   rusage usage{};
   reading.ticks = ticks_since_boot();
   read_threads(reading);
-  // A child that the process waits for in between would be missing from both: then they are read again.
+  // A child that the process waits for in between would be missing from both: then both are read again.
   constexpr int kMostTries = 3;
   for (int tries = 0; tries < kMostTries; ++tries) {
     const bool known = clocks_.usage(RUSAGE_CHILDREN, usage);
@@ -195,7 +195,7 @@ bool HostSource::read(HostReading& reading) {
     reading.process = use_of(usage);
     reading.process.of(HostAmount::kReadBytes) = bytes;
   }
-  // To the nanosecond.
+  // This clock has a resolution of a nanosecond.
   reading.process.of(HostAmount::kProcessorTime) = clocks_.process(process_);
   reading.time = now();
   std::optional<std::uint64_t>& wait = reading.process.of(HostAmount::kRunQueueWait);
@@ -227,7 +227,7 @@ void HostSource::read_threads(HostReading& reading) {
     if (!add_switches_and_wait(use, process_, id, name)) return;
     use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(task_path(process_, id, "io"), text_));
     use.of(HostAmount::kProcessorTime) = clocks_.thread(id);
-    // It may have ended meanwhile; what it took is the rest's then.
+    // The thread may have ended since; what it used is then in the rest.
     if ((use.of(HostAmount::kProcessorTime) && use.of(HostAmount::kReadBytes)) ||
         stat_at(task_path(process_, id, "stat")))
       reading.threads.push_back(thread);
@@ -243,7 +243,7 @@ bool HostSource::take(pid_t pid, pid_t parent, const TaskStat& stat) {
   return true;
 }
 
-/// False where the kernel keeps no such list.
+/// False if the kernel keeps no such list.
 bool HostSource::add_listed_children(pid_t process, pid_t task) {
   const char* const file = task_path(process, task, "children");
   if (::access(file, R_OK) != 0) return false;
@@ -252,7 +252,7 @@ bool HostSource::add_listed_children(pid_t process, pid_t task) {
   while (!list.empty()) {
     pid_t child = 0;
     const auto end = std::from_chars(list.data(), list.data() + list.size(), child);
-    // The last one of a list that found no room may be cut.
+    // The last number of a list that did not fit may be cut off.
     if (end.ec != std::errc() || end.ptr == list.data() + list.size()) break;
     list.remove_prefix(static_cast<std::size_t>(end.ptr - list.data()) + 1);
     if (const auto stat = stat_at(path(child, "stat"))) take(child, process, *stat);
@@ -308,8 +308,8 @@ void HostSource::read_children(HostReading& reading) {
   });
 }
 
-/// By its name; but not multiprocessing's resource tracker, nor its fork server, whose command line its
-/// workers have as well (CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py).
+/// Identified by its name; excludes multiprocessing's resource tracker and its fork server, whose command
+/// line its workers share (CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py).
 bool HostSource::is_loader_worker(const Found& child) const {
   const std::string_view name = child.stat.name.view();
   if (name == "pt_data_worker") return true;
@@ -329,7 +329,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   task.ended_children.of(HostAmount::kProcessorTime) = child.stat.children_ticks * kernel_tick();
   task.ended_children.of(HostAmount::kMinorFaults) = child.stat.children_minor_faults;
   task.ended_children.of(HostAmount::kMajorFaults) = child.stat.children_major_faults;
-  // Of the others nothing is told, but that there were none where none took any time and made no fault.
+  // The other amounts are unknown, but zero if those children used no time and had no faults.
   if (child.stat.children_ticks + child.stat.children_minor_faults == 0) task.ended_children.amounts.fill(0);
   HostUse& use = task.use;
   use.of(HostAmount::kMinorFaults) = child.stat.minor_faults;
@@ -351,7 +351,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
     if (!add_switches_and_wait(use, child.pid, ids[i], name) && i == 0) return;
     cuda = cuda || name.view() == "libinject" || is_drivers(name.view());
   }
-  // There were more threads than are looked at.
+  // There were more threads than are read.
   if (child.stat.threads > tasks && tasks == ids.size()) {
     for (const HostAmount amount :
          {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})

@@ -21,17 +21,17 @@ struct HostTask {
   pid_t id = 0;
   std::uint64_t start = 0;  ///< in ticks since boot
   HostRole role = HostRole::kOtherThread;
-  HostUse ended_children;  ///< of a child: that it has waited for; processor time in whole ticks
+  HostUse ended_children;  ///< of a child: use of children it waited for; processor time in whole ticks
   HostUse use;
 };
 
-/// All at one time, as well as that can be.
+/// All values as of one time, as far as possible.
 struct HostReading {
   Nanoseconds begin = 0;
-  Nanoseconds time = 0;     ///< when the process was read, which came last
+  Nanoseconds time = 0;     ///< when the process itself was read, which comes last
   std::uint64_t ticks = 0;  ///< the same in ticks since boot
   HostUse process;
-  HostUse ended_children;  ///< that the process has waited for, since it began
+  HostUse ended_children;  ///< what the children that the process has waited for took
   std::vector<HostTask> threads;
   std::vector<HostTask> children;
   std::uint64_t threads_beyond = 0;
@@ -40,20 +40,20 @@ struct HostReading {
 
 /// The unit of times in /proc.
 Nanoseconds kernel_tick();
-/// The role of a thread with that name.
+/// The role of a thread with this name.
 HostRole thread_role(std::string_view name, bool is_first) noexcept;
 
-/// Reads what the kernel says of a process's threads and of the processes that descend from it. Nothing runs
-/// in these, and nothing is kept open. Bounded: kMaxThreads and kMaxChildren; what is beyond is counted.
+/// Reads what the kernel reports about a process's threads and its descendants. Nothing runs in those, and
+/// nothing is kept open. Bounded by kMaxThreads and kMaxChildren; the excess is counted.
 class HostSource {
  public:
   static constexpr std::size_t kMaxThreads = 512;
   static constexpr std::size_t kMaxChildren = 128;
   static constexpr std::size_t kMaxTasksOfChild = 64;
   static constexpr std::size_t kMaxScanned =
-      8192;  ///< processes of the host, where the kernel lists no children
+      8192;  ///< processes of the host, if the kernel lists no children
 
-  /// The clocks of threads and processes, and getrusage(): nothing where they fail.
+  /// The clocks of threads and processes, and getrusage(); nullopt if they fail.
   struct Clocks {
     std::optional<std::uint64_t> (*thread)(pid_t thread) = &thread_time;
     std::optional<std::uint64_t> (*process)(pid_t process) = &process_time;
@@ -61,16 +61,16 @@ class HostSource {
   };
 
   HostSource();
-  /// Of another process, in another /proc.
+  /// Reads another process, in another /proc.
   HostSource(std::string root, pid_t process, Clocks clocks);
 
-  /// Whether this /proc has the process's own ids: a container may see its host's.
+  /// True if this /proc has the process's own ids: a container may see its host's.
   bool is_own() const;
-  /// False if the process has no file descriptors left: then tasks may be missing.
+  /// False if the process has no file descriptors left: tasks may then be missing.
   [[nodiscard]] bool read(HostReading& reading);
-  /// The state in /proc of that process's first thread; 0 if it is gone, or is another one.
+  /// The state in /proc of this process's first thread; 0 if it is gone or the id has been reused.
   char state_of(pid_t process, std::uint64_t start) const;
-  /// The same of a thread of this process.
+  /// The same for a thread of this process.
   char thread_state(pid_t thread) const;
 
  private:
@@ -104,7 +104,7 @@ class HostSource {
   bool lists_children_ = true;
   std::vector<Found> found_;
   std::uint64_t beyond_ = 0;
-  std::vector<pid_t> with_cuda_;  // children that have been seen to use it
+  std::vector<pid_t> with_cuda_;  // children that have been seen to use CUDA
   mutable std::array<char, 256> path_{};
   mutable std::array<char, 4096> text_{};
 };

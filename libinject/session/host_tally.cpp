@@ -16,7 +16,7 @@ constexpr std::array kAllAmounts{
     HostAmount::kMinorFaults,   HostAmount::kMajorFaults,       HostAmount::kRunQueueWait,
     HostAmount::kReadBytes};
 static_assert(kAllAmounts.size() == kHostAmounts);
-// A worker that did less than this share of its time did nothing.
+// A worker that was busy for less than one part in this many of its time counts as idle.
 constexpr std::uint64_t kActive = 100;
 constexpr std::uint64_t kCutTime = 2'000;
 constexpr std::uint64_t kCutBytes = 512;
@@ -31,7 +31,7 @@ void add_use(HostTally::Sum& sum, const HostUse& more) {
   }
 }
 
-/// Empty where one of them is, and not below 0.
+/// Empty if one of them is; not below 0.
 HostUse difference(const HostUse& after, const HostUse& before) {
   HostUse more;
   for (std::size_t i = 0; i < kHostAmounts; ++i) {
@@ -41,7 +41,7 @@ HostUse difference(const HostUse& after, const HostUse& before) {
   return more;
 }
 
-/// Empty where one of them is.
+/// Empty if one of them is.
 void add_all(HostUse& sum, const HostUse& more) {
   for (std::size_t i = 0; i < kHostAmounts; ++i) {
     if (sum.amounts[i] && more.amounts[i]) {
@@ -75,8 +75,8 @@ HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new) {
   if (is_new || known.task.role != task.role) ++sum(task.role).born;
   HostUse more = difference(task.use, is_new ? nothing() : known.task.use);
   for (std::size_t i = 0; i < kHostAmounts; ++i) {
-    // One that was there before, but could not be read: what it had taken by then is not known. What went
-    // down are sums over a child's threads, of which some have ended.
+    // If it existed before but could not be read, what it had used by then is not known. A value falls if it
+    // is the sum over a child's threads and some have ended.
     const bool was_there = is_new && readings_ > 1 && task.start + 1 < ticks_;
     const bool fell = !is_new && task.use.amounts[i] < known.task.use.amounts[i];
     if (was_there || fell) more.amounts[i].reset();
@@ -104,13 +104,12 @@ void HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_ne
   latest_.worker_wait += *wait;
 }
 
-// What all children took that have been waited for, by the process or by a child of its that is there,
-// without what was seen of them. As a child ends, what its own children took goes from it to the one that
-// waits for it.
+// What all children used that the process, or a living child of its, has waited for, minus what was seen of
+// them. When a child ends, what its own children used moves from it to whoever waits for it.
 void HostTally::add_ended(const HostReading& reading) {
   Sum& ended = sum(HostRole::kEndedChildren);
   HostUse all = reading.ended_children;
-  // One that was never looked at may have taken all of it before.
+  // A child that was never read may have used all of it.
   if (reading.children_beyond != 0) all = {};
   for (auto child = children_.begin(); child != children_.end();) {
     const HostTask& task = child->second.task;
@@ -126,19 +125,19 @@ void HostTally::add_ended(const HostReading& reading) {
   const std::uint64_t ticks = 2 * reading.children.size() * kernel_tick();
   for (const HostAmount amount : kAllAmounts) {
     const auto i = static_cast<std::size_t>(amount);
-    // getrusage() cuts times to microseconds, and bytes to blocks; /proc cuts times to ticks.
+    // getrusage() truncates times to microseconds, and bytes to blocks; /proc truncates times to ticks.
     const std::uint64_t cut = amount == HostAmount::kProcessorTime ? kCutTime + ticks
                               : amount == HostAmount::kReadBytes   ? kCutBytes
                                                                    : 0;
     const auto& known = ended_known_.amounts[i];
-    // More has been seen of them than they took: nobody has waited for one of them, and the kernel has
-    // dropped what it took.
+    // More has been seen of them than they used: nobody has waited for one of them, and the kernel has
+    // dropped what it used.
     if (!all.amounts[i] || !known) {
       ++ended.unknown[i];
       in_deficit_[i] = true;
       continue;
     }
-    // Once others have made up for it, how much of their time that took is not known either.
+    // Once others have made up for the deficit, how much of their use that took is not known either.
     const bool lacks = *all.amounts[i] + cut < *known + ended.values[i];
     if (lacks || in_deficit_[i]) ++ended.unknown[i];
     in_deficit_[i] = lacks;
@@ -148,7 +147,7 @@ void HostTally::add_ended(const HostReading& reading) {
   }
 }
 
-// Its number has come back as another child's.
+// Its process id has been reused for another child.
 void HostTally::forget_reused(const HostTask& child) {
   const auto known = children_.find(child.id);
   if (known == children_.end() || known->second.task.start == child.start) return;
@@ -222,7 +221,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
       const auto all = static_cast<std::size_t>(HostRole::kProcess);
       process = between(open.sums[all], close.sums[all]);
       row.use = difference(process, threads);
-      // The kernel does not add up how long the threads that have ended had waited.
+      // The kernel does not keep the run-queue wait of threads that have ended.
       process.of(HostAmount::kRunQueueWait) = threads.of(HostAmount::kRunQueueWait);
       row.use.of(HostAmount::kRunQueueWait).reset();
     } else if (role == HostRole::kProcess) {
@@ -230,7 +229,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
       row.use = process;
     }
     const bool always = role == HostRole::kRest || role == HostRole::kProcess;
-    const bool took = row.use.of(HostAmount::kProcessorTime) != 0;  // or it is not known
+    const bool took = row.use.of(HostAmount::kProcessorTime) != 0;  // or not known
     if (always || row.count != 0 || (role == HostRole::kEndedChildren && took))
       window.roles.push_back(std::move(row));
   }

@@ -11,10 +11,10 @@
 
 namespace inject {
 
-/// Adds up by role what threads and children took from reading to reading. What a window has is the
-/// difference between two marks. A thread that ended between two readings has, in its role, what it took up
-/// to the last one that saw it; what it took after that is in the process's rest, as is what a thread took
-/// that no reading saw. Likewise the children that the process has waited for, in kEndedChildren. No file, no
+/// Adds up by role what threads and children used from reading to reading. A window's use is the difference
+/// between two marks. If a thread ended between two readings, its role has what it used up to the last one
+/// that saw it; what it used after that goes into the process's rest, as does the use of a thread that no
+/// reading saw. The same holds for children that the process has waited for, in kEndedChildren. No file, no
 /// clock.
 class HostTally {
  public:
@@ -22,9 +22,9 @@ class HostTally {
     std::array<std::uint64_t, kHostAmounts> values{};
     std::array<std::uint64_t, kHostAmounts> unknown{};  ///< how often a value could not be read
     std::uint64_t alive = 0;
-    std::uint64_t born = 0;  ///< seen for the first time; of kRest and kEndedChildren, those that ended
+    std::uint64_t born = 0;  ///< seen for the first time; for kRest and kEndedChildren, those that ended
   };
-  /// The sums as they were at a reading.
+  /// The sums at the time of a reading.
   struct Mark {
     Nanoseconds time = 0;
     Nanoseconds took = 0;
@@ -36,22 +36,22 @@ class HostTally {
   };
 
   void add(const HostReading& reading);
-  /// A moment at which the training thread waited for a loader's workers; `states`: a letter for each worker.
+  /// A moment at which the training thread waited for a loader's workers; `states`: one letter per worker.
   void add_moment(std::string_view states);
   const Mark& latest() const { return latest_; }
 
-  /// Without window, affinity and quota.
+  /// Use between two marks, without window, affinity and quota.
   static HostWindow window(const Mark& open, const Mark& close);
 
  private:
   struct Known {
     HostTask task;
-    std::uint64_t seen = 0;  // the latest reading that had it
+    std::uint64_t seen = 0;  // the latest reading that included it
   };
   using Tasks = std::unordered_map<pid_t, Known>;
 
   Sum& sum(HostRole role) { return latest_.sums[static_cast<std::size_t>(role)]; }
-  /// What it took since it was seen before, or since it began.
+  /// Returns what the task used since it was last seen, or since it began.
   HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
   void add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
   void forget_reused(const HostTask& child);
@@ -61,10 +61,10 @@ class HostTally {
   Tasks threads_;
   Tasks children_;
   HostUse process_;
-  HostUse ended_known_;                          // what children that have gone had taken when last seen
-  std::array<bool, kHostAmounts> in_deficit_{};  // … which is more than the kernel has added up
+  HostUse ended_known_;                          // what children that have gone had used when last seen
+  std::array<bool, kHostAmounts> in_deficit_{};  // that is more than the kernel has added up
   std::uint64_t readings_ = 0;
-  std::uint64_t ticks_ = 0;  // since boot, at the latest one
+  std::uint64_t ticks_ = 0;  // since boot, at the latest reading
 };
 
 }  // namespace inject

@@ -8,14 +8,14 @@ namespace inject {
 
 namespace {
 
-// CUPTI is attached this long before a window's first iteration, in whole iterations, one at least: attaching
+// CUPTI is attached this long before a window's first iteration, in whole iterations, at least one: attaching
 // takes some 15 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
 constexpr std::uint64_t kMaxLead = 1000;
-// `auto`: iterations that must have passed since what was found last changed.
+// `auto`: iterations that must have passed since the last change in what was found.
 constexpr std::uint64_t kSteadyIterations = 5;
 constexpr std::uint64_t kAutoIterations = 10;
-// `iter:`, of iterations without an optimizer that is known by name: the first repetition may be a smaller
+// `iter:`, for iterations without an optimizer known by name: the first repetition found may be a smaller
 // one.
 constexpr std::uint64_t kTrustedIterations = 3;
 
@@ -36,7 +36,7 @@ IterationPlan plan_iterations(const WindowSpec& spec, Schedule& schedule, const 
   } else {
     if (!known.lock->optimizer && seen < kTrustedIterations) return plan;
     auto window = schedule.next(input.soonest);
-    // The first one may be late; of the others, those whose begin has gone by are left out.
+    // The first window may be late; later windows whose begin has passed are skipped.
     if (window && window->begin < input.soonest && !input.first && spec.every != 0)
       window = schedule.next(window->end);
     if (!window) {

@@ -12,24 +12,24 @@
 
 namespace inject {
 
-/// The window to come, in numbers of iterations.
+/// The next window, in numbers of iterations.
 struct IterationPlan {
   enum class Result : std::uint8_t {
-    kNotYet,  ///< what was found is not trusted enough
+    kNotYet,  ///< what was found is not trusted enough yet
     kNoMore,  ///< no window is left
     kPlanned,
   };
   Result result = Result::kNotYet;
   std::uint64_t begin = 0;
   std::uint64_t length = 0;
-  std::uint64_t lead = 0;                  ///< CUPTI is attached so many iterations earlier
-  std::optional<std::uint64_t> asked_for;  ///< the window was to begin there, which is over
+  std::uint64_t lead = 0;                  ///< CUPTI is attached this many iterations earlier
+  std::optional<std::uint64_t> asked_for;  ///< the window was to begin here, which is over
 
   std::uint64_t end() const { return begin + length; }
   std::uint64_t lead_at() const { return begin > lead ? begin - lead : 0; }
 };
 
-/// What a plan is made of.
+/// The input of a plan.
 struct IterationPlanInput {
   std::uint64_t soonest = 0;  ///< the first iteration that has not begun
   Nanoseconds time = 0;       ///< now
@@ -37,7 +37,7 @@ struct IterationPlanInput {
   bool first = true;          ///< no window has opened at an iteration yet
 };
 
-/// Which iteration the next window opens before; `schedule` moves on to it.
+/// Plans the iteration before which the next window opens; moves `schedule` on to it.
 IterationPlan plan_iterations(const WindowSpec& spec, Schedule& schedule, const FoundIterations& known,
                               const IterationPlanInput& input);
 

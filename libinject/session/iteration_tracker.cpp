@@ -87,8 +87,8 @@ void IterationTracker::update(Nanoseconds time) {
   if (trusted(time)) release_spans();
 }
 
-// Where only windows are seen, CUPTI's callbacks are the source: no program that has PyTorch launches past
-// the hooks.
+// If only windows are seen, CUPTI's callbacks are the source: no program that has PyTorch launches past the
+// hooks.
 void IterationTracker::expect_steps() {
   if (iteration_watch.steps_told.load(std::memory_order_acquire))
     search_->expect_steps(iteration_watch.source.load(std::memory_order_acquire) == SignSource::kCallbacks);
@@ -98,7 +98,7 @@ void IterationTracker::arm(Nanoseconds time) {
   const IterationDetector& detector = search_->detector();
   armed_changes_ = detector.changes();
   iteration_watch.armed.store(false, std::memory_order_release);
-  // What was planned was planned in other numbers; whoever planned it plans anew.
+  // What was planned used other numbers; the planner plans anew.
   iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
   search_->armed(iteration_watch.count.load(std::memory_order_acquire));
   iteration_watch.arm(detector.lock()->marks);
@@ -106,8 +106,8 @@ void IterationTracker::arm(Nanoseconds time) {
   found_.begun_then = detector.begun();
 }
 
-// Layers may be taken for iterations until an optimizer has been seen, and then their rows would stay. A
-// window that has been settled has such rows.
+// Layers may be taken for iterations until an optimizer has been seen, and their rows would stay. A window
+// that has been settled already has such rows.
 bool IterationTracker::trusted(Nanoseconds time) const {
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return false;
@@ -118,7 +118,7 @@ bool IterationTracker::trusted(Nanoseconds time) const {
 
 void IterationTracker::take_spans() {
   if (held_changes_ != search_->detector().changes()) {
-    // A better lock, which tells the spans from the beginning.
+    // A better lock, which yields the spans from the beginning.
     held_changes_ = search_->detector().changes();
     held_spans_.clear();
     latest_begins_.clear();
@@ -138,7 +138,7 @@ void IterationTracker::take_spans() {
   if (held_spans_.size() > kMaxHeldSpans) release_spans();
 }
 
-// Once for each window, and again where iterations turn out to be others.
+// Once for each window, and again if other iterations are found.
 void IterationTracker::look_for_first_in_window() {
   const Nanoseconds asked = window_asked_.load(std::memory_order_acquire);
   const IterationDetector& detector = search_->detector();
@@ -183,7 +183,7 @@ std::string IterationTracker::why_none() const {
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return ": no training iterations were found; " + detector.report();
   const std::string ran = str_format(": {} training iterations ran", detector.begun());
-  // It may have been some repetition of the set-up.
+  // It may have been some repetition in the set-up.
   const bool over = !detector.lock()->optimizer && detector.is_overdue();
   return over ? ran + ", if they were iterations; they stopped long before the end" : ran;
 }
@@ -192,8 +192,8 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   if (search_ == nullptr) return std::nullopt;
   IterationInfo info = info_of(search_->detector());
   info.source = source;
-  // The first sign of windows alone may lie anywhere in an iteration. Where steps went unheard, several
-  // iterations became one, and numbers are too small from there on.
+  // If only windows are seen, the first sign may lie anywhere in an iteration. If steps were missed, several
+  // iterations were counted as one, and numbers are too small from there on.
   info.rough = info.rough || in_windows_.load(std::memory_order_relaxed) ||
                iteration_watch.steps_missed.load(std::memory_order_acquire);
   return info;

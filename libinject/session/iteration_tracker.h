@@ -21,9 +21,9 @@
 
 namespace inject {
 
-/// What the search knows of the program's iterations.
+/// What the search knows about the program's iterations.
 struct FoundIterations {
-  /// Iterations that are known by repetition alone are believed after so many, and so long.
+  /// Iterations that are known only by repetition are trusted after this many, and this long.
   static constexpr std::uint64_t kSteadyUnnamed = 20;
   static constexpr Nanoseconds kSteadyTime = kSecond;
 
@@ -31,34 +31,34 @@ struct FoundIterations {
   std::uint64_t changes = 0;           ///< of the lock
   std::optional<std::int64_t> offset;  ///< IterationSearch::offset()
   std::uint64_t begun = 0;
-  std::uint64_t begun_then = 0;  ///< … when the watch was armed
-  Nanoseconds since = 0;         ///< when that was
+  std::uint64_t begun_then = 0;  ///< `begun` when the watch was armed
+  Nanoseconds since = 0;         ///< when the watch was armed
   Nanoseconds typical_duration = 0;
   std::uint64_t events = 0;
-  Nanoseconds window_asked = 0;  ///< IterationTracker::set_window_asked(), …
-  /// … and the first iteration that began then, or later; empty where that is too long ago.
+  Nanoseconds window_asked = 0;  ///< IterationTracker::set_window_asked()
+  /// The first iteration that began at that time or later; empty if that was too long ago.
   std::optional<std::uint64_t> first_in_window;
 
-  /// Takes over what is new; cheap where the lock is the same.
+  /// Takes over what is new; cheap if the lock is the same.
   void update(const FoundIterations& newer);
 };
 
-/// Follows the program's iterations: has the drain's signs searched, arms the watch with what is found, and
-/// tells the statistics where iterations begin. With the pipeline's lock, but for what is said to be for any
-/// thread.
+/// Follows the program's iterations: passes the drain's signs to the search, arms the watch with what is
+/// found, and reports to the statistics where iterations begin. Call with the pipeline's lock, except for
+/// functions marked as callable from any thread.
 class IterationTracker {
  public:
-  /// `recording`: the file that the stream of launches is kept in; empty: none.
+  /// `recording`: the file in which the stream of launches is kept; empty: none.
   IterationTracker(Core& core, const WindowLog& windows, const ProfiledTimes& profiled, Drain& drain,
                    std::string recording);
 
   // Any thread.
-  /// The search begins anew with the sign of that number (SignRecord::sequence), of another source.
-  /// `in_windows`: it sees what runs in windows, and nothing else.
+  /// The search starts over with the sign of this number (SignRecord::sequence), from another source.
+  /// `in_windows`: that source sees only what runs in windows.
   void restart(std::uint64_t first_sign, Nanoseconds time, bool in_windows = false) noexcept;
-  /// That has been asked for, and has not come to pass.
+  /// True if a restart has been requested and not yet carried out.
   bool restarting() const noexcept { return restart_.load(std::memory_order_acquire); }
-  /// Stretches that were not seen.
+  /// Periods that were not seen.
   SearchGaps& gaps() noexcept { return gaps_; }
   /// SpanBoundaries::hold().
   void hold(Nanoseconds came, Nanoseconds opened) { boundaries_.hold(came, opened); }
@@ -68,32 +68,32 @@ class IterationTracker {
   void let_windows_cut() noexcept { boundaries_.let_windows_cut(); }
   /// SpanBoundaries::set_paced_step(), with the pipeline's lock.
   void set_paced_step(double paced) noexcept { boundaries_.set_paced_step(paced); }
-  /// A window of iterations was asked for at that time, the beginning of one.
+  /// A window of iterations was requested at this time, the beginning of an iteration.
   void set_window_asked(Nanoseconds time) noexcept { window_asked_.store(time, std::memory_order_release); }
-  /// The window that closes by the clock, if one does.
+  /// The window that closes by the clock, if any.
   std::uint32_t clock_window() const noexcept { return clock_window_.load(std::memory_order_acquire); }
   void set_clock_window(std::uint32_t window) noexcept { clock_window_ = window; }
-  /// Whether the clock closed the window that the search was on for last.
+  /// True if the clock closed the window in which the search was last on.
   bool clock_ended() const noexcept { return clock_ended_.load(std::memory_order_acquire); }
   void set_clock_ended(bool ended) noexcept { clock_ended_ = ended; }
 
-  // Around a pass of the drain, which is over at `time`.
+  // Before and after a pass of the drain, which ends at `time`.
   void prepare();
   void update(Nanoseconds time);
 
-  /// A window of iterations has opened or closed at the watch's boundary `count`.
+  /// A window of iterations has opened or closed at the watch's boundary number `count`.
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
-  /// Windows have ended, and nothing more comes of them.
+  /// Windows have ended, and no more signs will arrive for them.
   void settle();
-  /// The last signs have come.
+  /// The last signs have arrived.
   void finish();
 
   const FoundIterations& found() const { return found_; }
-  /// What was seen, where nothing has been found.
+  /// Describes what was seen if nothing has been found.
   std::string report() const;
-  /// Continues "… before a window opened"; empty where nothing was looked for.
+  /// Continues "… before a window opened"; empty if the search was never on.
   std::string why_none() const;
-  /// Nothing where they were not looked for. `source`: of the signs.
+  /// Nothing if iterations were not searched for. `source`: of the signs.
   std::optional<IterationInfo> info(const char* source) const;
 
  private:
@@ -114,9 +114,9 @@ class IterationTracker {
   std::uint64_t armed_changes_ = 0;
   std::vector<IterationSpan> held_spans_;  // of a lock that may still prove wrong
   std::uint64_t held_changes_ = 0;
-  std::deque<std::pair<Nanoseconds, std::uint64_t>> latest_begins_;  // of iterations, and their numbers
+  std::deque<std::pair<Nanoseconds, std::uint64_t>> latest_begins_;  // begins and numbers of iterations
   bool begins_dropped_ = false;                                      // there were earlier ones
-  std::uint64_t settled_changes_ = 0;  // of the lock whose spans the latest settled window has
+  std::uint64_t settled_changes_ = 0;  // changes of the lock whose spans the last settled window has
 
   SearchGaps gaps_;
   std::atomic<bool> restart_{false};

@@ -39,7 +39,7 @@ void IterationTrigger::failed() {
   over_ = true;
 }
 
-// Other iterations have other numbers: the schedule may have moved past the windows that are to come.
+// Other iterations have other numbers: the schedule may have moved past the next windows.
 void IterationTrigger::forget_plan() {
   open_at_ = kNoIteration;
   if (unplanned_) schedule_ = *unplanned_;

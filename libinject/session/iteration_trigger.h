@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// `iter:START+COUNT/EVERYxN`: windows that open and close before an iteration's first launch. Its clock is
+/// `iter:START+COUNT/EVERYxN`: windows that open and close before an iteration's first launch. Its axis is
 /// the number of the iteration that is about to begin.
 class IterationTrigger : public Trigger {
  public:
@@ -24,52 +24,52 @@ class IterationTrigger : public Trigger {
   IterationTrigger* iterations() override { return this; }
   bool searches_iterations() const override { return !over_; }
 
-  /// Plans the window to come, where `known` suffices for that.
+  /// Plans the next window, if `known` suffices for that.
   IterationPlan plan(const FoundIterations& known, IterationPlanInput input);
   bool planned() const { return open_at_ != kNoIteration; }
-  /// Plans anew when no window is open: iterations turned out to be others, or somebody else's window is in
-  /// the way.
+  /// Plans anew when no window is open: other iterations have been found, or somebody else's window is in the
+  /// way.
   void forget_plan();
 
-  /// What is to be done before iteration `number`; `window`: one is open or pending, of any kind.
+  /// What to do before iteration `number`; `window`: a window of any kind is open or pending.
   TriggerAction before(std::uint64_t number, bool window) const;
   std::uint64_t open_at() const { return open_at_; }
   std::uint64_t close_at() const { return close_at_; }
 
-  /// Its window is asked for before iteration `number`, …
+  /// Its window is requested before iteration `number`.
   void begin(std::uint64_t number);
-  /// … could be, or could not. No further one is tried then.
+  /// The requested window was opened (begun), or could not be (failed); then no further one is tried.
   void begun() {
     ++windows_;
     counted_ = true;
   }
   void failed();
-  /// The window has as many iterations from this one on: it opened late, or they were numbered anew.
+  /// The window gets its full length from iteration `first` on: it opened late, or numbers changed.
   void restart_at(std::uint64_t first) {
     first_ = first;
     close_at_ = first + length_;
   }
-  /// Of the window that is open or pending.
+  /// First iteration of the window that is open or pending.
   std::uint64_t first() const { return first_; }
-  /// Whether it began with iteration `first`, and those that it is for are yet to come. `next`: the one that
-  /// begins next.
+  /// True if the window began with iteration `first`, but the iterations that it is for are yet to come.
+  /// `next`: the one that begins next.
   bool is_early(std::uint64_t first, std::uint64_t next) const { return first < wanted_ && next <= wanted_; }
-  /// The iteration that it was to begin with.
+  /// The iteration with which it was to begin.
   std::uint64_t wanted() const { return wanted_; }
-  /// The window was opened too early, or would be: it does not count, and the next one is the same again.
+  /// The window was opened too early, or would be: it does not count, and the next one is planned like it.
   void give_up();
-  /// It is over, and another `count` iterations are to be named before it closes. False where the next window
-  /// would come too soon for that.
+  /// The window is over, and another `count` iterations are to be named before it closes. False if the next
+  /// window would come too soon for that.
   bool extend(std::uint64_t count);
-  /// However it ended, or was given up before it had begun.
+  /// The window has ended in any way, or was given up before it began.
   void end();
-  /// The window that is open, or pending, closes before an iteration.
+  /// True if the window that is open or pending closes before an iteration.
   bool active() const { return active_; }
 
   bool over() const { return over_; }
   void set_over() { over_ = true; }
 
-  /// What a window is called that begins with iteration `first`.
+  /// The name of a window that begins with iteration `first`.
   std::string name(std::uint64_t first) const;
 
  private:
@@ -84,7 +84,7 @@ class IterationTrigger : public Trigger {
   std::uint64_t length_ = 0;
   std::uint32_t windows_ = 0;
   bool active_ = false;
-  bool counted_ = false;  // … among windows_
+  bool counted_ = false;  // counted among windows_
   bool over_ = false;     // no further window
 };
 

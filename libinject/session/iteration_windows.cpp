@@ -23,31 +23,31 @@ namespace inject {
 
 namespace {
 
-// A boundary is recognised by the watch, not by our thread, …
+// Search interval once iterations have been found: boundaries are then recognised by the watch, not by our
+// thread.
 constexpr Nanoseconds kSearchInterval = 20 * kMillisecond;
-// … once iterations have been found: few of them are to pass before.
+// Search interval before that: few iterations should pass before they are found.
 constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
-// Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
+// If no launch passes a hook for this long, launches bypass the hooks: CUPTI's callbacks see them.
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
-// Launches pass our hooks, but nothing repeats in what we see of them.
+// Launches pass our hooks, but nothing repeats in what the hooks see.
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
-// How often PyTorch and Python are looked for, and PyTorch is asked again if it has been silent.
+// How often PyTorch and Python are looked for, and PyTorch is asked again if it has not reported steps.
 constexpr Nanoseconds kFrameworkInterval = 250 * kMillisecond;
-// The next window may follow at once; and PyTorch may not be ready, or never be.
+// The next window may follow at once, and PyTorch may not be ready, or never be.
 constexpr Nanoseconds kWatchInterval = 100 * kMillisecond;
 constexpr Nanoseconds kWatchAfterWindow = 2 * kSecond;
-// How long an exiting thread waits for ours, which may be writing files.
+// How long the exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // How many steps after the last window are timed, and how long they are waited for.
 constexpr std::uint64_t kUnprofiledSteps = 30;
 constexpr Nanoseconds kLongestTiming = 300 * kSecond;
-// How many iterations after a window are named: with one alone, nothing would tell what differs from
-// iteration to iteration.
+// How many iterations after a window are named: a single one would not show what differs between iterations.
 constexpr std::uint64_t kNamedIterations = 2;
 constexpr Nanoseconds kNamingPatience = 5 * kSecond;
-// How long INJECT_AFTER waits for them.
+// How long INJECT_AFTER waits for the steps to be timed.
 constexpr Nanoseconds kLongestWait = 10 * kSecond;
-// When the user is told that nothing has been found so far.
+// When the user is warned that nothing has been found so far.
 constexpr Nanoseconds kWarnNothingFound = 120 * kSecond;
 
 void emit_to_search(bool on) noexcept {
@@ -73,8 +73,8 @@ bool IterationWindows::searching_for_window() const noexcept {
   return parts_.trigger->searches_iterations() && !callbacks_lost_;
 }
 
-// Where no module imports a launch from the CUDA runtime (JAX, Numba, a static runtime), the hooks would see
-// none: launch callbacks from the start.
+// If no module imports a launch function of the CUDA runtime (JAX, Numba, a static runtime), the hooks would
+// see no launch: use launch callbacks from the start.
 void IterationWindows::arm() noexcept {
   const bool hooked = process_imports("cudaLaunchKernel") || process_imports("__cudaLaunchKernel") ||
                       process_imports("cudaLaunchKernelExC");
@@ -87,7 +87,7 @@ void IterationWindows::start_search(SignSource source, bool in_windows) noexcept
   disarm_watch();
   offset_.reset();
   forget_functions();
-  // Signs of the source before are still in the threads' queues.
+  // Signs of the previous source are still in the threads' queues.
   emit_to_search(false);
   const std::uint64_t first_sign = begin_sign_pass().sequence;
   since_ = now();
@@ -115,7 +115,7 @@ void IterationWindows::on_callbacks_lost() {
   if (searching_in_callbacks() && searching_for_window()) callbacks_lost_ = true;
 }
 
-// CUPTI's callbacks, which are on, see all launches. Numbers count what such windows have shown.
+// CUPTI's callbacks, which are on, see all launches. Iterations are numbered by what such windows have shown.
 void IterationWindows::begin_window_search() noexcept {
   if (searching() || parts_.cupti.tracer().level() < TracerLevel::kLaunches) return;
   window_search_ = true;
@@ -175,7 +175,7 @@ void IterationWindows::step() {
   record_edges();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (!searching_for_window() || state.ending()) {
-    // The last window is over. A recording goes on to the end.
+    // The last window is over. A recording continues to the end.
     const bool over = callbacks_lost_ || (parts_.trigger->iterations() != nullptr && trigger().over());
     if (!over || !parts_.options.iteration_record.empty() || state.open() || state.ending() || keep_timing())
       return;
@@ -209,13 +209,13 @@ bool IterationWindows::may_time_steps() const {
          parts_.options.iteration_record.empty() && now() - parts_.state.ended_at < kLongestWait;
 }
 
-// After the last window the search goes on until enough iterations have run without CUPTI to know a step's
-// time: those before the window may be the program's warm-up. CUPTI's callbacks do not: the program is to be
-// left alone.
+// After the last window, the search goes on until enough iterations have run without CUPTI to know a step's
+// time: those before the window may be the program's warm-up. This does not apply to a search in CUPTI's
+// callbacks: the program is to be left alone.
 bool IterationWindows::keep_timing() {
   if (source_ != SignSource::kHooks || !known_.lock || parts_.log.opened() == 0) return false;
   if (parts_.state.collecting) return true;
-  // CUPTI stays: no step will be without it.
+  // CUPTI stays: no step will run without it.
   if (parts_.profiled.going_on()) return false;
   const std::uint64_t timed = parts_.pipeline.unprofiled_iterations();
   if (!timed_before_) timed_before_ = timed;
@@ -226,7 +226,7 @@ bool IterationWindows::has_timed_after_window() const {
   return timed_before_ && parts_.pipeline.unprofiled_iterations() > *timed_before_;
 }
 
-// Nothing is found in what the hooks see.
+// Nothing was found in what the hooks see.
 void IterationWindows::try_callbacks() {
   const bool none = found_.events == 0;
   if (source_ != SignSource::kHooks || parts_.state.open() || tried_callbacks_ ||
@@ -265,9 +265,9 @@ bool IterationWindows::may_watch_after_window(Nanoseconds time) const {
          (!again || found_python() != nullptr);
 }
 
-// The first time takes 5 to 10 ms of the program's main thread: not in a window that they would change, nor
-// right before one. The times of iterations that are named are shown nowhere, and in a long window it has to
-// be: there may be no other time.
+// The first call takes 5 to 10 ms of the program's main thread: not in a window, whose times it would change,
+// nor right before one. The times of named iterations are shown nowhere. In a long window it has to be done:
+// there may be no later opportunity.
 bool IterationWindows::may_watch_memory_errors(Nanoseconds time) const {
   const SessionState& state = parts_.state;
   if (!is_to_watch_memory_errors()) return false;
@@ -291,7 +291,7 @@ void IterationWindows::watch_memory_errors() {
   memory_errors_watched_ = inject::watch_memory_errors(folder);
 }
 
-// The program launches nothing more that would end it.
+// The program launches nothing more that would end the naming.
 void IterationWindows::end_overdue_naming() {
   const SessionState& state = parts_.state;
   const Nanoseconds most = kNamingPatience + 8 * kNamedIterations * known_.typical_duration;
@@ -313,9 +313,9 @@ void IterationWindows::note_asked(Nanoseconds time) {
   parts_.pipeline.set_window_asked(time);
 }
 
-// Iterations are known by other marks now, while a window of them is open. They may be the same ones. Or what
-// was taken for iterations was part of them: then the window has as many of the new ones, the one that it
-// began in not counted, unless those that it is for are yet to come.
+// Iterations are now known by other marks, while a window of them is open. They may be the same iterations.
+// Or what was taken for iterations was part of them: then the window gets as many of the new ones, not
+// counting the one in which it began, unless the ones it is for are yet to come.
 void IterationWindows::renumber_window() {
   SessionState& state = parts_.state;
   renumber_ = false;
@@ -357,7 +357,7 @@ void IterationWindows::renumber_window() {
                  trigger().close_at()));
 }
 
-// The window to come, and where CUPTI is attached for it. `soonest` is the first iteration that has not
+// Plans the next window, and where CUPTI is attached for it. `soonest` is the first iteration that has not
 // begun.
 void IterationWindows::plan(std::uint64_t soonest) {
   IterationPlanInput input;
@@ -383,7 +383,7 @@ void IterationWindows::plan(std::uint64_t soonest) {
   stop_watch_at(attach_now ? plan.begin : plan.lead_at());
 }
 
-// The watch calls at the iteration of that number.
+// Makes the watch call us at the iteration of this number.
 void IterationWindows::stop_watch_at(std::uint64_t iteration) noexcept {
   const std::uint64_t count =
       iteration == IterationWatch::kNever
@@ -392,7 +392,7 @@ void IterationWindows::stop_watch_at(std::uint64_t iteration) noexcept {
   iteration_watch.next_stop.store(count, std::memory_order_release);
 }
 
-// Where windows opened and closed, for the recording of the search.
+// Records where windows opened and closed, for the recording of the search.
 void IterationWindows::record_edges() {
   if (edges_.empty()) return;
   const std::vector<Edge> edges = std::exchange(edges_, {});
@@ -417,7 +417,7 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
     const std::uint64_t number = number_of(count);
     if (trigger().before(number, !state.idle()) == TriggerAction::kClose) {
       if (state.pending()) {
-        // CUPTI is still being attached, while the program goes on: the window opens late, not never.
+        // CUPTI is still being attached while the program goes on: the window opens late rather than never.
         note_asked(time);
         trigger().restart_at(number);
         stop_watch_at(trigger().close_at());
@@ -430,7 +430,7 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
       } else {
         parts_.windows.close(time);
       }
-      // The next one may begin here.
+      // The next window may begin here.
       if (trigger().over() || !parts_.windows.may_open_another()) return;
       plan(number);
       if (trigger().open_at() != number) return;
@@ -446,18 +446,18 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
         open_at_boundary(count, time, in_callback);
         break;
       default:
-        // Somebody has opened a window of another kind: once that is closed, the next one is planned.
+        // Somebody has opened a window of another kind: the next one is planned once that is closed.
         trigger().forget_plan();
         stop_watch_at(IterationWatch::kNever);
     }
   } catch (...) {
-    // No memory: a window that is open stays so until the program ends, and the next one is planned anew.
+    // Out of memory: an open window stays open until the program ends, and the next one is planned anew.
     trigger().forget_plan();
   }
 }
 
-// What the window's kernels are for is asked in the iterations that follow it, so that it costs the window no
-// time. Once: the iterations of later windows are the same.
+// The purpose of the window's kernels is determined in the iterations that follow it, so that it costs the
+// window no time. Once: the iterations of later windows are the same.
 bool IterationWindows::begin_naming(Nanoseconds time) {
   const LaunchNames names{(parts_.options.hooks & kHookTorch) != 0,
                           (parts_.options.hooks & kHookPython) != 0};
@@ -481,9 +481,9 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   trigger().begin(number);
   stop_watch_at(trigger().close_at());
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
-    // Unless it was given up, and the next one is planned.
+    // False if it was given up; the next one is then planned.
     if (!trigger().active()) return;
-    // While it waited, somebody has opened a window of another kind: the next one is planned after that.
+    // While this one waited, somebody opened a window of another kind: the next one is planned after that.
     if (state.idle()) {
       trigger().failed();
     } else {
@@ -492,7 +492,7 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
     stop_watch_at(IterationWatch::kNever);
     return;
   }
-  // It was given up while it opened.
+  // It was given up while it was being opened.
   if (!trigger().active()) {
     if (state.open()) --state.begun;
     parts_.windows.close();
@@ -505,12 +505,12 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   if (!in_callback) parts_.pipeline.hold_iteration(time, parts_.log.span(state.window).begin);
 }
 
-// A window of iterations that opens in the middle of one has as many whole ones after that.
+// If a window of iterations opens in the middle of one, it gets its full number of iterations after that one.
 void IterationWindows::begin_pending() {
   SessionState& state = parts_.state;
   const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
   const bool of_iterations = parts_.trigger->iterations() != nullptr && trigger().active();
-  // In a callback nobody waits: the launch that begins the iteration has been made by now.
+  // A callback does not wait: the launch that begins the iteration has been made by now.
   const bool in_iteration = of_iterations && (asked_in_callback_ || count != asked_at_);
   if (in_iteration) note_asked(now());
   if (in_iteration && offset_) {
@@ -535,7 +535,7 @@ void IterationWindows::end() {
   const std::vector<Edge> edges = std::exchange(edges_, {});
   const SessionUnlock unlocked(parts_.state);
   Pipeline::Locked pipeline(parts_.pipeline, kExitPipelineWait);
-  if (!pipeline.owns_lock()) return;  // the last iterations are missing; why is said at the end
+  if (!pipeline.owns_lock()) return;  // the last iterations are missing; the reason is logged at the end
   pipeline.pass();
   for (const auto& [opened, count, window] : edges) pipeline.tracker().note_window(opened, count, window);
   pipeline.tracker().finish();

@@ -39,7 +39,7 @@ void LaunchControl::note() {
   tell_host_reader();
 }
 
-// Of windows that have opened and closed by themselves.
+// Reports windows that have opened and closed by themselves.
 void LaunchControl::tell_host_reader() {
   while (host_window_ <= parts_.log.opened()) {
     const RangeTracker::Span span = parts_.log.span(host_window_);
@@ -66,13 +66,13 @@ void LaunchControl::end() {
   parts_.state.collect_from(now());
 }
 
-// Whether the log has all that the launch callback has counted.
+// True if the log has everything that the launch callback has counted.
 bool LaunchControl::all_noted() {
   const MutexLock one_at_a_time(windows_mutex_);
   return windows_.up_to_date();
 }
 
-// Activity is on around the windows; the callbacks, which count, all the time until the last one is over.
+// Activity is on only around the windows; the callbacks, which count, are on until the last window is over.
 void LaunchControl::step() {
   SessionState& state = parts_.state;
   Tracer& tracer = parts_.cupti.tracer();
@@ -80,7 +80,7 @@ void LaunchControl::step() {
   const std::uint64_t count = launch_trigger.count.load(std::memory_order_acquire);
   switch (launch_stage(parts_.options.window, schedule_, count)) {
     case LaunchStage::kOver:
-      // The thread that launched last may not have said when yet. Nothing is counted to any window meanwhile.
+      // The last thread to launch may not have reported the time yet. No window counts anything meanwhile.
       if (state.ending() || all_noted()) end();
       break;
     case LaunchStage::kNear:
@@ -92,7 +92,7 @@ void LaunchControl::step() {
       if (!tracer.activity_on() || state.collecting) break;
       state.collect_from(now());
       control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_seq_cst);
-      // Far from a window as we were: the next one may have opened since.
+      // We were far from a window; the next one may have opened since.
       if (current_window.load(std::memory_order_seq_cst) != 0)
         control_word.fetch_or(kControlRecord, std::memory_order_release);
       break;

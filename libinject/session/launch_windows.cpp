@@ -28,7 +28,7 @@ bool LaunchWindows::up_to_date() const {
                       [this](std::uint32_t window) { return trigger_.window_over(window); });
 }
 
-// By turns: the log may forget a window that is open while very many others follow.
+// Alternately, because the log may forget an open window if very many others follow.
 void LaunchWindows::note(Nanoseconds finished) {
   do {
     note_ends(finished);
@@ -39,7 +39,7 @@ bool LaunchWindows::note_begin(bool finished) {
   const std::uint32_t window = log_.opened() + 1;
   const Nanoseconds begin = trigger_.opened.read(window);
   if (begin == 0) {
-    // A thread that has counted a launch may be stopped before it says when that was.
+    // A thread that has counted a launch may be preempted before it reports the time.
     const bool lost = finished ? window <= trigger_.windows_begun() : overtaken(window);
     if (!lost) return false;
   }

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// Where the program is on the way to the next window of `launch:`.
+/// How far the program is from the next window of `launch:`.
 enum class LaunchStage : std::uint8_t {
   kFar,
   kNear,  ///< in one, or soon: activity has to be on
@@ -21,25 +21,25 @@ enum class LaunchStage : std::uint8_t {
 };
 LaunchStage launch_stage(const WindowSpec& spec, Schedule schedule, std::uint64_t count);
 
-/// Enters the windows that the launch callback has opened and closed by itself into the log. A window of
-/// which one edge was overwritten before it was read here has no times. One thread at a time.
+/// Enters the windows that the launch callback has opened and closed by itself into the log. If one edge of a
+/// window was overwritten before it was read here, the window has no times. One thread at a time.
 class LaunchWindows {
  public:
   LaunchWindows(const LaunchTrigger& trigger, WindowLog& log, std::string reason)
       : trigger_(trigger), log_(log), reason_(std::move(reason)) {}
 
-  /// Enters the edges that have come.
+  /// Enters new edges.
   void note() { note(0); }
-  /// Nothing is counted any more: what is open ends at `time`.
+  /// Counting has stopped: the open window ends at `time`.
   void finish(Nanoseconds time) { note(time); }
-  /// Whether every window that has begun is in the log, and has its end there if it is over.
+  /// True if every window that has begun is in the log, with its end if it is over.
   bool up_to_date() const;
 
  private:
   void note(Nanoseconds finished);
   bool note_begin(bool finished);
   void note_ends(Nanoseconds finished);
-  /// Its place among the edges has been given to a later one.
+  /// True if its slot among the edges has been reused for a later one.
   bool overtaken(std::uint32_t window) const {
     return trigger_.windows_begun() >= std::uint64_t{window} + EdgeTimes::kPlaces;
   }

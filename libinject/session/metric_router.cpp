@@ -19,7 +19,7 @@ void MetricRouter::add(std::span<const MetricSample> samples) {
 void MetricRouter::route(Nanoseconds until) {
   const bool timeline = timeline_.is_open();
   const bool chrome = chrome_.is_open();
-  // What follows a window while its work goes on belongs to none, but is shown beside it.
+  // Samples after a window, while its work is still running, belong to no window but are shown beside it.
   const bool collecting = !windows_.closing().empty();
   while (!pending_.empty()) {
     MetricSample sample = pending_.front();
@@ -34,7 +34,7 @@ void MetricRouter::route(Nanoseconds until) {
   }
 }
 
-// Samples wait for the window's end, so that order does not matter, but not all of a long one's.
+// Samples wait for the window's end, so that order does not matter; for a long window, not all of them do.
 void MetricRouter::join(Nanoseconds time, Nanoseconds told_until) {
   if (statistics_.metrics().held_samples() < KernelMetrics::kMaxSamples / 4 || time - joined_ < kJoinInterval)
     return;

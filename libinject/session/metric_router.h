@@ -15,33 +15,32 @@
 
 namespace inject {
 
-/// Hands hardware samples on to the statistics and the timelines, each with the window in which it began. One
-/// thread at a time; the clock is the caller's.
+/// Passes hardware samples on to the statistics and the timelines, each with the window in which it began.
+/// One thread at a time; the caller provides the time.
 class MetricRouter {
  public:
   static constexpr std::size_t kMaxPending = 16'384;
-  /// Samples are joined to their kernels so often, where there are many.
+  /// How often samples are joined to their kernels, if there are many.
   static constexpr Nanoseconds kJoinInterval = 250 * kMillisecond;
 
   MetricRouter(const WindowLog& windows, Statistics& statistics, MetricTimeline& timeline,
                ChromeTrace& chrome)
       : windows_(windows), statistics_(statistics), timeline_(timeline), chrome_(chrome) {}
 
-  /// What is sampled, as soon as that is known: the kernels that the samples are joined to come after it.
-  /// Once.
+  /// The columns that are sampled, as soon as they are known: the kernels that the samples are joined to come
+  /// later. Once.
   void set_columns(std::vector<MetricInfo> columns);
   bool has_columns() const { return !columns_.empty(); }
 
-  /// They wait until their window is known.
+  /// The samples wait until their window is known.
   void add(std::span<const MetricSample> samples);
   bool pending() const { return !pending_.empty(); }
 
-  /// Samples that began no later than `until` are handed on: whoever opens or closes a window takes the time
-  /// first and enters it afterwards, and may lose its processor in between. Those that began later wait, up
-  /// to kMaxPending.
+  /// Passes on samples that began no later than `until`: whoever opens or closes a window takes the time
+  /// first and enters it afterwards, and may be preempted in between. Later samples wait, up to kMaxPending.
   void route(Nanoseconds until);
-  /// Where many samples wait for their windows' ends, joins those that all kernels up to `told_until` are
-  /// known for.
+  /// If many samples are waiting for their windows' ends, joins those whose kernels are all known, up to
+  /// `told_until`.
   void join(Nanoseconds time, Nanoseconds told_until);
 
  private:

@@ -18,14 +18,14 @@ inline constexpr Status kFunctionNotFound = 13;
 inline constexpr Status kVersionMismatch = 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 using Device = struct DeviceHandle*;
 
-/// nvmlMemory_t, of nvmlDeviceGetMemoryInfo: `used` has what the driver keeps for itself.
+/// nvmlMemory_t, of nvmlDeviceGetMemoryInfo: `used` includes what the driver reserves for itself.
 struct Memory {
   unsigned long long total;
   unsigned long long free;
   unsigned long long used;
 };
 
-/// nvmlMemory_v2_t: what the driver keeps for itself is `reserved`, and neither used nor free.
+/// nvmlMemory_v2_t: what the driver reserves for itself is `reserved`, and neither used nor free.
 struct Memory2 {
   unsigned version;
   unsigned long long total;
@@ -55,15 +55,14 @@ struct MemoryFunctions {
   GetMemory2* get2 = nullptr;
 
   bool exist() const { return get != nullptr || get2 != nullptr; }
-  /// `status`: of the call that was made last.
+  /// `status`: of the last call made.
   std::optional<std::uint64_t> used(Device device, Status& status) const {
     if (get2 != nullptr) {
       Memory2 memory{};
       memory.version = kMemory2Version;
       status = get2(device, &memory);
       if (status == 0) return memory.used;
-      // The older call includes what the driver reserves, so it is used only where this one is not
-      // supported.
+      // The older call includes what the driver reserves, so it is used only if this one is not supported.
       if (status != kVersionMismatch && status != kNotSupported && status != kFunctionNotFound)
         return std::nullopt;
     }

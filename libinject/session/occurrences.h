@@ -8,13 +8,13 @@
 
 namespace inject {
 
-/// `/EVERY` of triggers that the program pulls, `api` and `nvtx`: of what would be windows, the first and
-/// every EVERYth after it, counted from start to start.
+/// `/EVERY` of the triggers that the program controls, `api` and `nvtx`: of the potential windows, the first
+/// and every EVERYth after it, counted from start to start.
 class Occurrences {
  public:
   explicit Occurrences(const WindowSpec& spec) noexcept : every_(spec.every) {}
 
-  /// The program started one; a start inside of one changes nothing. True if it is to be a window.
+  /// The program started one; a start inside another one changes nothing. True if it is to be a window.
   bool begin() noexcept {
     if (!inside_) {
       inside_ = true;
@@ -33,8 +33,8 @@ class Occurrences {
   bool chosen_ = false;
 };
 
-/// `/EVERY` of `signal`: a signal that finds no window open opens one if EVERY signals, those that closed a
-/// window among them, have come since the one that opened the last.
+/// `/EVERY` of `signal`: a signal that finds no window open opens one if EVERY signals, including those that
+/// closed a window, have arrived since the one that opened the last window.
 class SignalCount {
  public:
   explicit SignalCount(const WindowSpec& spec) noexcept : every_(spec.every) {}
@@ -54,7 +54,7 @@ class SignalCount {
 
  private:
   std::uint64_t every_;
-  std::uint64_t since_ = 0;  // the one that opened the last window is the first
+  std::uint64_t since_ = 0;  // the signal that opened the last window is the first
   bool started_ = false;
 };
 

@@ -32,7 +32,7 @@ class OnceLog {
   }
   bool said(Topic topic) const noexcept { return (said_.load(std::memory_order_relaxed) & bit(topic)) != 0; }
 
-  /// Logs one out-of-memory error for all of them: if memory has run out, many allocations will fail.
+  /// Logs one out-of-memory error for all topics: once memory has run out, many allocations will fail.
   void no_memory_for(const char* lost) noexcept;
 
  private:

@@ -13,7 +13,7 @@ namespace inject {
 namespace {
 
 constexpr Nanoseconds kForever = ~Nanoseconds{0};
-// After that, an edge of a window has been entered.
+// After this long, an edge of a window has been entered.
 constexpr Nanoseconds kEdgesKnown = 100 * kMillisecond;
 
 }  // namespace
@@ -85,7 +85,7 @@ void Pipeline::route_samples(Nanoseconds until) {
   if (!router_.has_columns()) router_.set_columns(sampler_.info().columns);
   note_windows_();
   if ((options_.metrics_timeline || (options_.trace & kTraceChrome) != 0) && windows_.opened() != 0)
-    writer_.ensure_folder();  // the samples' file is in there
+    writer_.ensure_folder();  // it holds the samples' file
   router_.route(until);
 }
 

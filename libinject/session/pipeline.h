@@ -43,11 +43,11 @@ class Pipeline {
     ActivityBuffers& buffers;
     Tracer& tracer;
     PmSampler& sampler;
-    /// Enters windows into the log that have opened by themselves (`launch:`).
+    /// Enters windows that have opened by themselves (`launch:`) into the log.
     std::function<void()> note_windows;
-    /// Adds what stands outside the pipeline: CUPTI, devices' links, what attaching took.
+    /// Adds what is kept outside the pipeline: CUPTI, devices' links, the time attaching took.
     std::function<void(RunInfo&)> complete;
-    /// Where the signs of iterations come from: `hooks` or `callbacks`.
+    /// The source of iteration signs: `hooks` or `callbacks`.
     std::function<const char*()> search_source;
   };
 
@@ -55,10 +55,10 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// What has not come of the launches in windows.
+  /// What has not arrived for the launches in windows.
   struct Outstanding {
     std::size_t launches = 0;
-    bool graphs = false;  ///< some were of graphs: one launch, many records
+    bool graphs = false;  ///< some were graph launches: one launch, many records
   };
 
   class Locked {
@@ -66,17 +66,17 @@ class Pipeline {
     explicit Locked(Pipeline& pipeline) : pipeline_(pipeline), lock_(pipeline.mutex_) {}
     Locked(Pipeline& pipeline, std::try_to_lock_t)
         : pipeline_(pipeline), lock_(pipeline.mutex_, std::try_to_lock) {}
-    /// Waits for so long: what a thread of the program's takes it by, as ours may write files with it.
+    /// Waits at most this long: for program threads, because ours may write files with the lock held.
     Locked(Pipeline& pipeline, Nanoseconds most)
         : pipeline_(pipeline), lock_(lock_within(pipeline.mutex_, most)) {}
-    /// False after std::try_to_lock, or a wait, where somebody else has it: nothing else may be called then.
+    /// False after std::try_to_lock, or a timeout, if it was not acquired: nothing else may be called then.
     bool owns_lock() const noexcept { return lock_.owns_lock(); }
 
-    /// Takes everything that is published and completed so far. `hold_signs`: what signs tell of iterations
-    /// waits, and nothing waits for it.
+    /// Processes everything that is published and completed so far. `hold_signs`: the evaluation of signs is
+    /// deferred, and nothing waits for it.
     void pass(bool hold_signs = false) { pipeline_.pass(hold_signs); }
-    /// Nothing more comes of the windows up to `last` that have ended. begin_settling() notes what may not
-    /// be of a window that opens after that. `delivered`: Drain::settle().
+    /// No more records will arrive for the windows up to `last` that have ended. begin_settling() notes what
+    /// may not belong to a window that opens after that. `delivered`: Drain::settle().
     void begin_settling() {
       pipeline_.tracker_.settle();
       pipeline_.sources_.note_activity_drops();
@@ -84,7 +84,7 @@ class Pipeline {
     void settle(bool delivered, Nanoseconds detached, std::uint32_t last = kAllWindows) {
       pipeline_.settle(delivered, detached, last);
     }
-    /// What a thread of the program was doing, while launches are named.
+    /// What a program thread was doing, while launches are named.
     void add_stack(const StackSample& sample) {
       pipeline_.statistics_.add_stack(sample.thread, sample.time, sample.stack);
     }

@@ -18,7 +18,7 @@ std::string ApiTrigger::why_none(const TriggerState& /*state*/) const {
   return called_ ? "" : ": it did not call cudaProfilerStart";
 }
 
-// By what is open now, not by what has just opened or closed: threads come here in any order.
+// Decides by what is open now, not by what has just opened or closed: threads arrive here in any order.
 TriggerAction RangeTrigger::ranges_changed(std::uint32_t open, const TriggerState& state) {
   if (open == 0) {
     occurrences_.end();
@@ -28,7 +28,7 @@ TriggerAction RangeTrigger::ranges_changed(std::uint32_t open, const TriggerStat
   }
   if (!occurrences_.inside()) {
     if (!occurrences_.begin() || state.window != 0) return TriggerAction::kNone;
-    request_ = state.next_request;  // other threads ask while it is being opened
+    request_ = state.next_request;  // other threads call this while it is being opened
     return TriggerAction::kOpen;
   }
   // Another thread's range is opening the window, and this thread's launches belong to it as well.

@@ -40,10 +40,10 @@ class RangeTrigger : public Trigger {
  private:
   Occurrences occurrences_;
   const std::string reason_;
-  std::uint64_t request_ = 0;  // the window that ranges have opened, or wait for
+  std::uint64_t request_ = 0;  // the window that ranges have opened or are waiting for
 };
 
-/// `signal`: opens a window and closes it by turns.
+/// `signal`: opens and closes windows alternately.
 class SignalledTrigger : public Trigger {
  public:
   explicit SignalledTrigger(const WindowSpec& spec) : count_(spec), reason_(to_string(spec)) {}

@@ -36,17 +36,18 @@ namespace inject {
 
 namespace {
 
-// Between two writes, as multiples of the processor time that the last one took: where windows open again and
-// again for hours, tables are large, and are to cost a hundredth of a processor at most.
+// Interval between two writes, as a multiple of the processor time that the last one took: if windows open
+// again and again for hours, tables are large, and writing may cost a hundredth of a CPU at most.
 constexpr Nanoseconds kWriteRest = 100;
 constexpr Nanoseconds kMaxInterval = 30 * kSecond;
-// Of all memory lines together, in the records: some 25 bytes each, of the 256 KB that the run's state has.
+// Of all memory lines together, in the records: some 25 bytes each, of the 256 KB available for the run's
+// state.
 constexpr std::size_t kKeptIntervals = 4096;
-// How long a program's end waits for the removal of a folder that it has not used.
+// How long the program's end waits for the removal of an unused folder.
 constexpr Nanoseconds kMaxDiscarding = kSecond;
 
-// By COLUMNS, as other programs have it, or by the terminal itself; where stderr is none, as wide as a page
-// is.
+// From COLUMNS, as in other programs, or from the terminal itself; if stderr is not a terminal, the width of
+// a page.
 std::size_t terminal_columns() {
   std::size_t columns = 0;
   if (const auto set = environment_variable("COLUMNS"); set && !set->empty())
@@ -112,7 +113,7 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
   }
 }
 
-// The files close without the queue, which goes before they do.
+// The files close without the queue, which is destroyed before them.
 RunWriter::~RunWriter() {
   trace_.write_behind(nullptr);
   chrome_.write_behind(nullptr);
@@ -142,9 +143,9 @@ void RunWriter::discard_folder() {
     try {
       records_.remove();
       written_.run_file.remove();
-      rmdir(folder_.c_str());  // stays where somebody else has put something there
+      rmdir(folder_.c_str());  // fails if somebody else has put something there
     } catch (...) {
-      // No memory: it stays.
+      // Out of memory: it stays.
     }
     discarded_.store(true, std::memory_order_release);
   };
@@ -208,7 +209,7 @@ void RunWriter::open_records() {
   keep_run_state();
 }
 
-// Those that ran before there was a journal: the tables have them, and so have those that are recovered.
+// Steps that ran before there was a journal: the tables have them, and recovered tables must have them too.
 void RunWriter::journal_known_steps() {
   Nanoseconds told = 0;
   for (const UnprofiledStep& step : sources_.statistics.iterations().unprofiled_steps()) {
@@ -333,7 +334,7 @@ RunInfo RunWriter::run_info(const char* state) {
   return run;
 }
 
-// How much of what is written as it comes is not in its file, as far as that is known.
+// How much of the continuously written data is missing from its file, as far as known.
 void RunWriter::note_raw_records(RunInfo& run) {
   const std::string samples = timeline_.failed() ? timeline_.error() : std::string();
   for (const std::string& problem : {trace_.error(), chrome_.error(), samples}) {
@@ -354,7 +355,7 @@ bool RunWriter::may_write() {
 
 RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     : begin(now()), begin_cpu(thread_cpu_time()) {
-  // Of what is read of the devices in windows that end meanwhile, the run has nothing yet.
+  // The run lacks device readings of windows that end after this copy is made.
   const std::vector<WindowInfo> read_windows = writer.sources_.windows.copy();
   run = writer.run_info(state);
   const ThreadRegistry& threads = writer.sources_.core.threads;
@@ -371,8 +372,8 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
   }
 }
 
-// Hands over what is written as it comes, rather than made from the statistics. The timeline is completed
-// only where this may be the last time.
+// Flushes continuously written data, which is not made from the statistics. The timeline is completed only if
+// this may be the last time.
 void RunWriter::flush_raw_records(const RunInfo& run, std::span<const WindowInfo> read_windows) {
   if (folder_.empty()) return;
   if ((options_.trace & kTraceCsv) != 0) trace_.flush();
@@ -383,7 +384,7 @@ void RunWriter::flush_raw_records(const RunInfo& run, std::span<const WindowInfo
   if (timeline_.is_open()) timeline_.flush();
 }
 
-// Records that come after the last files are left out; no count of them is written any more.
+// Records that arrive after the last files are dropped; their number is not written any more.
 void RunWriter::close_raw_records() {
   trace_.close();
   chrome_.close();
@@ -408,10 +409,10 @@ RunWriter::Prepared RunWriter::prepare(const char* state) {
     }
     files.journalled = journal_.position();
   }
-  // Last: the report refers to it.
+  // Last, because the report refers to it.
   writing.report.reset();
   files.run = std::move(writing.run);
-  // By processor time: how long a disk takes for small ones says nothing.
+  // By processor time, because the time a disk takes for small tables says nothing.
   files.processor_time = thread_cpu_time() - files.processor_time;
   return files;
 }
@@ -422,7 +423,7 @@ void RunWriter::put_behind(Prepared& files, const std::function<void()>& done) n
             0, [this, &files] { put(files); }, done))
       queue_.run();
   } catch (...) {
-    // No memory for the job: here and now, then.
+    // No memory for the job: write here and now.
     {
       const auto stopped = queue_.stop();
       put(files);
@@ -455,8 +456,7 @@ void RunWriter::put(Prepared& files) noexcept {
     }
     account(files.problems, files.complete, files.begin);
   } catch (...) {
-    // No memory for a line about it. What was there before stays, and the journal does not take it for
-    // written.
+    // Out of memory for a message. What was there before stays, and the journal does not mark it as written.
     files.tables.reset();
     incomplete_.store(true, std::memory_order_relaxed);
   }
@@ -468,16 +468,16 @@ void RunWriter::finish(const Prepared& files) {
   closed_on_disk_ = files.closed;
   if (files.problems.empty() && files.tables) journal_.written(files.journalled);
   keep_run_state();
-  // Large tables less often: a window's end waits for a write that is under way.
+  // Write large tables less often: a window's end waits for a write in progress.
   interval_.store(std::clamp(kWriteRest * files.processor_time, kInterval, kMaxInterval),
                   std::memory_order_relaxed);
 }
 
 bool RunWriter::write_last() {
   const bool files = may_write();
-  // The same report for all that is written at the end.
+  // One report for everything that is written at the end.
   Writing writing(*this, "closed");
-  // Made ahead, for a program that ends before the files are written.
+  // Prepared in advance, in case the program ends before the files are written.
   const bool on_terminal = summary_on_terminal(writing);
   if (files && on_terminal) {
     early_summary_.store(new std::string(summary_text(*writing.report, folder_, terminal_columns())),
@@ -486,7 +486,7 @@ bool RunWriter::write_last() {
   if (files) {
     remove_records(write_last_files(writing));
     const std::unique_ptr<std::string> unused(early_summary_.exchange(nullptr, std::memory_order_acq_rel));
-    if (on_terminal && unused == nullptr) return true;  // it has been written
+    if (on_terminal && unused == nullptr) return true;  // the early summary was written
   }
   return write_summary(writing);
 }
@@ -505,7 +505,7 @@ bool RunWriter::no_tables_yet(const RunInfo& run) const {
 
 bool RunWriter::write_last_files(Writing& writing) {
   closing_ = true;
-  FileWork::begin_files(0);  // how many is not known before those that came before are done
+  FileWork::begin_files(0);  // their number is not known until earlier jobs are done
   close_raw_records();
   const auto stopped = queue_.finish();
   written_.write = ReservedFile::Write::kLast;
@@ -520,7 +520,7 @@ bool RunWriter::write_last_tables(Writing& writing) {
   run.overhead.write = time() + now() - writing.begin;
   if (prometheus_.is_on() && writing.report)
     write_prometheus(prometheus_.text(*writing.report, PrometheusState::kClosed), run);
-  // Files may have been put there, and failed, since it was made.
+  // Files may have been written, or have failed, since the report was made.
   run.messages = Log::notable();
   if (folder_.empty()) return false;
   const FileWork work;
@@ -531,7 +531,7 @@ bool RunWriter::write_last_tables(Writing& writing) {
   run.files_not_written = problems.size();
   closed_on_disk_ = true;
   account(problems, writing.report.has_value(), writing.begin);
-  // The records may stay for the raw ones' sake: they must not be taken for more than these tables have.
+  // The records may stay because of the raw ones: they must not appear to have more than these tables.
   if (problems.empty() && writing.report && !no_tables_yet(run)) journal_.written(journal_.position());
   keep_run_state();
   written_.run_file.remove();
@@ -544,7 +544,7 @@ void RunWriter::account(const std::vector<std::string>& problems, bool report_ma
   time_ += now() - begin;
 }
 
-// Before run.json, which says how often that failed.
+// Before run.json, which has the number of failures.
 void RunWriter::write_prometheus(const std::string& text, RunInfo& run) {
   if (!prometheus_.write(text) && prometheus_.info().failed == 1)
     Log::error("INJECT_PROM: " + prometheus_.error());
@@ -552,7 +552,7 @@ void RunWriter::write_prometheus(const std::string& text, RunInfo& run) {
 }
 
 void RunWriter::write_early_summary() noexcept {
-  // Leaked: the process ends.
+  // Leaked: the process is ending.
   if (const std::string* text = early_summary_.exchange(nullptr, std::memory_order_acq_rel))
     write_quietly(STDERR_FILENO, *text);
 }

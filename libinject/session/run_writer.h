@@ -32,15 +32,15 @@
 
 namespace inject {
 
-/// What a file's name in an option stands for, with this process's %p, %h, %r and environment.
+/// Expands a file name given in an option, with this process's %p, %h, %r and environment.
 std::string expand_option_path(const std::string& pattern);
 
-/// The run's folder and all that is written: tables, run.json, summary, raw records, the Prometheus file, and
-/// what is needed if the process is killed. With the pipeline's lock, except for what is marked
-/// as callable from any thread.
+/// The run's folder and everything that is written: tables, run.json, summary, raw records, the Prometheus
+/// file, and what is needed if the process is killed. Call with the pipeline's lock, except for what is
+/// marked as callable from any thread.
 class RunWriter {
  public:
-  /// What is written of.
+  /// What the files are written from.
   struct Sources {
     Core& core;
     WindowLog& windows;
@@ -48,10 +48,10 @@ class RunWriter {
     Drain& drain;
     DrainSources& drain_sources;
     ActivityBuffers& buffers;
-    /// CUPTI's, 0 while it is not loaded.
+    /// CUPTI's version, 0 while it is not loaded.
     std::function<std::uint32_t()> cupti_version;
-    /// Adds what others know of the run: devices' links, iterations, sampling, what attaching and draining
-    /// took.
+    /// Adds what other parts know about the run: devices' links, iterations, sampling, the time that
+    /// attaching and draining took.
     std::function<void(RunInfo&)> complete;
   };
   struct Clock {
@@ -67,67 +67,67 @@ class RunWriter {
   // Any thread.
   /// The folder, once it has been made; null before.
   const char* shown_folder() const noexcept { return shown_folder_.load(std::memory_order_acquire); }
-  /// The folder, and the files that are written continuously, exist.
+  /// True if the folder and the continuously written files exist.
   bool has_files() const noexcept { return has_files_.load(std::memory_order_acquire); }
   bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
-  /// From one writing of the files to the next: longer where tables are large.
+  /// Interval between two writes of the files: longer if tables are large.
   Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
-  /// There is no run.json on disk that says that a window is open.
+  /// True if no run.json on disk says that a window is open.
   bool closed_on_disk() const noexcept { return closed_on_disk_.load(std::memory_order_relaxed); }
-  /// Not all that was to be written is on disk.
+  /// True if not everything that was to be written is on disk.
   bool incomplete() const noexcept { return incomplete_.load(std::memory_order_relaxed); }
-  /// What `injectctl recover` needs is in the folder.
+  /// True if the folder has what `injectctl recover` needs.
   bool keeps_records() const noexcept { return keeps_records_.load(std::memory_order_relaxed); }
-  /// The summary for the terminal, if the last files are still being written: for a thread that does not wait
-  /// for them.
+  /// Writes the summary to the terminal while the last files are still being written: for a thread that does
+  /// not wait for them.
   void write_early_summary() noexcept;
-  /// Time that writing has taken.
+  /// Time spent writing.
   Nanoseconds time() const noexcept { return time_.load(std::memory_order_relaxed); }
 
   static constexpr Nanoseconds kInterval = kSecond;
 
-  /// Makes the folder and what is written as it comes, once.
+  /// Creates the folder and the continuously written files, once.
   bool ensure_folder();
-  /// Ahead of the first window: makes the folder and the file for records, and has that file's pages ready,
-  /// so that the program's threads do not wait for them in the window.
+  /// Before the first window: creates the folder and the file for records, and prepares that file's pages, so
+  /// that the program's threads do not wait for them in the window.
   void prepare_folder();
-  /// No window has opened: removes what that has made; stops waiting after a second. The last call of all.
+  /// No window has opened: removes what prepare_folder() created, in a second at most. The last call.
   void discard_folder();
   const std::string& folder() const { return folder_; }
-  /// The same; false where there is no folder and no file is written beside it either.
+  /// Like ensure_folder(); false if there is no folder and no file is written beside it either.
   bool may_write();
 
-  /// What is to be written: the run as far as it has come, as text.
+  /// What is to be written: the run so far, as text.
   struct Prepared {
     Nanoseconds begin = 0;
     Nanoseconds processor_time = 0;
     bool closed = false;  ///< RunInfo::state
     RunInfo run;
-    std::optional<TableTexts> tables;  ///< nothing where there are none yet
-    bool complete = false;             ///< false where there was no memory for the report
+    std::optional<TableTexts> tables;  ///< nothing if there are none yet
+    bool complete = false;             ///< false if there was no memory for the report
     std::optional<std::string> prometheus;
     recovery::Journal::Position journalled;
-    // Of put():
+    // Set by put():
     std::vector<std::string> problems;
   };
-  /// All files are written in three steps, so that nobody waits for a slow folder with the pipeline's lock:
-  /// made, put into the folder, accounted for. `state`: RunInfo::state.
+  /// All files are written in three steps, so that no thread waits for a slow folder with the pipeline's lock
+  /// held: prepared, put into the folder, accounted for. `state`: RunInfo::state.
   Prepared prepare(const char* state);
-  /// Any thread, without the lock: the file thread calls put() and then `done`; this thread does where that
-  /// one can't be started. `done` is not called if the last files are written first.
+  /// Any thread, without the lock: the file thread calls put() and then `done`; if it can't be started, this
+  /// thread does. `done` is not called if the last files are written first.
   void put_behind(Prepared& files, const std::function<void()>& done) noexcept;
   void finish(const Prepared& files);
-  /// Any thread, without the lock: nothing is put there from here on, and run.json says that there is more to
-  /// tell.
+  /// Any thread, without the lock: nothing is put there from here on, and run.json says that it is
+  /// incomplete.
   void stop() noexcept;
   /// Any thread: the run is ending. Raw records wait for a slow folder instead of being left out.
   void be_patient() noexcept { queue_.be_patient(); }
   /// All three steps, one after the other.
   void write(const char* state);
-  /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
+  /// Writes for the last time, with the summary. True if the summary on the terminal names the folder.
   bool write_last();
 
-  /// What another process needs to make the tables if this one is killed.
+  /// What another process needs to produce the tables if this one is killed.
   void journal_known_steps();
   void keep_run_state();
   /// Prepares further pages of the record file, and gives it blocks of its own.
@@ -138,7 +138,7 @@ class RunWriter {
   recovery::Journal& journal() { return journal_; }
 
  private:
-  /// What all files of one writing are made of.
+  /// The common input of all files of one write.
   struct Writing {
     Writing(RunWriter& writer, const char* state);
     Writing(const Writing&) = delete;  // the report refers to the run
@@ -146,7 +146,7 @@ class RunWriter {
     Nanoseconds begin;
     Nanoseconds begin_cpu;
     RunInfo run;
-    std::optional<Report> report;  ///< nothing where there was no memory for it, which has been said
+    std::optional<Report> report;  ///< nothing if there was no memory for it, which has been logged
   };
 
   bool make_folder();
@@ -170,7 +170,7 @@ class RunWriter {
   Sources sources_;
   const Clock clock_;
   const int pid_;
-  std::vector<DeviceInfo> devices_;  // asked for with the first writing
+  std::vector<DeviceInfo> devices_;  // queried at the first write
 
   std::string folder_;  // set once
   std::atomic<bool> has_files_{false};
@@ -179,7 +179,7 @@ class RunWriter {
   std::atomic<bool> folder_failed_{false};
   std::atomic<bool> incomplete_{false};
   std::atomic<bool> keeps_records_{false};
-  std::atomic<std::string*> early_summary_{nullptr};  // whoever takes it out writes the summary
+  std::atomic<std::string*> early_summary_{nullptr};  // the thread that takes it writes the summary
   TraceWriter trace_;
   ChromeTrace chrome_;
   MetricTimeline timeline_;
@@ -187,13 +187,13 @@ class RunWriter {
   recovery::Journal journal_;
   recovery::RecordFile records_;
 
-  FileQueue queue_;  // whatever is put into the folder, until the last files are
+  FileQueue queue_;  // for everything put into the folder, up to the last files
   FileThread file_thread_;
-  WrittenTables written_;                  // whoever does the queue's jobs, or has stopped it
-  bool last_written_ = false;              // with these
-  std::atomic<bool> closing_{false};       // only the last files are put there from here on
-  std::atomic<bool> write_failed_{false};  // which is said once
-  std::atomic<bool> trace_failed_{false};  // raw records are missing in the file
+  WrittenTables written_;                  // used by whoever runs the queue's jobs, or has stopped it
+  bool last_written_ = false;              // includes these tables
+  std::atomic<bool> closing_{false};       // from here on, only the last files are put there
+  std::atomic<bool> write_failed_{false};  // logged once
+  std::atomic<bool> trace_failed_{false};  // raw records are missing from the file
   std::atomic<bool> closed_on_disk_{true};
   std::atomic<Nanoseconds> interval_{kInterval};
   std::atomic<Nanoseconds> time_{0};

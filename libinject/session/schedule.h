@@ -10,7 +10,7 @@
 namespace inject {
 
 /// Where the windows of a spec lie on its own axis (nanoseconds since cuInit, launches, …):
-/// START+COUNT[/EVERY][xN]. Pure arithmetic; the session moves through it.
+/// START+COUNT[/EVERY][xN]. Pure arithmetic; the session advances it.
 class Schedule {
  public:
   struct Window {
@@ -20,8 +20,8 @@ class Schedule {
 
   explicit Schedule(const WindowSpec& spec);
 
-  /// The window to come: the first one that is not over at `position`; nothing when there is none left.
-  /// Windows that were missed altogether (the position had passed their end) don't count against xN.
+  /// The next window: the first one that is not over at `position`; nothing if none is left. Windows that
+  /// were missed altogether (the position had passed their end) don't count against xN.
   std::optional<Window> next(std::uint64_t position);
   /// A window has been used: the next one starts EVERY later.
   void advance();
@@ -29,7 +29,7 @@ class Schedule {
 
  private:
   WindowSpec spec_;
-  std::uint64_t index_ = 0;  // of the window to come, in steps of EVERY
+  std::uint64_t index_ = 0;  // of the next window, in steps of EVERY
   std::uint32_t used_ = 0;
 };
 

@@ -38,13 +38,13 @@ constinit SessionCompanions session_companions;
 
 namespace {
 
-// A program's end waits for this and no longer.
+// The program's end waits no longer than this.
 constexpr Nanoseconds kExitLockWait = Collector::kExitPace * 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = Collector::kExitPace * 5 * kSecond;
-// … where a timeline is to be made of what has come: some 3 s of a processor for a million kernels that it
-// has not had before.
+// The same if a timeline is to be made of what has arrived: some 3 s of processor time for a million kernels
+// that it has not had before.
 constexpr Nanoseconds kExitTimelineDeadline = 4 * kExitDeadline;
-// … and such a share of it longer where our own thread is stuck in CUPTI, and has not come to the files.
+// The additional share of that if our own thread is stuck in CUPTI and has not reached the files.
 constexpr unsigned kRestShare = 5;
 constexpr Nanoseconds kFlushDeadline = 10 * kSecond;
 constexpr Nanoseconds kConcludeInterval = 5 * kMillisecond;
@@ -81,20 +81,20 @@ void open_log(const Options& options) {
   Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
 }
 
-// Why nothing is profiled, where and if the options want to have it said. Memory or addresses are short:
-// nothing is kept that is not needed for that.
+// Logs why nothing is profiled, if the options allow, where they say. Memory or address space is short, so
+// nothing is kept that is not needed for this.
 void say_why_no_core() noexcept {
   try {
     const Options options = parse_options(environ).options;
     if (options.window.kind == WindowKind::kOff || options.log_level > LogLevel::kError) return;
     if (!options.log_file.empty()) open_log(options);
   } catch (...) {
-    // No memory: on stderr.
+    // Out of memory: use stderr.
   }
   Log::error_without_allocation(Core::why_none());
 }
 
-// False where there is nothing to profile.
+// False if there is nothing to profile.
 bool read_configuration(Core& core) {
   const Options& options = core.configuration.options;
   open_log(options);
@@ -121,8 +121,8 @@ Session::Session(Core& core)
 
 Session* Session::get() noexcept {
   Session* session = the_session.load(std::memory_order_acquire);
-  // A vfork child runs on its parent's memory without any fork handler: it is not the process that made the
-  // session.
+  // A vfork child runs on its parent's memory without any fork handler: it is not the process that created
+  // the session.
   return session != nullptr && session->pid_ == getpid() ? session : nullptr;
 }
 
@@ -156,7 +156,7 @@ Session* Session::start(bool in_initialization) noexcept {
     std::at_quick_exit(&on_exit_handler);
     at_python_exit(&on_exit_handler);
     if (session_companions.made != nullptr) session_companions.made(*session);
-    // Before the program goes on: it may step at once.
+    // Before the program goes on, because it may step at once.
     if ((options.hooks & kHookTorch) != 0 && options.window.kind != WindowKind::kOff) listen_to_steps();
     session->arm(in_initialization);
     if (session_companions.armed != nullptr) session_companions.armed(*session);
@@ -170,7 +170,7 @@ Session* Session::start(bool in_initialization) noexcept {
 }
 
 void Session::on_profiler_start() noexcept {
-  // The hook comes after the call, and can wait for CUPTI and the sampling of metrics.
+  // The hook is called after the call, and can wait for CUPTI and the sampling of metrics.
   if (this_thread_starts_profiler) return;
   const CallerState caller;
   if (Session* session = get()) session->profiler_start(true);
@@ -200,14 +200,14 @@ void Session::on_exit_handler() noexcept {
   Session* session = get();
   if (session == nullptr) return;
   session->finish();
-  // Also where there was nothing to write, and for good, as CUPTI may be in the midst of being attached: its
-  // own exit handlers come next.
+  // Also if there was nothing to write, and permanently, because CUPTI may be in the middle of being
+  // attached: its own exit handlers come next.
   if (session->options().metrics) session->parts_.cupti.suspend_sampler();
   if (session_companions.exiting != nullptr) session_companions.exiting();
 }
 
-// Only the thread that forked lives in the child, CUDA does not work there, and CUPTI must not be touched:
-// the child is as if we had never been there. A child that executes another program starts anew.
+// Only the forking thread exists in the child, CUDA does not work there, and CUPTI must not be touched: the
+// child behaves as if libinject had never been loaded. A child that executes another program starts anew.
 void Session::on_fork_child() noexcept {
   LoaderUse::after_fork_in_child();
   control_word.store(0, std::memory_order_relaxed);
@@ -230,7 +230,7 @@ bool Session::arm(bool in_initialization) noexcept {
   using AttachOn = WindowController::AttachOn;
   const SessionLock lock(parts_.state);
   parts_.state.armed = true;
-  parts_.state.wake.notify_one();  // another thread may have asked for a window already
+  parts_.state.wake.notify_one();  // another thread may have requested a window already
   if (parts_.trigger->wants_profiler_calls()) parts_.arbiter.watch_profiler_calls();
   switch (options().window.kind) {
     case WindowKind::kAlways:
@@ -267,7 +267,7 @@ bool Session::user_flush() noexcept {
   const auto written = [&state, this]() INJECT_REQUIRES(session_mutex) {
     return !state.collecting && !state.unwritten && !parts_.collector.writing();
   };
-  // After the end there is nobody to write what is left.
+  // After the end, nobody writes what is left.
   state.wait_changed(kFlushDeadline, [&state, &written]() INJECT_REQUIRES(session_mutex) {
     return written() || state.ended();
   });
@@ -295,12 +295,12 @@ Session::Status Session::status() {
   return status;
 }
 
-// What the last launches tell of iterations.
+// Processes what the last launches tell about iterations.
 void Session::end_search() noexcept {
   try {
     parts_.iterations.end();
   } catch (...) {
-    // No memory: the last iteration is missing.
+    // Out of memory: the last iteration is missing.
   }
 }
 
@@ -308,7 +308,7 @@ void Session::finish() noexcept {
   const CallerState caller;
   const Nanoseconds begin = now();
   try {
-    // Where exit is called in a signal handler, the thread that holds the lock may be this one.
+    // If exit is called in a signal handler, the thread that holds the lock may be this one.
     if (!lock_session_within(exit_locked_out_.load(std::memory_order_relaxed) ? 0 : kExitLockWait))
       return finish_locked_out(begin);
     Rest rest = Rest::kNothing;
@@ -319,12 +319,12 @@ void Session::finish() noexcept {
     }
     write_rest(rest, begin);
   } catch (...) {
-    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
+    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before remains
   }
 }
 
-// CUPTI does not let go of the thread that detaches it, which has the lock. All records of the last window
-// have come by then. Once: the exit's handlers are several.
+// CUPTI does not return from a call on the thread that detaches it, which holds the lock. All records of the
+// last window have arrived by then. Once, because there are several exit handlers.
 void Session::finish_locked_out(Nanoseconds begin) {
   if (exit_locked_out_.exchange(true, std::memory_order_relaxed)) return;
   if (!parts_.cupti.inside() || parts_.log.opened() == 0) return;
@@ -332,7 +332,7 @@ void Session::finish_locked_out(Nanoseconds begin) {
   write_rest(Rest::kRecordsAndFiles, begin);
 }
 
-// False where there is nothing to write, or somebody else has written it.
+// False if there is nothing to write, or another thread has written it.
 bool Session::begin_exit() {
   SessionState& state = parts_.state;
   if (state.ending()) {
@@ -349,7 +349,7 @@ bool Session::begin_exit() {
   parts_.pipeline.be_patient_with_files();
   SignalTrigger::look();
   if (parts_.log.opened() != 0) return true;
-  // For our own thread there is nothing to write either.
+  // Our own thread has nothing to write either.
   state.stage = SessionState::Stage::kEnded;
   state.wake.notify_one();
   state.changed.notify_all();
@@ -359,7 +359,7 @@ bool Session::begin_exit() {
   return false;
 }
 
-// CUPTI was attached ahead of a window, and the folder made, but none has opened.
+// CUPTI was attached ahead of a window, and the folder created, but no window has opened.
 void Session::discard_folder() {
   if (parts_.pipeline.shown_folder() == nullptr) return;
   const SessionUnlock unlocked(parts_.state);
@@ -367,7 +367,8 @@ void Session::discard_folder() {
   if (pipeline.owns_lock()) pipeline.writer().discard_folder();
 }
 
-// Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.
+// Why the last files are missing. Nothing can be said about a single file, because the writing thread is
+// still at work.
 std::string Session::slow_folder(Nanoseconds waited) const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not respond: no files are written (INJECT_OUT)";
@@ -381,8 +382,8 @@ std::string Session::slow_folder(Nanoseconds waited) const {
                         : str_format("the others in {} are out of date or missing", folder));
 }
 
-// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What that
-// has not come to is returned: it is done without the lock, which a thread that is stuck may hold by then.
+// Writes the last records and files, on our own thread if possible: a folder may be slow, or never respond.
+// Returns what was not done; that is done without the lock, which a stuck thread may hold by then.
 Session::Rest Session::end(Nanoseconds begin) {
   SessionState& state = parts_.state;
   if (parts_.worker.ensure()) {
@@ -405,8 +406,8 @@ Session::Rest Session::end(Nanoseconds begin) {
   return Rest::kRecordsAndFiles;
 }
 
-// Our own thread has not come to the last files. They are made by another one of ours, as their folder may
-// never answer: the exit waits for that one as well, and no longer.
+// Our own thread has not reached the last files. They are written by another thread of ours, because their
+// folder may never respond: the exit waits for that thread too, for a limited time.
 void Session::write_rest(Rest rest, Nanoseconds begin) {
   if (rest == Rest::kSummary) parts_.pipeline.write_early_summary();
   if (rest != Rest::kRecordsAndFiles) return;
@@ -414,7 +415,7 @@ void Session::write_rest(Rest rest, Nanoseconds begin) {
   parts_.devices.stop();
   parts_.host.stop();
   if (!started) return write_records_and_files();
-  // By pauses, not by the clock: a process that stands still writes nothing.
+  // Counted in pauses, not by the clock: a stopped process writes nothing.
   constexpr Nanoseconds kPause = 5 * kMillisecond;
   const timespec pause{0, kPause};
   const Nanoseconds most = exit_deadline(options()) / kRestShare;
@@ -451,7 +452,7 @@ void Session::write_records_and_files() noexcept {
     pipeline.settle(false, 0);
     parts_.collector.write_last(pipeline);
   } catch (...) {
-    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
+    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before remains
     parts_.pipeline.stop_files();
   }
 }
@@ -467,17 +468,17 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     parts_.windows.close();
     if (parts_.launches.armed()) parts_.launches.end();
     if (parts_.iterations.searching()) parts_.iterations.stop_search();
-    // CUPTI that is just being attached would stay so.
+    // If CUPTI is just being attached, it would stay attached.
     constexpr Nanoseconds kMost = Collector::kDeadline + kSecond;
     const Nanoseconds deadline = now() + kMost;
     const bool attached = state.wait_changed(
         kMost, [&state]() INJECT_REQUIRES(session_mutex) { return !state.attaching || state.ending(); });
-    // No window has been open, and CUPTI is attached to look for one.
+    // No window has been open, and CUPTI is attached to search for one.
     if (attached && parts_.cupti.tracer().level() > TracerLevel::kDetached && !state.collecting &&
         !state.ending())
       state.collect_from(now());
-    // As after any window, the late records and CUPTI's detachment included; the program goes on meanwhile,
-    // and may come to its own end.
+    // As after any window, including the late records and CUPTI's detachment; the program goes on meanwhile,
+    // and may reach its own end.
     if (state.collecting && !state.ending() && parts_.worker.ensure()) {
       state.wake.notify_one();
       while (state.collecting && !state.ending() && now() < deadline) state.wait_changed(kConcludeInterval);
@@ -489,7 +490,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     }
     state.stage = SessionState::Stage::kEnding;
     if (parts_.log.opened() == 0) {
-      state.stage = SessionState::Stage::kEnded;  // there is nothing to write, for our own thread either
+      state.stage = SessionState::Stage::kEnded;  // our own thread has nothing to write either
       state.unwritten = false;
       discard_folder();
       state.warn(std::string(timed_out ? "INJECT_TIMEOUT expired" : "the window was stopped") +
@@ -503,7 +504,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     }
     state.stage = SessionState::Stage::kEnded;
   } catch (...) {
-    parts_.once.no_memory_for(kFilesIncomplete);  // what follows the outputs comes nonetheless
+    parts_.once.no_memory_for(kFilesIncomplete);  // what follows the outputs happens nonetheless
   }
   state.concluding = false;
   state.changed.notify_all();

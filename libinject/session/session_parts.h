@@ -24,7 +24,7 @@
 
 namespace inject {
 
-/// The parts of a session, through which each part reaches the others; made once and leaked with the session.
+/// The parts of a session, through which each reaches the others; created once and leaked with the session.
 struct SessionParts {
   struct Callbacks {
     Tracer::Events profiler_calls;          ///< the profiler API's, seen by CUPTI
@@ -39,8 +39,8 @@ struct SessionParts {
 
   Core& core;
   const Options& options;
-  const Nanoseconds base;          ///< CUDA's initialisation, …
-  const Nanoseconds base_utc;      ///< … and the same since the epoch
+  const Nanoseconds base;          ///< CUDA's initialisation
+  const Nanoseconds base_utc;      ///< the same since the epoch
   const std::string trigger_text;  ///< INJECT_WINDOW
   const Callbacks callbacks;
 

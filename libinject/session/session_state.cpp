@@ -40,7 +40,7 @@ bool SessionState::has_lines() noexcept {
 bool SessionState::wait(std::condition_variable& condition, Nanoseconds most) noexcept {
   if (has_lines()) {
     const SessionUnlock unlocked(*this);
-    return true;  // what is waited for may have come meanwhile
+    return true;  // what is waited for may have happened
   }
   std::unique_lock lock(session_mutex.native(), std::adopt_lock);
   const std::cv_status status = condition.wait_for(lock, std::chrono::nanoseconds(most));
@@ -73,7 +73,7 @@ bool lock_session_within(Nanoseconds most) noexcept {
 }
 
 bool lock_session(bool in_callback) noexcept {
-  // Our thread has the lock for microseconds at a time: a call that meets them is not to be dropped.
+  // Our thread holds the lock for microseconds at a time: a call that hits one of those must not be dropped.
   constexpr Nanoseconds kShortWait = 50 * kMillisecond;
   constexpr Nanoseconds kProgramWait = 5 * kSecond;
   static constinit std::atomic<bool> waited_in_vain{false};

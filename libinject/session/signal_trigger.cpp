@@ -24,7 +24,7 @@ namespace {
 constinit std::atomic<std::uint32_t> arrivals{0};  // a futex
 constinit struct sigaction previous {};
 constinit std::atomic<bool> call_previous{false};
-constinit std::atomic<int> armed_signal{0};  // once our handler is in place
+constinit std::atomic<int> armed_signal{0};  // set once our handler is installed
 constinit pid_t armed_process = 0;           // a child made by vfork has our memory, too
 constinit SignalTrigger::Listener the_listener = nullptr;
 constinit std::atomic<bool> replaced{false};
@@ -46,7 +46,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
   }
   errno = saved_errno;
   if (!call_previous.load(std::memory_order_acquire)) return;
-  // One that asked to be called once is called once.
+  // A handler with SA_RESETHAND is called only once.
   if ((static_cast<unsigned>(previous.sa_flags) & SA_RESETHAND) != 0 &&
       !call_previous.exchange(false, std::memory_order_acq_rel))
     return;
@@ -77,14 +77,15 @@ void* wait_for_signals(void*) noexcept {
   }
 }
 
-// 0 or errno.
+// Returns 0 or errno.
 int install(int signal) noexcept {
   if (sigaction(signal, nullptr, &previous) != 0) return errno;
   call_previous.store(is_handler(previous), std::memory_order_release);
   struct sigaction ours {};
   ours.sa_sigaction = &on_signal;
   if (is_handler(previous)) {
-    // It runs as it asked to: on its stack, with its signals blocked, the program's calls restarted or not.
+    // Our handler runs with the program's settings: its stack, its blocked signals, and calls restarted or
+    // not.
     ours.sa_mask = previous.sa_mask;
     ours.sa_flags = SA_SIGINFO | (previous.sa_flags & (SA_RESTART | SA_NODEFER | SA_ONSTACK));
   } else {
@@ -111,7 +112,7 @@ bool SignalTrigger::arm(int signal, Listener listener) noexcept {
       Log::info(signal_name(signal) + " already has a handler, the program's; it is still called");
     return true;
   } catch (...) {
-    return false;  // no memory
+    return false;  // out of memory
   }
 }
 
@@ -119,13 +120,14 @@ void SignalTrigger::look() noexcept {
   const int signal = armed_signal.load(std::memory_order_acquire);
   struct sigaction now {};
   if (signal == 0 || sigaction(signal, nullptr, &now) != 0 || is_ours(now)) return;
-  // The default action is no handler in our place: an interpreter that shuts down restores it.
+  // If the default action is set, no other handler has replaced ours: an interpreter that shuts down restores
+  // it.
   if ((!is_handler(now) && now.sa_handler != SIG_IGN) || replaced.exchange(true)) return;
   try {
     Log::warn("the program has replaced libinject's handler of " + signal_name(signal) +
               " with its own: unless that handler forwards the signal, it no longer opens or closes windows");
   } catch (...) {
-    // No memory for a message.
+    // Out of memory for a message.
   }
 }
 

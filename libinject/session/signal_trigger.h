@@ -10,19 +10,19 @@ namespace inject {
 
 class SignalTrigger {
  public:
-  /// On our own thread: a signal came.
+  /// Called on our own thread when a signal has arrived.
   using Listener = void (*)() noexcept;
 
-  /// Puts our handler before the program's, which is called after it, and starts the thread; once in a
-  /// process. On failure says why.
+  /// Installs our handler in front of the program's, which is called after it, and starts the thread; once in
+  /// a process. Logs the reason on failure.
   static bool arm(int signal, Listener listener) noexcept;
 
-  /// Says once if the program has put a handler of its own in our handler's place.
+  /// Logs once if the program has replaced our handler with its own.
   static void look() noexcept;
-  /// Of a run without a window; empty where that has been said.
+  /// Why a run had no window; empty if that has been logged.
   static std::string why_none();
 
-  /// In a forked child, which is to be as if we had never been there.
+  /// In a forked child: removes every trace of us.
   static void leave_child() noexcept;
 };
 

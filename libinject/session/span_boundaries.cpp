@@ -13,13 +13,14 @@ void SpanBoundaries::hold(Nanoseconds came, Nanoseconds opened) {
   held_.emplace_back(came, opened);
 }
 
-// The window of what begins at that time: one that closes at a boundary has not got what comes after it.
+// The window of what begins at this time: a window that closes at a boundary does not include what comes
+// after it.
 std::uint32_t SpanBoundaries::window_from(Nanoseconds time) const {
   const std::uint32_t window = windows_.at(time);
   return window != 0 && windows_.span(window).end == time ? 0 : window;
 }
 
-// Where CUPTI can't be attached there are windows without it.
+// If CUPTI can't be attached, there are windows without it.
 bool SpanBoundaries::in_window(Nanoseconds begin, Nanoseconds end) const {
   const std::uint32_t window = windows_.opened_by(end - 1);
   if (window == 0) return false;
@@ -32,8 +33,8 @@ void SpanBoundaries::start_anew() {
   iteration_begun_ = followed_ = false;
 }
 
-// An iteration that has run without CUPTI, and what came before it as well: what the profiler leaves behind
-// in caches and queues is not to be seen in it. `end`: of the span that ends here.
+// Marks an iteration as unprofiled if it, and what came before it, ran without CUPTI: what the profiler
+// leaves in caches and queues must not affect it. `end`: of the span that ends here.
 void SpanBoundaries::emit(IterationBoundary boundary, Nanoseconds end) {
   if (begun_.end == end) boundary.units_before = begun_.units;
   begun_ = {};
@@ -71,7 +72,7 @@ void SpanBoundaries::add_beginning(const IterationSpan& span) {
       if (held_.front().first == span.begin) boundary.begin = held_.front().second;
   }
   boundary.window = window_from(boundary.begin);
-  // What ends here after a gap has not been seen from its beginning on, whatever its window.
+  // After a gap, what ends here has not been seen from its beginning, whatever its window.
   boundary.window_before =
       after_cut_ ? boundary.window : windows_.at(last_event_ == 0 ? span.begin - 1 : last_event_);
   if (windows_cut_ && !after_cut_) {
@@ -90,7 +91,7 @@ void SpanBoundaries::add_beginning(const IterationSpan& span) {
   if (boundary.window != 0) targets_.keep_numbers(span.phase ? span.number : span.number + 1, told_until_);
 }
 
-// What the next window shows first has begun unseen, after the window before it.
+// What the next window shows first began unseen, after the window before it.
 void SpanBoundaries::add_cut(const IterationSpan& span) {
   const std::uint32_t window = windows_.at(span.last_event_time);
   IterationBoundary boundary;
@@ -115,7 +116,7 @@ void SpanBoundaries::restart(Nanoseconds time) {
 
 void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::uint32_t clock_window,
                             bool clock_ended) {
-  // A window that ends with an iteration, as the profiler's own calls often have it.
+  // A window that ends with an iteration, as is common with the profiler API's calls.
   const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
   if (last != 0 && last != clock_window && !clock_ended && !windows_cut_) {
     add(*trailing);
@@ -128,7 +129,7 @@ void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::u
   boundary.window = window_from(end_);
   boundary.window_before = windows_.at(last_event_);
   emit(boundary, end_);
-  iteration_begun_ = false;  // what follows may be a validation
+  iteration_begun_ = false;  // a validation may follow
 }
 
 }  // namespace inject

@@ -27,11 +27,11 @@ void TimeTrigger::opened(std::uint32_t window) {
 }
 
 Nanoseconds TimeTrigger::next_wake(const TriggerState& state) const {
-  if (state.window != 0) return kNever;  // our thread is awake while one is open
+  if (state.window != 0) return kNever;  // our thread is awake while a window is open
   Schedule ahead = schedule_;
   const auto window = ahead.next(state.time);
   if (!window) return kNever;
-  // Ahead of it once, for CUPTI, unless that is attached still.
+  // Wake once ahead of it, for CUPTI, unless that is still attached.
   if (state.collecting || attached_for_ == window->begin) return window->begin;
   return window->begin > state.lead ? window->begin - state.lead : 0;
 }

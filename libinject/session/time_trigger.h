@@ -10,7 +10,7 @@
 
 namespace inject {
 
-/// `time:START+LENGTH/EVERYxN`, from CUDA's initialisation on.
+/// `time:START+LENGTH/EVERYxN`, counted from CUDA's initialisation.
 class TimeTrigger : public Trigger {
  public:
   explicit TimeTrigger(const WindowSpec& spec)
@@ -33,7 +33,7 @@ class TimeTrigger : public Trigger {
   Schedule schedule_;
   const std::string reason_;
   std::uint32_t window_ = 0;
-  Nanoseconds attached_for_ = kNever;  // begin of the window that CUPTI was attached ahead of
+  Nanoseconds attached_for_ = kNever;  // begin of the window for which CUPTI was attached early
 };
 
 }  // namespace inject

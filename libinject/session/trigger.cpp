@@ -11,7 +11,7 @@ namespace inject {
 
 namespace {
 
-/// `always`: opened by the session as it starts. `launch:` opens its windows in the launch callback
+/// `always`: opened by the session when it starts. `launch:` opens its windows in the launch callback
 /// (session/launch_control.h).
 class NoTrigger : public Trigger {};
 

@@ -26,21 +26,21 @@ namespace inject {
 
 namespace {
 
-// CUPTI is attached this much earlier than a window that opens by the clock, so that the first launches in it
-// are not slower.
+// CUPTI is attached this much before a window that opens by the clock, so that the first launches in it are
+// not slower.
 constexpr Nanoseconds kClockLead = 100 * kMillisecond;
-// For one that opens so soon after the program has called cuInit, CUPTI is attached inside that: what follows
-// are mostly nvmlInit and the first context, which our thread can't keep apart from attaching.
+// If a window opens this soon after the program's cuInit, CUPTI is attached inside cuInit: next, most
+// programs call nvmlInit and create the first context, which our thread can't keep apart from attaching.
 constexpr Nanoseconds kInitializationLead = kSecond;
-// How much of kMaxOpening is for the sampling of hardware metrics to start.
+// The part of kMaxOpening for starting the sampling of hardware metrics.
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr const char* kStuck =
     "CUPTI does not return from a call: windows can neither be opened nor closed until it does";
-// How long a window that somebody waits for waits for its memory and folder: 15 to 40 ms, and 50 to 100 where
-// the processors are busy. In a window that does not wait, the program's threads touch that memory first.
+// How long a window that somebody waits for waits for its memory and folder: 15 to 40 ms, or 50 to 100 if the
+// CPUs are busy. In a window that does not wait, the program's threads are the first to touch that memory.
 constexpr Nanoseconds kMaxPreparing = 200 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
-constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // and four iterations
+constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // plus four iterations
 
 std::uint64_t device_bit(std::uint32_t device) {
   return device < MemoryUse::kDevices ? std::uint64_t{1} << device : 0;
@@ -82,18 +82,18 @@ bool WindowController::reopens() const noexcept {
 
 bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseconds at) noexcept {
   SessionState& state = parts_.state;
-  // CUPTI is being given up for a client of the program's.
+  // CUPTI is being released for one of the program's clients.
   if (thread == AttachOn::kOurs)
     state.wait_changed(kMaxOpening, [this] { return !parts_.arbiter.yielding(); });
   if (state.naming()) close();
   if (!state.idle() || state.ending() || !may_open_another()) return false;
   PmSampler& sampler = parts_.cupti.sampler();
-  // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
+  // If the program's context is not a primary one, only its thread knows the device. Not in a callback.
   if (parts_.options.metrics && thread == AttachOn::kOurs) sampler.note_devices(device_bit(current_device()));
   state.stay_attached = reopens();
   if (!parts_.worker.ensure()) return false;
   try {
-    // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
+    // Also if CUPTI is attached and our thread is just ending the sampling for the window before.
     const bool sampled = !sampler.starting() || parts_.cupti.sampler_hangs();  // or its calls hang
     const bool attached = parts_.cupti.tracer().level() == TracerLevel::kActivity && sampled;
     if (!state.armed || state.attaching || state.stopping || (!attached && thread == AttachOn::kOurs))
@@ -111,7 +111,7 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
   }
 }
 
-// No program waits twice for the same file.
+// A program does not wait twice for the same file.
 Nanoseconds WindowController::most_opening() {
   return FileWork::keeps_waiting(kMaxOpening) ? 0 : kMaxOpening;
 }
@@ -134,11 +134,11 @@ void WindowController::wait_pending(std::uint64_t request) {
   };
   const auto attached = [&state, &done]()
                             INJECT_REQUIRES(session_mutex) { return done() || state.pending_attached; };
-  // Where CUPTI hangs as the window before is ended, one wait is enough.
+  // If CUPTI hangs while the previous window is being ended, one wait is enough.
   if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return;
   if (state.wait_changed(most_opening(), attached)) {
-    // The folder is slow: the window does not wait for it. Where CUPTI is being attached once more, as the
-    // program has finalized it, that is waited for.
+    // If the folder is slow, the window does not wait for it. If CUPTI is being attached again because the
+    // program has finalized it, the window waits for that.
     if (!state.wait_changed(kMaxPreparing, done) && state.attaching) state.wait_changed(kMaxOpening, done);
     if (!done() && !state.attaching) {
       parts_.iterations.begin_pending();
@@ -183,10 +183,10 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
   ++state.begun;
   attached_ahead_at_ = 0;
-  // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
+  // The window first, then the hooks' switch: a hook that sees the switch on sees the window, too.
   current_window.store(window, std::memory_order_release);
   control_word.fetch_or(kControlRecord, std::memory_order_release);
-  // It wakes a thread, which may take this one's processor.
+  // This wakes a thread, which may preempt this one.
   parts_.host.window_begins(window, parts_.log.span(window).begin);
   state.wake.notify_one();
   return true;
@@ -222,7 +222,7 @@ void WindowController::close(Nanoseconds at) noexcept {
 
 void WindowController::end_window(Nanoseconds end) noexcept {
   const std::uint32_t window = parts_.state.window;
-  // Whether the program's thread that comes here has computed or waited since its last call: for the causes
+  // Whether the program thread that arrives here has computed or waited since its last call, for the causes
   // of idle time. Our own threads have no state.
   if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
     publish_processor_time(*thread, window, end);
@@ -288,7 +288,7 @@ void WindowController::profiler_stop(bool in_callback) noexcept {
 }
 
 void WindowController::ranges_changed() noexcept {
-  // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
+  // Bounded: the range may be in a host function, which CUPTI waits for while our thread detaches it.
   if (!lock_session_within(kMaxOpening)) {
     Log::warn("an NVTX range opened or closed while CUPTI was being detached; windows did not follow it");
     return;
@@ -310,7 +310,7 @@ void WindowController::signalled() noexcept {
   apply(parts_.trigger->signalled(state()), parts_.trigger_text, AttachOn::kOurs);
 }
 
-// The lock could not be had.
+// The lock could not be acquired.
 void WindowController::warn_stuck() noexcept {
   if (parts_.once.first(OnceLog::Topic::kStuck)) Log::warn(kStuck);
 }
@@ -395,7 +395,7 @@ void WindowController::open_by_clock() {
   clock_stopped_ = false;
   state.stay_attached = reopens();
   attach_pending();
-  // The program may have stopped it before it began, and may have a window of its own by now.
+  // The program may have stopped this window before it began, and may have opened its own by now.
   if (state.open() && state.is_request(request)) {
     parts_.trigger->opened(state.window);
     parts_.pipeline.set_clock_window(state.window);
@@ -405,28 +405,28 @@ void WindowController::open_by_clock() {
   }
 }
 
-// With session_mutex released while CUPTI is being attached: who asked waits for a bounded time.
+// Releases session_mutex while CUPTI is being attached; the requesting thread waits for a bounded time.
 void WindowController::attach_pending() {
   SessionState& state = parts_.state;
   const std::uint32_t opened = parts_.log.opened();
   attach(kMaxMetricsStart);
-  // Otherwise the program goes on meanwhile, and the window is to open now.
+  // Otherwise the program goes on meanwhile, and the window must open now.
   if (state.pending() && state.pending_waited && !state.ending()) {
     state.pending_attached = true;
     state.changed.notify_all();
     const Tracer& tracer = parts_.cupti.tracer();
     const bool attached = tracer.level() != TracerLevel::kDetached;
     prepare_first();
-    // Who waited has begun it, or it was stopped, and this is another one.
+    // The waiting thread has begun it, or it was stopped and this is another one.
     if (state.pending() && !state.pending_attached) return;
-    // The program has finalized CUPTI meanwhile.
+    // The program has finalized CUPTI in between.
     if (attached && tracer.level() == TracerLevel::kDetached && state.pending() && !state.ending())
       attach(kMaxMetricsStart);
   }
   if (state.pending() && !state.ending()) {
     parts_.iterations.begin_pending();
   } else if (parts_.log.opened() == opened) {
-    // Stopped before it had begun: nobody needs CUPTI now.
+    // Stopped before it had begun: CUPTI is not needed now.
     if (state.pending()) state.set_idle();
     state.collect_from(now());
   }
@@ -436,7 +436,7 @@ void WindowController::attach_pending() {
 void WindowController::attach_ahead() {
   SessionState& state = parts_.state;
   if (!state.idle() || state.ending()) return;
-  // A client of the program's may have let go by the time the window opens.
+  // A client may have released CUPTI by the time the window opens.
   if (parts_.cupti.tracer().level() < TracerLevel::kActivity && parts_.arbiter.may_attach()) attach(kSecond);
   attached_ahead_at_ = now();
   if (state.pending() && !state.ending()) parts_.iterations.begin_pending();
@@ -444,20 +444,20 @@ void WindowController::attach_ahead() {
   if (!state.ending()) prepare_first();
 }
 
-// The first window's memory and folder. With session_mutex released: windows do not wait for a disk.
+// Prepares the first window's memory and folder. Releases session_mutex: windows do not wait for a disk.
 void WindowController::prepare_first() {
   SessionState& state = parts_.state;
   if (parts_.pipeline.shown_folder() != nullptr || parts_.pipeline.folder_failed()) return;
   parts_.devices.read_edges();
   const SessionUnlock unlocked(state);
   const Nanoseconds begin = now();
-  // Each page that is used for the first time costs a thread a microsecond or two: ours, not the program's.
-  // Also of memory that is to move into the file, as CUPTI's buffers do not while they are in use.
+  // The first use of each page costs a thread a microsecond or two: ours should pay, not the program's. This
+  // includes memory that will move into the file, as CUPTI's buffers do not while they are in use.
   for (const std::span<std::uint8_t> memory :
        {parts_.core.ring.used_first(), parts_.cupti.buffers().used_first(), parts_.core.shapes.used_first(),
         known_matmul_memory()})
     warm_pages(memory.data(), memory.size());
-  find_driver_functions();  // where no cuInit has called us
+  find_driver_functions();  // if no cuInit has called us
   Pipeline::Locked(parts_.pipeline).writer().prepare_folder();
   state.log(LogLevel::kDebug, "memory and files for the first window took " + in_ms(now() - begin));
 }
@@ -473,7 +473,7 @@ void WindowController::step_unused_attachment() noexcept {
   state.collect_from(now());
 }
 
-// With session_mutex released meanwhile; anew where the program has finalized CUPTI in between.
+// Releases session_mutex while attaching; tries again if the program has finalized CUPTI in between.
 void WindowController::attach(Nanoseconds sampling) {
   constexpr int kMaxAttempts = 3;
   SessionState& state = parts_.state;
@@ -490,7 +490,7 @@ void WindowController::attach(Nanoseconds sampling) {
   }
 }
 
-// Threads go on recording meanwhile.
+// Threads go on recording in the meantime.
 void WindowController::wait_sampling(Nanoseconds most) {
   if (!parts_.options.metrics) return;
   const Nanoseconds deadline = now() + most;

@@ -23,12 +23,12 @@ namespace {
 // each.
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
-// How often is looked whether CUPTI, which has stayed, can go.
+// How often to check whether CUPTI, which has stayed, can be detached.
 constexpr Nanoseconds kDetachInterval = 500 * kMillisecond;
 // How often a thread's Python stack is read while launches are named.
 constexpr Nanoseconds kStackInterval = kMillisecond;
-// The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows
-// that open every few seconds would each take memory from another part of the heap.
+// How long the thread waits for the next window. malloc keeps threads apart: if windows open every few
+// seconds, each new thread would take memory from another part of the heap.
 constexpr Nanoseconds kWorkerLinger = 5 * kSecond;
 
 }  // namespace
@@ -59,17 +59,17 @@ void* Worker::entry(void* worker) noexcept {
   return nullptr;
 }
 
-// Out of memory. What is on disk stays; nobody waits for the rest.
+// Out of memory. What is on disk stays; the rest is given up.
 void Worker::give_up() noexcept {
   const auto stop_recording = [] {
     control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
     current_window.store(0, std::memory_order_release);
   };
   stop_recording();
-  parts_.pipeline.stop_files();  // none is left half-way when the process ends
+  parts_.pipeline.stop_files();  // no file is half-written when the process ends
   SessionState& state = parts_.state;
   const SessionLock lock(state);
-  stop_recording();  // a window may have been opened meanwhile
+  stop_recording();  // a window may have opened in between
   running_ = state.collecting = state.unwritten = false;
   state.set_idle();
   state.stage = SessionState::Stage::kEnded;
@@ -86,7 +86,7 @@ Nanoseconds Worker::next_wake() const {
   const bool may_reopen = state.stay_attached && !state.open();
   if (state.collecting && !may_reopen) return time + kCollectInterval;
   Nanoseconds wake = Trigger::kNever;
-  // Where CUPTI is not attached nothing else wakes us to settle the window once it does not reopen.
+  // If CUPTI is not attached, nothing else wakes us to settle the window if it does not reopen.
   if (state.collecting)
     wake = std::max(state.ended_at + WindowController::kStayAttached, time + kCollectInterval);
   if (state.open() || parts_.cupti.tracer().level() == TracerLevel::kActivity || parts_.launches.armed())
@@ -138,21 +138,21 @@ void Worker::step() {
   parts_.windows.step_unused_attachment();
   if (state.ending() && (state.open() || state.naming())) parts_.windows.close();
   if (parts_.log.lacks_memory()) parts_.devices.read_edges();
-  // Threads that launch before the window take CUPTI's buffers as well.
+  // Threads that launch before the window also take CUPTI's buffers.
   const bool attached_ahead =
       state.idle() && !state.collecting && parts_.cupti.tracer().level() == TracerLevel::kActivity;
-  // A thread that is started in the window reads too late for a short one.
+  // A thread started inside the window would read too late for a short one.
   parts_.host.tend(attached_ahead);
-  // Before the first records are taken, also where the window has ended already: they go into files in there.
-  // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
-  // records.)
+  // Before the first records are taken, even if the window has ended already, because they go into files in
+  // the folder. (Without the pipeline's lock: the exiting thread may create the folder meanwhile, when it
+  // takes the last records.)
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
   const std::uint32_t recorded = current_window.load(std::memory_order_acquire);
   {
     const SessionUnlock unlocked(state);
     if (first_window) {
-      find_driver_functions();  // where no cuInit has called us
+      find_driver_functions();  // if no cuInit has called us
       Pipeline::Locked(parts_.pipeline).writer().may_write();
     }
     if (recorded != 0 || attached_ahead) parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());

@@ -10,12 +10,12 @@ namespace inject {
 
 struct SessionParts;
 
-/// Our own thread: there is one while there is something to do. step() has what it does, in its order.
+/// Our own thread, which exists while there is something to do. step() lists its work in order.
 class Worker {
  public:
   explicit Worker(SessionParts& parts) : parts_(parts) {}
 
-  /// Starts the thread if there is none. False if it can't be started, which is said once.
+  /// Starts the thread if there is none. False if it can't be started, which is logged once.
   bool ensure() noexcept INJECT_REQUIRES(session_mutex);
   bool running() const INJECT_REQUIRES(session_mutex) { return running_; }
 
