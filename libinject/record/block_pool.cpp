@@ -14,10 +14,10 @@ namespace inject {
 
 namespace {
 
-// Of RecordQueue::pushing_: frames begin at multiples of 16.
+// Bits of RecordQueue::pushing_ for the record kind: frames begin at multiples of 16.
 constexpr std::uintptr_t kKindBits = 15;
 static_assert(kRecordKinds <= kKindBits + 1);
-/// Further out than any frame.
+/// Farther out than any frame.
 constexpr std::uintptr_t kLinking = ~std::uintptr_t{0};
 
 }  // namespace
@@ -50,7 +50,7 @@ Block* BlockPool::pop(FreeList& list) noexcept {
   std::uint64_t head = list.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != 0) {
     Block* block = blocks_ + (static_cast<std::uint32_t>(head) - 1);
-    // `next` may be stale if another thread took this block meanwhile; the pop count then differs and the
+    // `next` may be stale if another thread took this block in between; the pop count then differs and the
     // exchange fails. Blocks are never unmapped while the pool lives, so the read itself is harmless.
     const std::uint64_t next = ((head >> 32) + 1) << 32 | block->next.load(std::memory_order_relaxed);
     if (list.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire))
@@ -72,12 +72,12 @@ Block* BlockPool::take() noexcept {
   if (Block* block = pop(free_moved_); block != nullptr) return block;
   if (Block* block = pop(free_); block != nullptr) return block;
   if (Block* block = take_fresh(); block != nullptr) return block;
-  // The drain thread has one block in its hands while it moves it: that may be back.
+  // The drain thread holds one block while it moves it, which may be back by now.
   return pop(free_moved_);
 }
 
 void BlockPool::give_back(Block* block) noexcept {
-  // It is the next one to be taken.
+  // It is the next block to be taken.
   if (region_.base != nullptr && !moved(index(block)) && move_block(index(block)))
     warm_pages(block, sizeof(Block));
   link(block);
@@ -88,12 +88,13 @@ bool BlockPool::move_block(std::uint32_t index) noexcept {
   return moved_since_[index];
 }
 
-// Nobody but the drain thread writes to what is moved: blocks that were never taken, and free ones that it
-// takes for that, one at a time, for threads want blocks meanwhile and a small arena has few.
+// Only the drain thread writes to what is moved: blocks that were never taken, and free ones that it takes
+// for the move, one at a time, because threads want blocks in the meantime and a small arena has few.
 bool BlockPool::move_to(const SharedRegion& region) noexcept {
   if (region_.base != nullptr || capacity_ == 0) return false;
-  // Of those that were never taken most move at once, and none is to be had until they have. A thread may
-  // fill 64 in a millisecond, and ours lose its processor for longer; each takes a call to move.
+  // Most of the blocks that were never taken move at once, and none of these is available until they have. A
+  // thread may fill 64 in a millisecond, and ours may be preempted for longer. The other ones need a call
+  // each to move.
   const std::uint32_t meanwhile = std::clamp(capacity_ / 4, 64u, 1024u);
   moved_since_ = static_cast<bool*>(map_memory(capacity_));
   if (moved_since_ == nullptr) return false;
@@ -131,7 +132,7 @@ Slot part_of_short_calls(const Slot& slot, std::uint32_t first, std::uint32_t en
   end = std::min(end, ShortCallsRecord::kMost);
   ShortCallsRecord part;
   part.count = static_cast<std::uint8_t>(end - std::min(first, end));
-  // Its thread may be adding to the rest.
+  // Its thread may be adding calls after these.
   std::memcpy(&part.window, slot.bytes + offsetof(ShortCallsRecord, window), sizeof part.window);
   std::memcpy(part.calls, slot.bytes + offsetof(ShortCallsRecord, calls) + first * sizeof part.calls[0],
               part.count * sizeof part.calls[0]);
@@ -168,14 +169,15 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   block->published.store(0, std::memory_order_relaxed);
   block->next.store(0, std::memory_order_relaxed);
   block->thread = thread;
-  // After the count: what an older use left there must not be taken for this one's.
+  // After the count: the previous use's count must not be taken for this one's.
   block->sequence.store(pool.next_sequence(), std::memory_order_release);
-  // Jumped out of before this, the ring has one block less. Jumped out of what follows, nobody could tell
-  // whether the consumer has gone on to the block and given the one before it back: nobody takes over then.
+  // After a jump out of the push before this point, the ring has one block less. After a jump out of what
+  // follows, it would be unknown whether the consumer has gone on to the block and returned the one before
+  // it: then no push takes over.
   const std::uintptr_t pushing = pushing_.load(std::memory_order_relaxed);
   pushing_.store(kLinking, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  // Release: the consumer that follows the link sees the block's fresh header.
+  // Release: a consumer that follows the link sees the block's fresh header.
   if (tail_ == nullptr) {
     first_.store(pool.index(block) + 1, std::memory_order_release);
   } else {
@@ -187,11 +189,11 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   return true;
 }
 
-// A push begins at `here` while the one at `before` has not ended: the latter was interrupted and goes on
-// once a signal handler has returned, or it has been jumped out of. The stack grows downwards: if both are on
-// one stack, what began at `here` or further in has been left. Two stacks have a guard page between them, or
-// more than a page that is still free: what is nearer is on the same one. The alternate stack of signal
-// handlers may be anywhere, also within the other one.
+// A push begins at `here` while the one at `before` has not ended: the latter was interrupted and continues
+// once a signal handler has returned, or it was left by a jump. The stack grows downwards: if both are on one
+// stack, a push that began at `here` or further in has been left. Two stacks have a guard page between them,
+// or more than a page that is still free: anything nearer is on the same one. The alternate stack of signal
+// handlers may be anywhere, also within the other stack.
 bool RecordQueue::take_over(std::uintptr_t before, std::uintptr_t here) noexcept {
   constexpr std::uintptr_t kReach = 4096;
   const auto place = [](std::uintptr_t frame) { return frame & ~kKindBits; };
@@ -213,7 +215,7 @@ bool RecordQueue::take_over(std::uintptr_t before, std::uintptr_t here) noexcept
     fill_.store(published / kBlockSteps, std::memory_order_relaxed);
     short_calls_ = published % kBlockSteps;
   } else {
-    // One too many if it was left with its last store alone to come.
+    // One too many if it was left just before its last store.
     count_drop(static_cast<RecordKind>(1 + (before & kKindBits)));
   }
   return true;

@@ -13,14 +13,14 @@
 
 namespace inject {
 
-/// One record as it lies in the ring: a CallRecord or a RangeRecord, told apart by its first byte.
+/// One record as stored in the ring: a CallRecord or a RangeRecord, distinguished by its first byte.
 struct alignas(64) Slot {
   unsigned char bytes[64];
   RecordKind kind() const noexcept { return static_cast<RecordKind>(bytes[0]); }
 };
 
-/// How far a block is filled, or has been read: kBlockSteps for each complete record, and one for each call
-/// in the ShortCallsRecord behind them, which is not complete.
+/// How far a block has been filled or read: kBlockSteps for each complete record, and one for each call in
+/// the ShortCallsRecord after them, which is not complete.
 using BlockPosition = std::uint32_t;
 inline constexpr BlockPosition kBlockSteps = 16;
 static_assert(ShortCallsRecord::kMost < kBlockSteps);
@@ -35,19 +35,19 @@ struct Block {
   std::atomic<std::uint32_t> next;  ///< block that the producer went on to (index + 1), or free-list link
   std::uint32_t thread;             ///< index of the producing thread
   std::uint32_t reserved;
-  std::atomic<std::uint64_t> sequence;  ///< of this use, no other has the same; 0: not used yet
+  std::atomic<std::uint64_t> sequence;  ///< unique to this use of the block; 0: not used yet
   unsigned char reserved2[40];
   Slot slots[kSlots];
 };
 static_assert(sizeof(Block) == 16 * 1024);
 
-/// A record of the calls `first` … `end - 1` of the one that `slot` holds.
+/// A record of the calls `first` … `end - 1` of the record in `slot`.
 Slot part_of_short_calls(const Slot& slot, std::uint32_t first, std::uint32_t end) noexcept;
 
-/// Hands what lies between two positions in a block with these slots to `use(const Slot&)`.
+/// Passes the records between two positions in a block with these slots to `use(const Slot&)`.
 template <typename Use>
 void each_record(const Slot* slots, BlockPosition from, BlockPosition to, Use&& use) {
-  std::uint32_t read = from % kBlockSteps;  // of the first one's calls
+  std::uint32_t read = from % kBlockSteps;  // within the first record's calls
   for (std::uint32_t i = from / kBlockSteps; i < to / kBlockSteps; ++i, read = 0) {
     if (read == 0) {
       use(slots[i]);
@@ -60,10 +60,10 @@ void each_record(const Slot* slots, BlockPosition from, BlockPosition to, Use&& 
 }
 
 /// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the
-/// upper half of its head counts pops, so that a block that went round in between is noticed; two of them
-/// once the arena has moved). Any thread
-/// takes, the drain thread gives back. Empty: take() returns nullptr and the caller drops and counts. Memory
-/// is reserved, not touched, and blocks come back last in, first out, so a quiet program touches few of them.
+/// upper half of its head counts pops, so that a block that was taken and returned in between is noticed;
+/// there are two lists once the arena has moved). Any thread takes, the drain thread gives back. If it is
+/// empty, take() returns nullptr and the caller drops the record and counts it. Memory is reserved, not
+/// touched, and blocks are reused last in, first out, so a quiet program touches few of them.
 class BlockPool {
  public:
   explicit BlockPool(std::size_t bytes) noexcept;
@@ -72,17 +72,16 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   Block* take() noexcept;
-  /// Drain thread: the block's contents are not needed any more.
+  /// Drain thread: returns a block whose contents are not needed any more.
   void give_back(Block* block) noexcept;
 
-  /// Drain thread, once: the arena continues in a file's mapping of the same size, so that it outlives the
-  /// process. Blocks that are in use follow when they are given back. False if the kernel refused to move
-  /// one.
+  /// Drain thread, once: moves the arena into a file's mapping of the same size, so that it outlives the
+  /// process. Blocks in use follow when they are given back. False if the kernel refused to move one.
   bool move_to(const SharedRegion& region) noexcept;
-  /// Drain thread: whether a block that threads write to now would be lost with the process.
+  /// Drain thread: true if this block, if written to now, would be lost with the process.
   bool awaits_move(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
 
-  /// The blocks that are used first, and again and again where a program's threads are few.
+  /// The blocks used first, which are reused again and again if the program has few threads.
   std::span<std::uint8_t> used_first() noexcept;
 
   std::uint32_t index(const Block* block) const noexcept {
@@ -104,36 +103,37 @@ class BlockPool {
   Block* blocks_ = nullptr;
   std::uint32_t capacity_ = 0;
   std::atomic<std::uint32_t> first_unused_{0};  ///< blocks from here on were never taken
-  FreeList free_{0};                            ///< as they were made
+  FreeList free_{0};                            ///< not moved
   FreeList free_moved_{0};
   std::atomic<std::uint64_t> sequence_{0};
-  // Drain thread's, once the arena has moved: blocks from moved_from_ on, and of those before it the ones
+  // Used by the drain thread once the arena has moved. Moved: blocks from moved_from_ on, and those before it
   // that have been free since.
   SharedRegion region_;
   std::uint32_t moved_from_ = 0;
   bool* moved_since_ = nullptr;
 };
 
-/// Records that a thread, or several one after another, has published and dropped, by kind_index(). Read by
-/// another process where it lies in a shared mapping.
+/// Records that a thread, or several one after another, has published and dropped, by kind_index(). Another
+/// process reads it if it lies in a shared mapping.
 struct RecordCounts {
-  std::atomic<std::uint64_t> published[kRecordKinds];  ///< of windows; counted just before, so never too few
+  std::atomic<std::uint64_t>
+      published[kRecordKinds];  ///< of windows; counted just before publishing, so never too few
   std::atomic<std::uint64_t> dropped[kRecordKinds];
 };
 static_assert(sizeof(RecordCounts) == 64);
 
-/// Of a count that others may be adding to and copying as well: the last of them leaves it whole.
+/// Copies a count that other threads may be increasing and copying as well: the last copy is up to date.
 void copy_count(const std::atomic<std::uint64_t>& from, std::atomic<std::uint64_t>& to) noexcept;
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
-/// blocks. Full pool: the record is dropped and counted in `dropped`. So is that of a signal handler which
-/// interrupts its thread inside push(). If the handler leaves by siglongjmp, the record that was being made
-/// is lost, and so are later ones until one is pushed from the same place in the stack, or a little further
-/// out.
+/// blocks. If the pool is empty, the record is dropped and counted in `dropped`. The same happens to a record
+/// of a signal handler that interrupts its thread inside push(). If the handler leaves by siglongjmp, the
+/// record in progress is lost, and so are later ones until one is pushed from the same place in the stack, or
+/// a little further out.
 class RecordQueue {
  public:
-  /// Producer. Has `fill(Record&)` make a new record where it is to lie, and publishes it; false if it was
-  /// dropped. Made elsewhere and copied, its words would wait for each other: the copy's loads are wider than
+  /// Producer. Has `fill(Record&)` construct a new record in place, and publishes it; false if it was
+  /// dropped. If it were made elsewhere and copied, the copy would stall, because its loads are wider than
   /// the stores before them.
   template <typename Record, typename Fill>
   [[gnu::always_inline]] bool emplace(BlockPool& pool, RecordKind kind, const std::uint32_t& thread,
@@ -172,14 +172,14 @@ class RecordQueue {
     pushing_.store(0, std::memory_order_relaxed);
     return room;
   }
-  /// Producer. A short call has begun: prefetches what its end writes to.
+  /// Producer. A short call has begun: prefetches what is written at its end.
   void expect_short_call() const noexcept {
     if (tail_ == nullptr) return;
     will_write(&tail_->published);
     will_write(tail_->slots + fill_.load(std::memory_order_relaxed));
     if (const RecordCounts* kept = kept_.load(std::memory_order_relaxed)) will_write(kept);
   }
-  /// The same with a short call, which goes into the record of those before it.
+  /// The same for a short call, which is added to the record of those before it.
   [[gnu::always_inline]] bool add_short_call(BlockPool& pool, std::uint32_t window,
                                              ShortCallsRecord::Call call,
                                              const std::uint32_t& thread) noexcept {
@@ -212,22 +212,22 @@ class RecordQueue {
     pushing_.store(0, std::memory_order_relaxed);
     return room;
   }
-  /// The same with one that there is.
+  /// The same for an existing record.
   template <typename Record>
   [[gnu::hot]] bool push(BlockPool& pool, const Record& record, const std::uint32_t& thread) noexcept {
     return emplace<Record>(pool, record.kind, thread, [&record](Record& place) { place = record; });
   }
 
-  /// Producer. A record that there should have been will not be made.
+  /// Producer. Counts a record that should have been made but will not be.
   void count_drop(RecordKind kind) noexcept;
 
-  /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.
+  /// Consumer. Passes every published record to `use(const Slot&)`; finished blocks return to the pool.
   template <typename Use>
   void drain(BlockPool& pool, Use&& use) {
     drain(pool, use, [](const Block&, std::uint32_t, std::uint32_t, bool) {});
   }
-  /// The same, and `taken(const Block&, BlockPosition from, BlockPosition to, bool done)` after what lies
-  /// between these in a block; one that is `done` goes back to the pool after that.
+  /// The same, and calls `taken(const Block&, BlockPosition from, BlockPosition to, bool done)` after the
+  /// records between these positions in a block; a block that is `done` returns to the pool after that.
   template <typename Use, typename Taken>
   void drain(BlockPool& pool, Use&& use, Taken&& taken_from) {
     if (head_ == nullptr) {
@@ -236,7 +236,7 @@ class RecordQueue {
       head_ = pool.at(first - 1);
     }
     for (;;) {
-      // The link first: a block that its producer has left, full or not, gets no more records.
+      // The link first: a block that its producer has left, full or not, gets no further records.
       const std::uint32_t next = head_->next.load(std::memory_order_acquire);
       const BlockPosition published = head_->published.load(std::memory_order_acquire);
       const BlockPosition first = taken_;
@@ -256,7 +256,7 @@ class RecordQueue {
   /// Consumer, after the producer has gone and drain() has emptied the queue: gives the last block back.
   void retire(BlockPool& pool) noexcept;
 
-  /// An empty queue that owns no block. What it has counted stays: it is of all its threads.
+  /// Makes an empty queue that owns no block. Counts stay, because they are of all its threads.
   void reset() noexcept;
 
   std::uint64_t dropped(RecordKind kind) const noexcept {
@@ -264,21 +264,21 @@ class RecordQueue {
   }
 
   /// From now on, everything counted so far and later is also kept in `kept`. Called by the producer, or by
-  /// the drain thread: then what is counted at that moment may be there only with the next record, or the
-  /// next call of this.
+  /// the drain thread: in that case, what is counted at the same moment may appear only with the next record,
+  /// or the next call of this function.
   void keep_counts(RecordCounts& kept) noexcept;
 
  private:
   static ShortCallsRecord* short_calls_in(Slot& slot) noexcept {
     return std::launder(reinterpret_cast<ShortCallsRecord*>(&slot));
   }
-  // The slot for a new record, kSlots if it needs a new block. A record of short calls is complete with that.
+  // The slot for a new record, kSlots if it needs a new block. Completes a record of short calls.
   std::uint32_t next_slot() noexcept {
-    // Read once: leave_block() may change it meanwhile.
+    // Read once: leave_block() may change it in between.
     const std::uint32_t filled = fill_.load(std::memory_order_relaxed);
     if (filled == Block::kSlots || short_calls_ == 0) return filled;
     short_calls_in(tail_->slots[filled])->count = static_cast<std::uint8_t>(short_calls_);
-    // Jumped out of, the next record must not go on here in another block.
+    // After a jump out of the push, the next record must not continue here in another block.
     if (filled + 1 == Block::kSlots) fill_.store(Block::kSlots, std::memory_order_relaxed);
     return filled + 1;
   }
@@ -287,25 +287,26 @@ class RecordQueue {
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
   bool take_over(std::uintptr_t before, std::uintptr_t here) noexcept;
 
-  // The drain thread's core has read the slot before, and gives it up for a write only some 100 ns after it
-  // was asked. Beyond a block's end it is the next block's, or nothing: asking harms nothing.
+  // The drain thread's core has read the slot before, and releases it for a write only some 100 ns after the
+  // request. Beyond a block's end, the address belongs to the next block, or to nothing: prefetching it does
+  // no harm.
   static constexpr std::uint32_t kAhead = 4;
   template <typename T>
   static void will_write(const T* place) noexcept {
 #if defined(__x86_64__)
-    asm volatile("prefetchw %0" : : "m"(*place));  // GCC's own takes it for reading
+    asm volatile("prefetchw %0" : : "m"(*place));  // GCC's own prefetches for reading
 #else
     __builtin_prefetch(place, 1);
 #endif
   }
 
   // Consumer. The next record goes into another block, unless the producer is about to publish one: then the
-  // one after it, or after that. A record of short calls gets no more of them.
+  // one after it, or the one after that. A record of short calls gets no further calls.
   void leave_block() noexcept {
     fill_.store(Block::kSlots, std::memory_order_relaxed);
   }
 
-  // A store of its own, as kept counts lie in a file: the sum must not depend on when they moved there.
+  // A separate store, because kept counts lie in a file: the sum must not depend on when they moved there.
   void count_published(unsigned kind) noexcept {
     const std::uint64_t count = published_[kind].load(std::memory_order_relaxed) + 1;
     published_[kind].store(count, std::memory_order_relaxed);
@@ -313,18 +314,18 @@ class RecordQueue {
       kept->published[kind].store(count, std::memory_order_relaxed);
   }
 
-  // Consumer's side, on a line of its own.
+  // Consumer's side, on a cache line of its own.
   BlockPosition taken_ = 0;
   Block* head_ = nullptr;
   // Shared, written once: the first block of the queue.
   alignas(64) std::atomic<std::uint32_t> first_{0};
   std::atomic<std::uint64_t> dropped_[kRecordKinds] = {};
-  // Producer's side, but for leave_block(): a record needs this line of the queue alone.
+  // Producer's side, except for leave_block(): pushing a record needs only this cache line of the queue.
   alignas(64) Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};  // complete records
-  std::uint32_t short_calls_ = 0;  // in the record behind them, unless that is the next block's
-  // Where the frame that pushes begins, and the kind_index() of its record, added to that. Read by the
-  // producer alone: by its signal handlers, and after one of them has jumped out of the push.
+  std::uint32_t short_calls_ = 0;  // in the record after them, unless that is the next block's
+  // Where the frame of the push in progress begins, plus the kind_index() of its record. Read only by the
+  // producer: by its signal handlers, and after one of them has jumped out of the push.
   std::atomic<std::uintptr_t> pushing_{0};
   std::atomic<RecordCounts*> kept_{nullptr};
   std::atomic<std::uint64_t> published_[kRecordKinds] = {};

@@ -11,8 +11,8 @@
 namespace inject {
 
 namespace {
-// Room for some 5,000 kernel records: at 300,000 launches a second a thread asks for one every 16 ms. Small,
-// because the last, partly filled buffer of every thread is what a closing window waits for.
+// Room for some 5,000 kernel records: at 300,000 launches a second, a thread requests one every 16 ms. Small,
+// because a closing window waits for the last, partly filled buffer of every thread.
 constexpr std::size_t kBufferBytes = 1024 * 1024;
 constexpr std::size_t kMinBuffer = 64 * 1024;
 constexpr std::size_t kParts = 4;
@@ -43,7 +43,7 @@ ActivityBuffers::~ActivityBuffers() {
 std::span<std::uint8_t> ActivityBuffers::used_first() noexcept {
   constexpr std::size_t kUsedFirst = std::size_t{8} << 20;
   const std::size_t bytes = std::min(total_bytes(), kUsedFirst);
-  // At the beginning, until move_to() has turned the list of those that are free around.
+  // At the beginning, until move_to() has reversed the free list.
   const bool moved = marks_.load(std::memory_order_relaxed) != nullptr;
   return {moved ? base_ + total_bytes() - bytes : base_, bytes};
 }
@@ -60,7 +60,7 @@ void ActivityBuffers::push(std::uint32_t index) noexcept {
   } while (!list.compare_exchange_weak(head, mine, std::memory_order_release, std::memory_order_relaxed));
 }
 
-// The index + 1, or kNone.
+// Returns the index + 1, or kNone.
 std::uint32_t ActivityBuffers::pop(FreeList& list) noexcept {
   std::uint64_t head = list.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != kNone) {
@@ -107,7 +107,7 @@ ActivityBuffers::Buffer ActivityBuffers::take(std::uint16_t generation) noexcept
   State& state = states_[found - 1];
   state.generation = generation;
   if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr)
-    marks[found - 1].sequence.store(0, std::memory_order_relaxed);  // what follows is not complete
+    marks[found - 1].sequence.store(0, std::memory_order_relaxed);  // not complete any more
   state.taken.store(1, std::memory_order_relaxed);
   in_use_.fetch_add(state.units, std::memory_order_relaxed);
   outstanding_.fetch_add(state.units, std::memory_order_acq_rel);
@@ -118,7 +118,7 @@ bool ActivityBuffers::complete(std::uint8_t* buffer, std::size_t valid) noexcept
   if (buffer < base_ || buffer >= base_ + units_ * unit_bytes_) return false;
   const auto index = static_cast<std::uint32_t>(static_cast<std::size_t>(buffer - base_) / unit_bytes_);
   if (states_[index].taken.exchange(0, std::memory_order_acq_rel) == 0) return false;
-  // Once it is in the list it is the drain thread's.
+  // Once it is in the list, it belongs to the drain thread.
   const std::uint32_t units = states_[index].units;
   states_[index].valid = std::min(valid, units * unit_bytes_);
   states_[index].sequence = 1 + sequence_.fetch_add(1, std::memory_order_relaxed);
@@ -158,8 +158,8 @@ void ActivityBuffers::recycle(std::uint32_t index) noexcept {
   if (marks != nullptr) marks[index].sequence.store(0, std::memory_order_release);
   if (std::exchange(states_[index].copied, false))
     std::memset(region_.base + index * unit_bytes_, 0, states_[index].valid);
-  // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero,
-  // and the next one to be taken.
+  // Clear the whole buffer: an unfinished record may have been written past the valid part. A moved one is
+  // zero, and the next one to be taken.
   std::uint8_t* const data = base_ + index * unit_bytes_;
   const std::size_t bytes = states_[index].units * unit_bytes_;
   if (marks == nullptr || states_[index].moved || !move(index))
@@ -179,8 +179,8 @@ bool ActivityBuffers::move(std::uint32_t index) noexcept {
   return true;
 }
 
-// A buffer that is being moved is nobody's. So one at a time: threads ask for some meanwhile, and as many as
-// there are may have one already.
+// A buffer that is being moved is unavailable. They move one at a time, because threads request buffers in
+// the meantime, and as many as there are may already be in use.
 bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noexcept {
   if (units_ == 0 || marks_.load(std::memory_order_relaxed) != nullptr) return false;
   region_ = region;

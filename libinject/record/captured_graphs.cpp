@@ -55,7 +55,7 @@ void CapturedGraphs::set_executable(const void* executable, const void* handle, 
   const MutexLock lock(mutex_);
   leave(executable);
   const auto graph = graphs_.find(handle);
-  // The program may have added nodes to it since it was captured.
+  // The program may have added nodes to the graph since it was captured.
   if (graph == graphs_.end() || graph->second->nodes != nodes) return;
   if (executables_.size() == kMaxGraphs) {
     note_lost(graph->second->kernels.size());
@@ -82,7 +82,7 @@ void CapturedGraphs::forget_executable(const void* executable) noexcept {
   leave(executable);
 }
 
-/// At most kMaxGraphs + kMaxGone of them are in use.
+/// Terminates: at most kMaxGraphs + kMaxGone of them are in use.
 std::uint16_t CapturedGraphs::next_number() noexcept {
   do {
     last_number_ = static_cast<std::uint16_t>(last_number_ + 1 == kNumbers ? 1 : last_number_ + 1);
@@ -103,7 +103,7 @@ CapturedGraphs::Slot* CapturedGraphs::slot_of(std::uintptr_t executable) noexcep
 void CapturedGraphs::enter(std::uintptr_t executable, std::uint16_t number) noexcept {
   constexpr std::size_t kMostUsed = kSlots / 4 * 3;
   if (used_slots_ >= kMostUsed) {
-    // Whoever looks meanwhile may find nothing.
+    // A concurrent lookup may find nothing.
     for (Slot& slot : slots_) slot.executable.store(0, std::memory_order_relaxed);
     used_slots_ = 0;
     for (const auto& [other, its_number] : executables_)
@@ -140,7 +140,7 @@ std::uint16_t CapturedGraphs::number(const void* executable) const noexcept {
     if (there == 0) return 0;
     if (there != wanted) continue;
     const std::uint16_t number = slot.number.load(std::memory_order_acquire);
-    // Given to another one in between.
+    // The slot may have been reused in between.
     return slot.executable.load(std::memory_order_relaxed) == wanted ? number : 0;
   }
   return 0;

@@ -21,33 +21,32 @@ struct CapturedKernel {
   std::uint32_t name = 0;  ///< in Core::mangled
   std::array<std::uint32_t, 3> grid{};
   std::array<std::uint32_t, 3> block{};
-  std::uint32_t place = 0;  ///< that was captured, in Core::places; 0: not known
+  std::uint32_t place = 0;  ///< the place captured with it, in Core::places; 0: not known
 
   bool operator==(const CapturedKernel&) const = default;
 };
 
-/// The graph that a capture produced.
+/// The graph produced by a capture.
 struct CapturedGraph {
-  /// Of a chain in the order in which they run.
+  /// If is_chain, in the order in which they run.
   std::vector<CapturedKernel> kernels;
-  /// Pairs of these of which the second one waits for the first.
+  /// Pairs of kernels of which the second waits for the first.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
-  std::size_t nodes = 0;  ///< of all kinds, those of graphs within it not included
+  std::size_t nodes = 0;  ///< of all kinds, without those of child graphs
   bool is_chain = false;  ///< each node waits for the one before it
   bool as_made = false;   ///< the kernels are listed in the order in which the nodes were made
 };
 
-/// The captured graphs, by the program's handles, and a number for each executable graph that was
-/// made from one, which its launches carry. A number is reused after 32,000 others. Bounded:
-/// graphs that do not fit are unknown, and counted by lost(). Any thread; takes a lock, except for
-/// number().
+/// The captured graphs, by the program's handles, and a number for each executable graph instantiated from
+/// one, which its launches carry. A number is reused after 32,000 others. Bounded: graphs that do not fit are
+/// unknown, and counted by lost(). Any thread; takes a lock, except for number().
 class CapturedGraphs {
  public:
-  /// Numbers are below this one. 0: none.
+  /// Numbers are less than this. 0: none.
   static constexpr std::uint16_t kNumbers = 1u << 15;
   static constexpr std::size_t kMaxKernels = std::size_t{1} << 18;
   static constexpr std::size_t kMaxGraphs = 2048;
-  /// Executable graphs that have been destroyed: records of their launches may still come.
+  /// Executable graphs that have been destroyed: records of their launches may still arrive.
   static constexpr std::size_t kMaxGone = 256;
 
   using Graph = std::shared_ptr<const CapturedGraph>;
@@ -57,32 +56,32 @@ class CapturedGraphs {
   CapturedGraphs& operator=(const CapturedGraphs&) = delete;
 
   // These may throw std::bad_alloc.
-  /// The program's graph of that handle is this one from now on; null: nothing is known of it.
+  /// From now on, `handle` means this graph; null: nothing is known about it.
   void set(const void* handle, std::unique_ptr<CapturedGraph> graph) INJECT_EXCLUDES(mutex_);
-  /// One handle's graph is a copy of another's.
+  /// The graph of one handle is a copy of another's.
   void copy(const void* handle, const void* original) INJECT_EXCLUDES(mutex_);
-  /// An executable graph does what that graph does, which has so many nodes now.
+  /// `executable` was instantiated from the graph of `handle`, which now has `nodes` nodes.
   void set_executable(const void* executable, const void* handle, std::size_t nodes) INJECT_EXCLUDES(mutex_);
   /// The graph, or executable graph, is destroyed.
   void forget(const void* handle) noexcept INJECT_EXCLUDES(mutex_);
   void forget_executable(const void* executable) noexcept INJECT_EXCLUDES(mutex_);
 
-  /// Of an executable graph; 0 if nothing is known of it. No lock.
+  /// The number of an executable graph; 0 if nothing is known about it. No lock.
   std::uint16_t number(const void* executable) const noexcept;
-  /// Null if it is not known any more.
+  /// The graph with this number; null if it is not known any more.
   Graph find(std::uint16_t number) const noexcept INJECT_EXCLUDES(mutex_);
 
-  /// Kernels of graphs that found no room.
+  /// Number of kernels in graphs that did not fit.
   std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
   void note_lost(std::uint64_t kernels) noexcept { lost_.fetch_add(kernels, std::memory_order_relaxed); }
-  /// Kernels that are kept.
+  /// Number of kernels kept.
   std::size_t kernels() const noexcept { return held_->load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kSlots = 2 * kMaxGraphs;
   static constexpr std::uintptr_t kGone = 1;
 
-  /// Where number() looks. Written with the lock.
+  /// What number() searches. Written with the lock.
   struct Slot {
     std::atomic<std::uintptr_t> executable;  // 0: free since the table was cleared; kGone: free again
     std::atomic<std::uint16_t> number;
@@ -101,7 +100,7 @@ class CapturedGraphs {
   std::array<std::uint16_t, kMaxGone> gone_ INJECT_GUARDED_BY(mutex_){};  // a ring
   std::size_t next_gone_ INJECT_GUARDED_BY(mutex_) = 0;
   std::uint16_t last_number_ INJECT_GUARDED_BY(mutex_) = 0;
-  std::size_t used_slots_ INJECT_GUARDED_BY(mutex_) = 0;  // that are not 0
+  std::size_t used_slots_ INJECT_GUARDED_BY(mutex_) = 0;  // slots that are not 0
   std::array<Slot, kSlots> slots_{};
   std::atomic<std::uint64_t> lost_{0};
 };

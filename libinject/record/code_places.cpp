@@ -35,11 +35,11 @@ std::uint32_t CodePlaces::place(const CodePlace& place) noexcept {
 }
 
 bool CodePlaces::is_below(std::uint32_t node, std::uint32_t ancestor) const noexcept {
-  while (node > ancestor) node = nodes_.item(node).parent;  // a parent has the lower number
+  while (node > ancestor) node = nodes_.item(node).parent;  // a parent has a lower number
   return node == ancestor;
 }
 
-/// Whether the innermost nodes of a chain look like those of `end`, all of them.
+/// True if the innermost nodes of a chain equal all those of `end`.
 bool CodePlaces::ends_in(std::uint32_t chain, std::uint32_t end) const noexcept {
   while (end != 0 && end != chain) {
     if (chain == 0) return false;
@@ -52,7 +52,7 @@ bool CodePlaces::ends_in(std::uint32_t chain, std::uint32_t end) const noexcept 
   return true;
 }
 
-/// The chain of operators of one place inside that of another; 0 where there is no room.
+/// The chain of operators of one place inside that of another; 0 if there is no room.
 std::uint32_t CodePlaces::joined(std::uint32_t outer, std::uint32_t inner) noexcept {
   constexpr std::size_t kMaxChain = OpenOperators::kMost;
   std::array<std::uint32_t, kMaxChain> chain;
@@ -67,8 +67,8 @@ std::uint32_t CodePlaces::joined(std::uint32_t outer, std::uint32_t inner) noexc
   return outer;
 }
 
-// The capture knows more of what is inside of it, and the launch of what is around that: a graph that is
-// launched in the backward pass is a part of it, however it was captured.
+// The capture knows more about what is inside it, and the launch about what is around it: a graph launched in
+// the backward pass is part of it, however it was captured.
 std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch) noexcept {
   if (captured == 0) return launch;
   if (launch == 0) return captured;
@@ -84,7 +84,7 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   }
   if (!says_most(inner.phase) && (says_most(outer.phase) || inner.phase == CodePhase::kOther)) {
     both.phase = outer.phase;
-    // On a thread of autograd's the stack of the capture begins with the backward pass.
+    // On one of autograd's threads, the stack of the capture begins with the backward pass.
     if (says_most(outer.phase) && inner.module == 0) both.stack = outer.stack;
   }
   if (both.stack == 0) both.stack = outer.stack;

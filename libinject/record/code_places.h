@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // Where in the program work was launched: the Python stack, the module, the operators. They are collected
-// while the iterations that follow a window are named (docs/code.md): their launches carry the number of
+// while the iterations that follow a window are named (docs/code.md): those launches carry the number of
 // their place instead of that of a range.
 #pragma once
 
@@ -25,30 +24,30 @@ class CodePlaces {
   NameTable& names() noexcept { return names_; }
   const NameTable& names() const noexcept { return names_; }
 
-  // Each returns 0 where there is no room (counted in overflows()).
+  // Each returns 0 if there is no room (counted in overflows()).
   std::uint32_t node(const CodeNode& node) noexcept;
   std::uint32_t place(const CodePlace& place) noexcept;
 
-  /// The place of work that was captured into a graph in one place, and is run by a launch of the graph in
+  /// The place of work that was captured into a graph at one place, and is run by a launch of the graph at
   /// another (docs/code.md). Either may be 0, not known.
   std::uint32_t replayed(std::uint32_t captured, std::uint32_t launch) noexcept;
 
-  /// Whether an incomplete place (kIncompletePlace) may be the same as a complete one: its operators are the
-  /// innermost ones of the other's, and stack and module are the same where it has them, unless it does not
-  /// know that it is in the backward pass. Where it does not know the forward pass, its stack may lack what
-  /// that one had around it.
+  /// True if an incomplete place (kIncompletePlace) may be the same as a complete one: its operators are the
+  /// innermost ones of the other's, and stack and module are equal if it has them, unless it does not know
+  /// that it is in the backward pass. If it does not know the forward pass, its stack may lack the outer part
+  /// of the other's.
   bool may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
 
-  /// The place of a kernel that TorchInductor has made: inside of the operator around it, which is that of
-  /// the whole compiled function, one that is named as the kernel is, after the operators that are fused in
-  /// it. Any other kernel's place stays as it is.
+  /// The place of a kernel that TorchInductor generated: inside the operator around it, which is that of the
+  /// whole compiled function, an operator with the kernel's name, which lists the operators fused in it. Any
+  /// other kernel's place is returned unchanged.
   std::uint32_t fused(std::uint32_t place, std::string_view kernel) noexcept;
 
   CodeNode node(std::uint32_t id) const noexcept { return nodes_.item(id); }
   CodePlace place(std::uint32_t id) const noexcept { return places_.item(id); }
 
-  /// The object that a module's node was made for last, which may be another one of the same class at the
-  /// same path: an address to be compared, and looked at only where it may be gone.
+  /// The object for which a module's node was made last, which may be another one of the same class at the
+  /// same path: an address to compare, and to dereference only with checks that it still exists.
   void set_object(std::uint32_t node, const void* object) noexcept {
     if (objects_.items != nullptr && node != 0) objects_.items[node].store(object, std::memory_order_relaxed);
   }
@@ -57,16 +56,15 @@ class CodePlaces {
                                                   : objects_.items[node].load(std::memory_order_relaxed);
   }
 
-  /// A module as it is called by another one, by the objects' addresses: they live as long as the call does.
+  /// A call of one module by another, identified by the objects' addresses: they live as long as the call.
   struct ModuleCall {
     const void* caller = nullptr;  ///< null: none
     const void* module = nullptr;
-    const void* type = nullptr;  ///< of the module: an address may come back as another object's
+    const void* type = nullptr;  ///< of the module: the address may be reused for another object
     std::uint32_t name = 0;      ///< its path below the caller, in names()
     std::uint32_t type_name = 0;
   };
-  /// … and with its names, which `name(ModuleCall&)` fills in where it has not been seen before. Without
-  /// names if there is no room.
+  /// Adds its names, which `name(ModuleCall&)` fills in the first time. Without names if there is no room.
   template <typename Name>
   ModuleCall module_call(const ModuleCall& call, Name name) noexcept {
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
@@ -84,12 +82,12 @@ class CodePlaces {
         }));
   }
 
-  /// What the forward pass was doing as it began the operator of that sequence number, which is what autograd
-  /// gives the node that it makes for it: numbers ascend on each thread, and of several operators with one
-  /// number the last makes the node, unless one without an operator does (TorchScript). Remembers the latest
-  /// kForwardOps.
+  /// What the forward pass was doing when it began the operator with this sequence number, which autograd
+  /// also gives to the node that it makes for the operator: numbers ascend on each thread, and of several
+  /// operators with one number the last makes the node, unless a node is made without an operator
+  /// (TorchScript). Remembers the latest kForwardOps.
   void note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept;
-  /// Nothing where it is not known, or where two threads have used that number.
+  /// Nothing if it is not known, or if two threads have used this number.
   std::optional<CodeContext> forward(std::uint64_t sequence) const noexcept;
 
   std::uint64_t overflows() const noexcept {
@@ -115,7 +113,7 @@ class CodePlaces {
     std::atomic<const void*> object;
     std::atomic<bool> module_unknown;
   };
-  /// Zeroed; null where there is no memory.
+  /// Zeroed; null if there is no memory.
   template <typename Item, std::size_t count>
   struct Reserved {
     Reserved() noexcept : items(static_cast<Item*>(map_memory(count * sizeof(Item)))) {}

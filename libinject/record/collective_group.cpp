@@ -62,7 +62,7 @@ bool CollectiveGroup::end(std::uint32_t window, CollectiveShape& submitted) noex
     submitted.role = equal_ ? GroupRole::kEqual : GroupRole::kDifferent;
     submitted.operations = calls_;
     if (!equal_ && is_point_to_point(all_.operation)) {
-      // A rank's sends and receives go on at the same time: what counts is the larger of the two.
+      // A rank's sends and receives run at the same time, so the larger of the two counts.
       submitted.bytes = std::max(sent_.bytes, received_.bytes);
       if (all_.operation == Collective::kSendRecv && is_all_to_all())
         submitted.operation = Collective::kAllToAll;

@@ -8,9 +8,9 @@
 
 namespace inject {
 
-/// The collectives that one thread has put into its open group, as one shape in the end. Groups nest, and
-/// the outermost one's end submits the work. Calls are seen inside windows alone: what is left open by one
-/// window is forgotten in the next. Constant in size, however many calls a group has.
+/// The collectives that one thread has put into its open group, combined into one shape at the end. Groups
+/// nest, and the end of the outermost one submits the work. Calls are seen only inside windows: a group left
+/// open by one window is forgotten in the next. Constant in size, however many calls a group has.
 class CollectiveGroup {
  public:
   void start(std::uint32_t window) noexcept {
@@ -23,20 +23,20 @@ class CollectiveGroup {
 
   /// A call is about to be made, in the group if its role says so.
   void offer(const CollectiveShape& call) noexcept { offered_ = call; }
-  /// It has been made, and was not rejected.
+  /// The call has been made, and was not rejected.
   void accept() noexcept {
     if (offered_.role == GroupRole::kMember) add(offered_);
   }
 
-  /// The end of a group. True if it is the outermost one's, and something was put into it: `submitted` is
-  /// then what the library launches now.
+  /// The end of a group. True if it is the outermost one and not empty: `submitted` is then what the library
+  /// launches now.
   bool end(std::uint32_t window, CollectiveShape& submitted) noexcept;
 
  private:
-  struct Side {  // sends, receives
+  struct Side {  // sends or receives
     std::uint32_t calls = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peers = 0;  // sum: tells "every rank once" from most others
+    std::uint64_t peers = 0;  // sum: distinguishes "every rank once" from most other patterns
   };
 
   void add(const CollectiveShape& call) noexcept;

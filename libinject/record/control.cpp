@@ -4,7 +4,7 @@
 
 namespace inject {
 
-// Side by side: a hooked call in a window reads nearly all of these.
+// Adjacent, because a hooked call in a window reads nearly all of these.
 constinit std::atomic<std::uint32_t> control_word{0};
 constinit std::atomic<std::uint32_t> inside_cupti{0};
 constinit std::atomic<std::uint32_t> current_window{0};

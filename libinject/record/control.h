@@ -26,26 +26,26 @@ enum ControlBits : std::uint32_t {
 extern std::atomic<std::uint32_t> control_word;
 
 /// The window that is open now, 0 if none; with kNamingWindow (model/code_place.h) while what follows it is
-/// named. A call belongs to the window that it reads here as it begins.
+/// being named. A call belongs to the window that it reads here when it begins.
 extern std::atomic<std::uint32_t> current_window;
 
-/// The blocks that records go into; nullptr where none are made (any more).
+/// The blocks that records go into; nullptr if none are made (any more).
 extern std::atomic<BlockPool*> published_pool;
 
-/// Counts CUPTI attachments, so that correlation ids of different attachments are told apart.
+/// Counts CUPTI attachments, to tell correlation ids of different attachments apart.
 extern std::atomic<std::uint16_t> current_generation;
 
-/// Bit per FunctionGroup (model/functions.h) whose hooks record: INJECT_HOOKS.
+/// One bit per FunctionGroup (model/functions.h) whose hooks record: INJECT_HOOKS.
 extern std::atomic<std::uint32_t> recorded_groups;
 
-/// Plans of cuDNN are read as they are made: there may be windows, and INJECT_HOOKS has cudnn.
+/// cuDNN plans are read when they are made: there may be windows, and INJECT_HOOKS has cudnn.
 extern std::atomic<bool> plans_watched;
 
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
-/// Only the durations of short calls (model/records.h, kShortCall) are kept: nobody needs their times
-/// (INJECT_TRACE) or what is inside them (INJECT_API is `full`).
+/// Only the durations of short calls (model/records.h, kShortCall) are kept, because neither their times
+/// (INJECT_TRACE) nor the calls inside them (INJECT_API is `full`) are needed.
 extern std::atomic<bool> short_calls_together;
 
 /// Tick length of the counter that times short calls. Set when a window opens.
@@ -54,13 +54,14 @@ extern TickLength tick_length;
 /// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
 extern std::atomic<bool> record_inner_calls;
 
-/// CUPTI collects activity: launches outside every window are recorded too then, so that their kernels are
-/// not taken for a window's. At other times they are not: a program that launches on without pause while its
-/// last window is being collected would fill the rings with them.
+/// CUPTI is collecting activity: launches outside every window are then recorded too, so that their kernels
+/// are not attributed to a window. At other times they are not: a program that launches continuously while
+/// its last window is being collected would fill the rings with them.
 extern std::atomic<bool> collecting_activity;
 
-/// Threads that are known to be inside CUPTI, and may sleep there: in cudaProfilerStart or cudaProfilerStop,
-/// as hooks see them, or in a callback of ours that waits for the session (Tracer::thread_inside).
+/// Number of threads known to be inside CUPTI, where they may sleep: in cudaProfilerStart or
+/// cudaProfilerStop, as seen by hooks, or in one of our callbacks that waits for the session
+/// (Tracer::thread_inside).
 extern std::atomic<std::uint32_t> inside_cupti;
 
 /// The trigger of `launch:` windows.

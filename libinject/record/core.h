@@ -16,16 +16,16 @@
 
 namespace inject {
 
-/// Everything that must exist before anything can be recorded: made on the first NVTX range or at CUDA's
+/// Everything that must exist before anything can be recorded: created on the first NVTX range or at CUDA's
 /// initialisation, whichever comes first, and never freed (hooks may run until the process is gone). Memory
 /// only: no thread, no file, no message.
 struct Core {
   ParseResult configuration;
-  NameTable names;                 ///< NVTX messages, demangled kernel names
+  NameTable names;                 ///< kernel names as the driver reports them
   NameTable mangled;               ///< kernel names as the driver has them
   ShapeTable shapes;               ///< what library calls compute
-  GraphNodes graph_nodes;          ///< the calls that were captured into CUDA graphs
-  CapturedGraphs captured_graphs;  ///< the places that were captured into them
+  GraphNodes graph_nodes;          ///< the calls captured into CUDA graphs
+  CapturedGraphs captured_graphs;  ///< the places captured into them
   RangeTree ranges;
   CodePlaces places;  ///< where in the program work is launched
   BlockPool ring;
@@ -34,20 +34,21 @@ struct Core {
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
   RangeNames unit_ranges;    ///< Options::unit_ranges
 
-  /// Gives hooks the tick length that they need to time calls by the CPU's counter, as exact as it is by now.
+  /// Provides hooks with the tick length that they need to time calls by the CPU's counter, as precisely as
+  /// it is known by now.
   void set_tick_length() const noexcept;
 
-  /// The one Core, made if there is none yet; nullptr if memory is short, and in a process with more
+  /// The process's Core, created if there is none yet; nullptr if memory is short, and in a process with more
   /// privileges than its user (process.h), where libinject does nothing.
   static Core* get() noexcept;
-  /// The same; if another thread is making it, waits for that.
+  /// The same; if another thread is creating it, waits for that.
   static Core* get_or_wait() noexcept;
-  /// The message that says why there is none.
+  /// The message explaining why there is none.
   static const char* why_none() noexcept;
-  /// The one Core if it has been made.
+  /// The process's Core, or nullptr if it has not been created.
   static Core* get_if_any() noexcept;
 
-  /// A second one, for the records of another process.
+  /// A further one, for the records of another process.
   explicit Core(ParseResult parsed);
 };
 

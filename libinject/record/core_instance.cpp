@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The one Core of a process that is observed. Apart from what a Core is: whoever reads what another process
-// has left needs nothing of this.
+// The one Core of a profiled process. Separate from Core itself, because a reader of what another process has
+// left needs none of this.
 #include <time.h>
 #include <unistd.h>
 
@@ -27,13 +26,13 @@ enum class Making { kNot, kBegun, kFailed };
 constinit std::atomic<Making> making_core{Making::kNot};
 constinit std::array<char, 160> no_core_reason{"profiling is off: out of memory"};
 
-// Where addresses are limited, all that is reserved, threads' stacks and the allocator's own reserves among
-// it, is to be an eighth of what is left at most.
+// If address space is limited, everything reserved, including threads' stacks and the allocator's own
+// reserves, may take at most an eighth of what is left.
 constexpr std::uint64_t kMegabyte = 1'000'000;
 constexpr std::uint64_t kReserved = 384 * kMegabyte;
 constexpr std::uint64_t kAddressShare = 8;
 
-// Before anything is allocated: where addresses are short, all of them are the program's.
+// Before anything is allocated: if address space is short, all of it belongs to the program.
 bool addresses_suffice() noexcept {
   const std::optional<MemoryRoom> room = address_room();
   if (!room || room->left / kAddressShare >= kReserved) return true;
@@ -45,10 +44,10 @@ bool addresses_suffice() noexcept {
   return false;
 }
 
-// What there is beside queues and buffers is some 12 MB at least: a quarter of what a limit leaves.
+// What is needed beside queues and buffers is at least some 12 MB: a quarter of what a limit leaves.
 constexpr std::uint64_t kMinMemory = 48 * kMegabyte;
-// Queues and CUPTI's buffers are a sixteenth of what a limit leaves at most, so the record file, in which
-// they live and which may be in memory, is an eighth.
+// Queues and CUPTI's buffers take at most a sixteenth of what a limit leaves, so that the record file, in
+// which they live and which may be in memory, takes at most an eighth.
 constexpr std::uint64_t kArenaShare = 16;
 constexpr std::size_t kMinRing = std::size_t{64} << 10;
 constexpr std::size_t kMinBuffers = std::size_t{1} << 20;
@@ -99,7 +98,8 @@ Core* Core::get_if_any() noexcept {
 Core* Core::get() noexcept {
   if (Core* core = get_if_any(); core != nullptr) return core;
   if (is_secure_execution()) return nullptr;
-  // One thread makes it; another that comes meanwhile goes without, which loses at most a first range.
+  // One thread creates it; another that arrives in the meantime goes without, which loses a first range at
+  // most.
   Making not_yet = Making::kNot;
   if (!making_core.compare_exchange_strong(not_yet, Making::kBegun, std::memory_order_acq_rel))
     return get_if_any();
@@ -116,7 +116,7 @@ Core* Core::get() noexcept {
     return core;
   } catch (...) {
     making_core.store(Making::kFailed, std::memory_order_release);
-    return nullptr;  // no memory: the program runs on without us
+    return nullptr;  // out of memory: the program runs on without us
   }
 }
 
@@ -126,7 +126,7 @@ const char* Core::why_none() noexcept {
 
 Core* Core::get_or_wait() noexcept {
   Core* core = get();
-  // In a signal handler that interrupts the thread which makes it there is nothing to wait for: not for ever.
+  // Bounded, because a signal handler that interrupts the creating thread would wait for ever.
   constexpr int kMaxTries = 1000;
   for (int i = 0; core == nullptr && i < kMaxTries; ++i) {
     if (making_core.load(std::memory_order_acquire) != Making::kBegun) break;

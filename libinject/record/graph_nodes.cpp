@@ -11,7 +11,7 @@ namespace inject {
 GraphNodes::GraphNodes(std::uint32_t capacity) noexcept : capacity_(capacity) {
   const std::uint32_t slots = std::bit_ceil((capacity == 0 ? 1u : capacity) * 2u);
   mapped_ = slots * sizeof(Slot);
-  // Zeroed memory is a valid array of free slots on every platform that this builds for.
+  // Zeroed memory is a valid array of free slots on every supported platform.
   slots_ = static_cast<Slot*>(map_memory(mapped_));
   if (slots_ == nullptr) {
     capacity_ = 0;
@@ -26,7 +26,7 @@ GraphNodes::~GraphNodes() {
 
 void GraphNodes::add(std::uint64_t node, const CapturedCall& call) noexcept {
   if (node == 0 || (node & kFilling) != 0) return;
-  // Twice as many slots as nodes: the search ends at a free one.
+  // Twice as many slots as nodes: the search always ends at a free one.
   for (std::uint32_t at = static_cast<std::uint32_t>(hash_mix(node)); capacity_ != 0; ++at) {
     Slot& slot = slots_[at & slot_mask_];
     std::uint64_t there = slot.node.load(std::memory_order_relaxed);
@@ -40,7 +40,7 @@ void GraphNodes::add(std::uint64_t node, const CapturedCall& call) noexcept {
         slot.node.store(node, std::memory_order_release);
         return;
       }
-      // Another thread was faster, with another node or the same.
+      // Another thread was faster, with another node or the same one.
       count_.fetch_sub(1, std::memory_order_relaxed);
     }
     if ((there & ~kFilling) == node) return;

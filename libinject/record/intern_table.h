@@ -12,8 +12,8 @@
 
 namespace inject {
 
-/// Distinct items by number. 0 stands for none. Any thread may enter and read without a lock; bounded, in
-/// memory that is reserved and not touched.
+/// Distinct items by number. 0 means none. Any thread may enter and read without a lock; bounded, in memory
+/// that is reserved and not touched.
 template <typename Item>
 class InternTable {
   static_assert(std::is_trivially_copyable_v<Item>);
@@ -36,8 +36,8 @@ class InternTable {
   InternTable(const InternTable&) = delete;
   InternTable& operator=(const InternTable&) = delete;
 
-  /// The number of the item that `is_same(item)`; where there is none, of `make()`, entered under that hash.
-  /// 0 if there is no room for it (counted in overflows()).
+  /// The number of the item for which `is_same(item)`; if there is none, enters `make()` under this hash. 0
+  /// if there is no room for it (counted in overflows()).
   template <typename IsSame, typename Make>
   std::uint32_t intern(std::uint64_t hash, IsSame is_same, Make make) noexcept {
     std::uint32_t fresh = 0;
@@ -58,14 +58,14 @@ class InternTable {
                                                  std::memory_order_acquire))
           return fresh;
       }
-      // Where two threads enter the same item at once, the number of one of them is left unused.
+      // If two threads enter the same item at once, one of the two numbers is left unused.
       if (is_same(items_[value])) return value;
     }
     overflows_.fetch_add(1, std::memory_order_relaxed);
     return 0;
   }
 
-  /// The item of a number that intern() returned; an empty one for any other.
+  /// The item with a number that intern() returned; an empty one for any other number.
   Item item(std::uint32_t number) const noexcept {
     return number == 0 || number >= most_ ? Item{} : items_[number];
   }

@@ -4,12 +4,12 @@
 
 namespace inject {
 
-/// Starts a thread of ours, detached, with all signals blocked before it begins: a handler of the program's
-/// must never run on it, and SIGPIPE or SIGXFSZ from our writes must become errors. 0, or what pthread_create
-/// returned.
+/// Starts a thread of ours, detached, with all signals blocked from the start: the program's signal handlers
+/// must never run on it, and SIGPIPE or SIGXFSZ from our writes must become errors. Returns 0, or
+/// pthread_create's error.
 int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept;
 
-/// What such a thread does first: it is named, and nothing that it does is recorded.
+/// Must be called first on such a thread: names it, and excludes it from recording.
 void enter_internal_thread() noexcept;
 
 }  // namespace inject

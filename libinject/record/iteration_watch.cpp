@@ -18,38 +18,38 @@ constinit IterationWatch iteration_watch;
 
 namespace {
 
-// Functions whose names have been emitted. Once it is full, further ones go without names.
+// Functions whose names have been emitted. Once this is full, further ones have no names.
 constexpr std::size_t kMaxFunctions = 8192;
 constexpr std::size_t kProbes = 16;
 constinit std::array<std::atomic<std::uint64_t>, kMaxFunctions> named{};
 
-// Of a thread's signs, so many at most have no time of their own. Reading the processor's counter takes 16 ns
-// on a Xeon of 2023, and 68 in a program that has something else to do, as nothing overtakes it (measured);
-// a place in the order takes 5 to 9.
+// At most this many consecutive signs of a thread have no time of their own. Reading the CPU's counter takes
+// 16 ns on a Xeon of 2023, and 68 in a program that has other work to do, because nothing can be reordered
+// across it (measured); a sequence number takes 5 to 9.
 constexpr std::uint32_t kMaxUntimed = 15;
 alignas(64) constinit std::atomic<std::uint64_t> next_sequence{1};
 
-// For the next kUnits to tell.
+// Reported with the next kUnits.
 constinit std::array<std::atomic<bool>, kUnitSources> units_unheard{};
 
 std::uint64_t take_sequence() noexcept {
   return next_sequence.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Calls that may block: the sign after them gets a time of its own.
+/// Calls that may block: the sign after them gets its own time.
 bool may_wait(SignKind kind) noexcept {
   return kind == SignKind::kSync || kind == SignKind::kCopyToHost || kind == SignKind::kCopyToDevice ||
          kind == SignKind::kCopy;
 }
 
 struct Boundary {
-  std::uint64_t count = 0;  // 0: another thread's
+  std::uint64_t count = 0;  // 0: another thread won
   Nanoseconds time = 0;
 };
 
 Boundary begin_iteration(ThreadState& thread, Anchored anchored, std::uint64_t sequence,
                          Nanoseconds begin) noexcept {
-  // If several threads see it at once, one wins; a step that ends meanwhile changes nothing.
+  // If several threads see the begin at once, one wins; a step that ends in between changes nothing.
   while (!iteration_watch.anchored.compare_exchange_weak(anchored, after_begin(anchored),
                                                          std::memory_order_acq_rel)) {
     if (!may_follow(anchored, thread.step != nullptr)) return {};
@@ -93,7 +93,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   }
   const std::uint64_t sequence = take_sequence();
   const std::uint32_t pass = iteration_watch.pass.load(std::memory_order_relaxed);
-  // In a window the tables need them, and launches cost more anyway.
+  // In a window, the tables need exact times, and launches cost more anyway.
   const bool exact = in_callback || iteration_watch.recording.load(std::memory_order_relaxed) ||
                      (control_word.load(std::memory_order_relaxed) & kControlRecord) != 0;
   std::uint64_t at = 0;
@@ -118,7 +118,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
               value == optimizer_mark(thread->step_optimizer));
     };
     const Anchored anchored = iteration_watch.anchored.load(std::memory_order_relaxed);
-    // In its first step an optimizer makes its state, by kernels that the model has as well.
+    // In its first step, an optimizer creates its state, with kernels that the model uses as well.
     if (may_follow(anchored, thread->step != nullptr) &&
         (is(iteration_watch.begin) || is(iteration_watch.other_begin))) {
       boundary = begin_iteration(*thread, anchored, sequence, begin);
@@ -141,7 +141,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     record.stream = stream;
     record.begin = begin;
   });
-  // After both records: what follows may take long, and the two belong together.
+  // After both records: the call may take long, and the two belong together.
   if (boundary.count != 0 && boundary.count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
     const CallerState caller;
     if (const auto on_stop = iteration_watch.on_stop.load(std::memory_order_acquire); on_stop != nullptr)
@@ -152,7 +152,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
 void note_capture(bool begins) noexcept {
   const CallerState caller;
   if (!begins) {
-    // Also if the search has ended meanwhile. The capture may have begun before it, or on another thread.
+    // Also if the search has ended in between. The capture may have begun before it, or on another thread.
     ThreadState* thread = ThreadRegistry::current_if_any();
     if (thread != nullptr && thread->captures != 0) --thread->captures;
     return;
@@ -181,7 +181,7 @@ bool function_is_new(std::uint64_t function) noexcept {
   return false;
 }
 
-// Leaves a gap in the probe sequence of others: at worst some names are emitted once more.
+// Leaves a gap in other functions' probe sequences: at worst, some names are emitted once more.
 void function_stays_new(std::uint64_t function) noexcept {
   const std::size_t home = hash_mix(function) % kMaxFunctions;
   for (std::size_t i = 0; i < kProbes; ++i) {
@@ -213,7 +213,7 @@ void emit_units(double units, UnitSource by) noexcept {
   SignRecord record;
   record.sign = SignKind::kUnits;
   record.name = unheard.exchange(false, std::memory_order_relaxed) ? 1 : 0;
-  // In this order, for all threads.
+  // In this order, across all threads.
   record.shape = iteration_watch.dropped_units.load();
   record.sequence = next_sequence.fetch_add(1);
   record.stream = iteration_watch.dropped_units.load();

@@ -13,30 +13,30 @@
 
 namespace inject {
 
-/// Times of one kind of edge, of the latest `kPlaces` windows. Written by the threads that launch, read by
-/// one that may be late: a reader gets the time of the window that it asks for, or none. A window keeps its
-/// place until the window that is `kPlaces` later comes, and a thread that is late in writing never
-/// overwrites a later window's time.
+/// Times of one kind of edge, of the latest `kPlaces` windows. Written by the launching threads, read by one
+/// that may be late: a reader gets the time of the requested window, or none. A window keeps its slot until
+/// the window `kPlaces` later arrives, and a thread that writes late never overwrites a later window's time.
 class EdgeTimes {
  public:
-  /// 1.3 s of windows that follow one another every 20 us. A window's page is touched when it comes.
+  /// 1.3 s of windows at intervals of 20 us. A window's page is touched when the window comes.
   static constexpr std::size_t kPlaces = std::size_t{1} << 16;
 
   void write(std::uint32_t window, Nanoseconds time) noexcept {
     Place& place = places_[window % kPlaces];
     std::uint64_t owner = place.owner.load(std::memory_order_relaxed);
-    // Where another thread was stopped in the middle of writing the place, this window goes without a time.
+    // If another thread was preempted while writing the slot, this window has no time.
     if ((owner & kWriting) != 0 || owner >= owner_of(window) ||
         !place.owner.compare_exchange_strong(owner, owner_of(window) | kWriting, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
       return;
     }
-    // Who reads this time sees the place being written as well, and reads no owner that it was not of.
+    // A reader of this time also sees the slot being written, and does not read an owner to which it does not
+    // belong.
     place.time.store(time, std::memory_order_release);
     place.owner.store(owner_of(window), std::memory_order_release);
   }
 
-  /// 0: it is not there (yet, or any longer).
+  /// 0: not available (yet, or any more).
   Nanoseconds read(std::uint32_t window) const noexcept {
     const Place& place = places_[window % kPlaces];
     if (place.owner.load(std::memory_order_acquire) != owner_of(window)) return 0;
@@ -55,12 +55,12 @@ class EdgeTimes {
   Place places_[kPlaces];
 };
 
-/// Counts launches. Launch n lies in window (n - start) / every + 1 if what is left is below `length`.
+/// Counts launches. Launch n lies in window (n - start) / every + 1 if the remainder is below `length`.
 struct LaunchTrigger {
   struct Launch {
-    std::uint32_t window = 0;  ///< that it lies in, 0 if in none
-    std::uint32_t opens = 0;   ///< the window that it is the first launch of
-    std::uint32_t closes = 0;  ///< the window that it is the first launch after
+    std::uint32_t window = 0;  ///< in which it lies, 0 if none
+    std::uint32_t opens = 0;   ///< whose first launch it is
+    std::uint32_t closes = 0;  ///< after which it is the first launch
     Nanoseconds time = 0;      ///< of that edge
   };
 
@@ -80,7 +80,7 @@ struct LaunchTrigger {
     const std::uint64_t index = every == 0 ? 0 : (number - start) / every;
     const std::uint64_t offset = number - start - index * every;
     const auto window = static_cast<std::uint32_t>(index + 1);
-    // The window before, where one follows the other without a launch between.
+    // The previous window, if this one follows it without a launch in between.
     if (offset == 0 && index != 0 && length == every && index <= most_windows)
       launch.closes = static_cast<std::uint32_t>(index);
     if (index >= most_windows) return launch;
@@ -90,8 +90,8 @@ struct LaunchTrigger {
     return launch;
   }
 
-  /// Counts one more launch. The time of an edge is taken between the launch before and this one, as nobody
-  /// else may have counted meanwhile: edges have the order of their launches, whichever threads these are on.
+  /// Counts one more launch. The time of an edge is taken between the previous launch and this one, and no
+  /// other thread can count in between: edges are ordered as their launches, whichever threads make them.
   template <typename Clock>
   Launch next(Clock clock) noexcept {
     std::uint64_t number = count.load(std::memory_order_acquire);
@@ -108,7 +108,7 @@ struct LaunchTrigger {
     }
   }
 
-  /// Windows whose first launch has been counted.
+  /// Number of windows whose first launch has been counted.
   std::uint32_t windows_begun() const noexcept {
     const std::uint64_t launches = count.load(std::memory_order_seq_cst);
     if (launches <= start) return 0;
@@ -116,7 +116,7 @@ struct LaunchTrigger {
     return static_cast<std::uint32_t>(index < most_windows ? index + 1 : most_windows);
   }
 
-  /// Whether the first launch after that window has been counted.
+  /// True if the first launch after this window has been counted.
   bool window_over(std::uint32_t window) const noexcept {
     return count.load(std::memory_order_seq_cst) > start + (window - std::uint64_t{1}) * every + length;
   }

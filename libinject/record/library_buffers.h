@@ -15,12 +15,12 @@ enum class BufferUse : std::uint8_t {
 };
 
 /// Device memory that the program has passed to libraries, by address, with the size passed last. The
-/// program's threads note it without a lock; what does not fit is left out. Nothing is noted unless open.
+/// program's threads note it without a lock; what does not fit is dropped. Nothing is noted unless open.
 class LibraryBuffers {
  public:
   static constexpr std::size_t kRoom = 256;
 
-  /// Empties it, and touches its memory: before launching threads do. Not beside note().
+  /// Empties the table and touches its memory, before launching threads do. Not concurrently with note().
   /// `sees_communication`: collectives are recorded.
   void open(bool sees_communication) noexcept;
   void close() noexcept { is_open_.store(false, std::memory_order_relaxed); }
@@ -31,10 +31,10 @@ class LibraryBuffers {
       keep(reinterpret_cast<std::uintptr_t>(address), bytes, use);
   }
 
-  /// Bits of uses of which some may be missing.
+  /// One bit per use of which some buffers may be missing.
   unsigned incomplete() const noexcept { return incomplete_.load(std::memory_order_relaxed); }
 
-  /// see(address, bytes, use) of each.
+  /// Calls see(address, bytes, use) for each buffer.
   template <typename See>
   void each(const See& see) const {
     for (const Slot& slot : slots_) {

@@ -22,18 +22,18 @@ void MemorySeries::add(Nanoseconds time, std::uint64_t value, std::uint32_t wind
   if (count_ != 0) {
     MemoryInterval& latest = intervals_[count_ - 1];
     time = std::max(time, latest.last_at);
-    // Readings alone repeat what was there before.
+    // Only readings repeat the previous level.
     if (value == latest.last && window == latest.window && time - latest.last_at <= kReadingHolds) {
       latest.last_at = time;
       return;
     }
-    // Several at one moment: a late thread's.
+    // Several changes at one moment: from a late thread.
     if (time == latest.begin) {
       join(latest, {time, time, value, value, time, value, window});
       latest.window = window;
       return;
     }
-    // The latest one has ended now.
+    // The latest interval has ended now.
     if (count_ >= 2 && may_join(intervals_[count_ - 2], latest, time)) {
       join(intervals_[count_ - 2], latest);
       --count_;
@@ -62,7 +62,7 @@ void MemorySeries::shorten(std::vector<MemoryInterval>& intervals, std::size_t m
   intervals.resize(series.count_);
 }
 
-// A quarter of it, so that this comes rarely.
+// Frees a quarter, so that this is rarely needed.
 void MemorySeries::make_room() noexcept {
   const Nanoseconds whole = intervals_[count_ - 1].last_at - intervals_[0].begin + 1;
   while (count_ > room_ / 4 * 3) {
@@ -73,7 +73,7 @@ void MemorySeries::make_room() noexcept {
       ++inside;
       time_inside += (i + 1 < count_ ? intervals_[i + 1].begin : intervals_[i].last_at) - intervals_[i].begin;
     }
-    // Twice as long, or, the first time, as long as most likely does.
+    // Twice as long, or, the first time, long enough to be likely to suffice.
     const auto lengthen = [this](Nanoseconds& step, Nanoseconds time) {
       step = std::max(2 * step, time / (4 * room_) + 1);
     };
@@ -82,13 +82,13 @@ void MemorySeries::make_room() noexcept {
     } else if (inside > room_ / 2 && inside_step_ < whole) {
       lengthen(inside_step_, time_inside);
     } else if (!forget_windows()) {
-      return;  // never: two intervals are left by then
+      return;  // unreachable: two intervals are left by then
     }
     merge();
   }
 }
 
-// The latest interval is not over, and stays.
+// The latest interval is not over, and is kept.
 void MemorySeries::merge() noexcept {
   std::size_t kept = 0;
   for (std::size_t i = 1; i < count_; ++i) {
@@ -101,7 +101,7 @@ void MemorySeries::merge() noexcept {
   count_ = kept + 1;
 }
 
-// Too many windows for an interval each: the older half of them.
+// Too many windows for one interval each: forgets the older half.
 bool MemorySeries::forget_windows() noexcept {
   const auto is_inside = [](const MemoryInterval& interval) { return interval.window != 0; };
   MemoryInterval* const end = intervals_ + count_;

@@ -15,17 +15,17 @@ namespace inject {
 
 /// A level over time in bounded memory: a series of intervals with the lowest and the highest value of each,
 /// and when the highest was reached. Each change begins an interval. Once the memory is full, neighbours are
-/// merged that last no longer together than a step, which grows: one of its own in windows, since half of the
-/// memory is for them. Times without a change that are longer than the step keep their own interval. One
-/// thread at a time; allocates nothing.
+/// merged if together they last no longer than a step, which grows; windows have their own step, because half
+/// of the memory is for them. Times without a change that are longer than the step keep their own interval.
+/// One thread at a time; allocates nothing.
 class MemorySeries {
  public:
-  /// Intervals at most, and so many bytes.
+  /// Maximum number of intervals, and their size in bytes.
   static constexpr std::size_t kRoom = 2048;
 
   constexpr MemorySeries() noexcept = default;
   explicit MemorySeries(std::span<MemoryInterval> room) noexcept { use(room); }
-  /// 16 intervals at least. Until then nothing is kept.
+  /// Memory for at least 16 intervals. Nothing is kept before this call.
   void use(std::span<MemoryInterval> room) noexcept {
     intervals_ = room.data();
     room_ = room.size();
@@ -36,11 +36,11 @@ class MemorySeries {
 
   bool has_room() const noexcept { return room_ != 0; }
 
-  /// The level is `value` from `time` on, in a window or outside of any (0); or it was read to be that. Times
-  /// that go backwards count as the latest.
+  /// The level is `value` from `time` on, in a window or outside any (0); or a reading showed this level.
+  /// Times that go backwards count as the latest one.
   void add(Nanoseconds time, std::uint64_t value, std::uint32_t window) noexcept;
 
-  /// The latest interval continued with `rest`.
+  /// Extends the latest interval by `rest`.
   void go_on(MemoryInterval rest) noexcept {
     if (count_ == 0) return;
     MemoryInterval& latest = intervals_[count_ - 1];
@@ -73,7 +73,7 @@ class MemorySeries {
   MemoryInterval* intervals_ = nullptr;
   std::size_t room_ = 0;
   std::size_t count_ = 0;
-  // How long a merged interval lasts at most.
+  // The maximum duration of a merged interval.
   Nanoseconds inside_step_ = 0;
   Nanoseconds outside_step_ = 0;
   std::uint32_t forgotten_ = 0;  // windows up to this one count as none

@@ -23,7 +23,7 @@ namespace {
 constexpr unsigned kByteBits = 48;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << kByteBits) - 1;
 
-/// No sum of sizes is greater: a program may ask for nearly all of 64 bits more than once.
+/// Sums of sizes saturate here: a program may request nearly all of 64 bits more than once.
 constexpr std::uint64_t kMostBytes = ~std::uint64_t{0};
 
 std::uint64_t sum_up(std::uint64_t sum, std::uint64_t more) noexcept {
@@ -36,7 +36,7 @@ void add_up(std::atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
   }
 }
 
-/// Whether it was less.
+/// True if the value was raised.
 bool raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
   while (value > known) {
@@ -72,7 +72,7 @@ AllocationTable::Entry* AllocationTable::mapped() noexcept {
   } else if (table_.compare_exchange_strong(entries, fresh, std::memory_order_acq_rel)) {
     entries = fresh;
   } else {
-    unmap_memory(fresh, bytes);  // another thread was quicker
+    unmap_memory(fresh, bytes);  // another thread was faster
   }
   errno = saved_errno;
   return entries;
@@ -97,7 +97,7 @@ AllocationTable::Added AllocationTable::add(const void* address, const Allocatio
   Entry* entries = mapped();
   if (entries == nullptr || !is_live(key)) return Added::kNoRoom;
   const std::size_t begin = home(key);
-  // Again where another thread has taken the place meanwhile.
+  // Tries again if another thread has taken the slot in between.
   for (int attempt = 0; attempt < 16; ++attempt) {
     Entry* free = nullptr;
     for (std::size_t i = 0; i < kProbes; ++i) {
@@ -138,7 +138,7 @@ bool AllocationTable::begin_free(const void* address, Allocation& allocation) no
 bool AllocationTable::end_free(const void* address, bool freed, Allocation& allocation) noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   if (!is_live(key)) return false;
-  // Two threads end frees of one address where it was given again between them: one place is each one's.
+  // Two threads may end frees of one address that was reallocated between them: each gets one slot.
   for (Entry* entry = nullptr; (entry = find(key | kLeaving)) != nullptr;) {
     allocation = unpack(entry->value.load(std::memory_order_relaxed));
     std::uintptr_t there = key | kLeaving;
@@ -154,7 +154,7 @@ bool MemoryChanges::add(const MemoryChange& change) noexcept {
     Entry& entry = entries_[place % kRoom];
     const std::uint64_t empty = 2 * (place / kRoom);
     const std::uint64_t turn = entry.turn.load(std::memory_order_acquire);
-    if (turn < empty) return false;  // what was added a round ago is still there
+    if (turn < empty) return false;  // the change added a round ago is still there
     if (turn > empty) {
       place = added_.load(std::memory_order_relaxed);
     } else if (added_.compare_exchange_weak(place, place + 1, std::memory_order_relaxed)) {
@@ -187,7 +187,7 @@ std::uint64_t MemoryUse::Level::add(std::uint64_t bytes, Nanoseconds time) noexc
   return now_live;
 }
 
-// First into all together and last out of it, so that the functions never have more than that.
+// Added to the total first and removed from it last, so that the functions' sum never exceeds the total.
 void MemoryUse::hold(const Allocation& allocation) noexcept {
   const Nanoseconds time = now();
   const std::uint64_t live = place_of(allocation.api, allocation.device).all.add(allocation.bytes, time);
@@ -216,7 +216,7 @@ void MemoryUse::note(const Allocation& allocation, std::uint64_t live, Nanosecon
 }
 
 void MemoryUse::take_changes() noexcept {
-  // Again for what another thread has added just before the turn was given back, and then left.
+  // Once more for a change that another thread added just before the turn was released, and left to us.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (turn_.exchange(true, std::memory_order_acquire)) return;
     take_waiting();
@@ -227,7 +227,7 @@ void MemoryUse::take_changes() noexcept {
 
 void MemoryUse::take_waiting() noexcept {
   static_assert(kHost < 63);
-  std::uint64_t changed = 0;  // bit per place
+  std::uint64_t changed = 0;  // one bit per place
   MemoryChange change;
   for (std::uint64_t i = 0; i < MemoryChanges::kRoom && changes_.take(change); ++i) {
     add(change);
@@ -237,7 +237,7 @@ void MemoryUse::take_waiting() noexcept {
     for (Place& place : places_) take_spilled(place);
     changed = (std::uint64_t{1} << places_.size()) - 1;
   }
-  // Two threads' changes may have come in the other order than they were made: this is what is live.
+  // Two threads' changes may have been queued in the wrong order: this is what is live.
   for (; changed != 0; changed &= changed - 1) {
     const auto place = static_cast<std::uint32_t>(std::countr_zero(changed));
     const std::uint64_t live = places_[place].all.live.load(std::memory_order_relaxed);
@@ -251,7 +251,7 @@ void MemoryUse::take_spilled(Place& place) noexcept {
   const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);
   const std::uint64_t lowest = ~spilled.lowest.exchange(0, std::memory_order_relaxed);
   const Nanoseconds highest_at = spilled.highest_at.exchange(0, std::memory_order_relaxed);
-  // The place's first changes may be among them.
+  // The place's first changes may be among these.
   if (!place.series.level() && highest != 0) {
     add({highest_at, highest, static_cast<std::uint32_t>(&place - places_.data()),
          open_window(current_window.load(std::memory_order_relaxed))});
@@ -274,7 +274,7 @@ void MemoryUse::add(const MemoryChange& change) noexcept {
 
 void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t bytes,
                           std::uint32_t device) noexcept {
-  if (address == nullptr) return;  // no bytes were asked for
+  if (address == nullptr) return;  // zero bytes were requested
   const Allocation allocation{std::min(bytes, kMaxBytes), device, api};
   Counts& counts = counts_of(api, device);
   counts.allocations.fetch_add(1, std::memory_order_relaxed);
@@ -286,7 +286,7 @@ void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t 
       not_held_.fetch_add(1, std::memory_order_relaxed);
       return;
     case AllocationTable::Added::kReplaced:
-      // Freed past every hook.
+      // It was freed by a call that no hook saw.
       release(replaced);
       break;
     case AllocationTable::Added::kYes:
@@ -321,7 +321,7 @@ void MemoryUse::freed(const void* address, bool success) noexcept {
 }
 
 void MemoryUse::resetting(std::uint32_t device) noexcept {
-  // The runtime's device where the thread has not chosen one.
+  // The runtime's default device if the thread has not chosen one.
   if (device == kUnknownDevice) device = 0;
   resetting_.fetch_or(std::uint64_t{1} << device, std::memory_order_relaxed);
 }
@@ -335,7 +335,7 @@ void MemoryUse::reset(bool success) noexcept {
   }
 }
 
-// A thread has it for microseconds, unless it loses the processor.
+// A thread keeps the turn for microseconds, unless it is preempted.
 MemoryUse::Turn::Turn(MemoryUse& use) noexcept : use_(use) {
   constexpr int kPauses = 100;
   constexpr timespec kPause{0, kMillisecond};
@@ -364,8 +364,8 @@ MemoryCopy MemoryUse::copy() {
   return copy;
 }
 
-// A change that raises the peak may still be on its way to the series, and the peak is less than what threads
-// were about to enter or had just taken out.
+// A change that raises the peak may still be on its way to the series, and the peak excludes what threads
+// were about to enter or had just removed.
 void MemoryUse::copy_line(std::uint32_t place, MemoryCounts& counts, MemoryCopy& copy) {
   MemorySeries& series = places_[place].series;
   const auto is_less = [](const MemoryInterval& one, const MemoryInterval& other) {
@@ -428,8 +428,8 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       all.counts.largest_failed = std::max(all.counts.largest_failed, row.counts.largest_failed);
     }
     if (apis.empty()) continue;
-    // All together is raised before and lowered after each of them: what threads are about to enter or have
-    // just taken out was never there at once.
+    // The total is raised before and lowered after each function's count: what threads are about to enter or
+    // have just removed was never live at the same time.
     all.counts.peak = std::min(std::max({all.counts.peak, all.counts.live, read(place.all.peak)}), peaks);
     all.counts.peak_at = place.all.peak_at.load(std::memory_order_relaxed);
     all.counts.last_failed = read(place.last_failed);

@@ -23,11 +23,11 @@ struct Allocation {
 };
 
 /// Live allocations by address: open addressing in memory that is mapped with the first of them. Lock-free;
-/// an address is sought in kProbes places at most, and what finds no room there is not held. Devices below
-/// 255. Constant-initialised, never destroyed.
+/// an address is looked up in at most kProbes slots, and is not held if it finds none there. Devices must be
+/// below 255. Constant-initialised, never destroyed.
 ///
-/// An address may be given to another thread as soon as the real function has freed it, so an allocation
-/// leaves in two steps, before that call and after it.
+/// An address may be given to another thread as soon as the real function has freed it, so an allocation is
+/// removed in two steps, before that call and after it.
 class AllocationTable {
  public:
   /// `entries`: a power of two.
@@ -36,16 +36,16 @@ class AllocationTable {
   AllocationTable& operator=(const AllocationTable&) = delete;
 
   enum class Added : std::uint8_t { kYes, kReplaced, kNoRoom };
-  /// kReplaced: the address was held, so that what lay there (`replaced`) is gone.
+  /// kReplaced: the address was held already, so the previous allocation (`replaced`) is gone.
   Added add(const void* address, const Allocation& allocation, Allocation& replaced) noexcept;
 
   /// The allocation is about to be freed; false if it is not held.
   bool begin_free(const void* address, Allocation& allocation) noexcept;
-  /// What begin_free() found has been freed, or (`freed` is false) is still there. False if nothing is known
-  /// of the address.
+  /// What begin_free() found has been freed, or (`freed` is false) still exists. False if nothing is known
+  /// about the address.
   bool end_free(const void* address, bool freed, Allocation& allocation) noexcept;
 
-  /// Removes all allocations of a device, and reports each.
+  /// Removes and reports all allocations of a device.
   template <typename Tell>  // Tell(const Allocation&)
   void take_device(std::uint32_t device, Tell&& tell) noexcept {
     Entry* entries = table_.load(std::memory_order_acquire);
@@ -85,7 +85,7 @@ class AllocationTable {
 
   const std::size_t entries_;
   std::atomic<Entry*> table_{nullptr};
-  std::atomic<bool> refused_{false};  // there is no memory for the table
+  std::atomic<bool> refused_{false};  // no memory for the table
 };
 
 /// The live bytes of a place after a change.
@@ -96,8 +96,8 @@ struct MemoryChange {
   std::uint32_t window = 0;  ///< the one that was open
 };
 
-/// Changes on their way to the series: a ring that any thread adds to, and from which one at a time takes.
-/// Lock-free. Full: refused.
+/// Changes on their way to the series: a ring to which any thread adds, and from which one thread at a time
+/// takes. Lock-free. Refuses changes when full.
 class MemoryChanges {
  public:
   bool add(const MemoryChange& change) noexcept;
@@ -109,7 +109,7 @@ class MemoryChanges {
 
  private:
   struct Entry {
-    std::atomic<std::uint64_t> turn{0};  // even: may be filled in round turn / 2; odd: is filled
+    std::atomic<std::uint64_t> turn{0};  // even: may be filled in round turn / 2; odd: filled
     MemoryChange change;
   };
   std::array<Entry, kRoom> entries_{};
@@ -117,50 +117,50 @@ class MemoryChanges {
   std::atomic<std::uint64_t> taken_{0};
 };
 
-/// The counts of one moment.
+/// The counts at one moment.
 struct MemoryCopy {
   std::vector<MemoryRow> rows;
   std::vector<MemoryLine> lines;
-  std::uint64_t lines_missing = 0;  ///< of places where something was allocated
+  std::uint64_t lines_missing = 0;  ///< of places with allocations
   Nanoseconds time = 0;
 };
 
-/// Allocations by function and device, counted by the hooks of the CUDA runtime at all times, windows or not.
-/// No lock, no allocation, no system call but for mappings; errno is kept. Sizes are in bytes.
-/// Constant-initialised, never destroyed.
+/// Allocations by function and device, counted by the hooks of the CUDA runtime at all times, inside windows
+/// or not. No lock, no allocation, no system call except for mappings; errno is preserved. Sizes are in
+/// bytes. Constant-initialised, never destroyed.
 ///
 /// Memory over time is kept by one thread at a time, the one that has the turn: a change is added to a queue,
 /// from which that thread takes it. A thread that finds another at work does not wait: its change is taken by
-/// that one, by the next change, or by who reads. Of what comes while the queue is full, the lowest and the
-/// highest are kept.
+/// that thread, by the next change, or by a reader. Of changes that arrive while the queue is full, the
+/// lowest and the highest level are kept.
 class MemoryUse {
  public:
-  static constexpr std::uint32_t kDevices = 32;  ///< that have rows of their own
+  static constexpr std::uint32_t kDevices = 32;  ///< devices with their own rows
   static constexpr std::uint32_t kOtherDevice = kDevices;
   static constexpr std::uint32_t kUnknownDevice = kDevices + 1;  ///< no context was current
-  static constexpr std::uint32_t kHost = kDevices + 2;           ///< pinned memory, whichever the device
+  static constexpr std::uint32_t kHost = kDevices + 2;           ///< pinned memory, whatever the device
 
   constexpr MemoryUse() noexcept : table_(std::size_t{1} << 16) {}
 
   void start() noexcept { active_.store(true, std::memory_order_release); }
-  /// Nothing is counted from here on: a forked child, where CUDA does not work.
+  /// Stops counting: in a forked child, where CUDA does not work.
   void stop() noexcept { active_.store(false, std::memory_order_release); }
   bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
 
   void allocated(AllocationApi api, const void* address, std::uint64_t bytes, std::uint32_t device) noexcept;
   void failed(AllocationApi api, std::uint64_t bytes, std::uint32_t device) noexcept;
-  /// Around the real function that frees.
+  /// Before and after the real function that frees.
   void freeing(const void* address) noexcept;
   void freed(const void* address, bool success) noexcept;
-  /// Around cudaDeviceReset, which frees all that was allocated on the device.
+  /// Before and after cudaDeviceReset, which frees everything that was allocated on the device.
   void resetting(std::uint32_t device) noexcept;
   void reset(bool success) noexcept;
 
-  /// Rows of devices in ascending order and of the host, all together first, then by bytes allocated; and
-  /// their lines, which are missing if a thread does not return from its turn, or there is no memory for
-  /// them. Not for hooks.
+  /// Rows of devices in ascending order and of the host, the total first, then by bytes allocated; and their
+  /// lines, which are missing if a thread does not return from its turn, or there is no memory for them. Not
+  /// for hooks.
   MemoryCopy copy();
-  /// Has the turn, if it could be had within a tenth of a second. Not for hooks.
+  /// Holds the turn, if it could be had within a tenth of a second. Not for hooks.
   class Turn {
    public:
     explicit Turn(MemoryUse& use) noexcept;
@@ -173,9 +173,9 @@ class MemoryUse {
     MemoryUse& use_;
     bool has_ = false;
   };
-  /// Allocations that found no room in the table: neither live nor peak bytes have them.
+  /// Number of allocations that did not fit in the table: they are in neither live nor peak bytes.
   std::uint64_t not_held() const noexcept { return not_held_.load(std::memory_order_relaxed); }
-  /// Successful calls that freed what no hook has seen allocated.
+  /// Number of successful calls that freed memory whose allocation no hook has seen.
   std::uint64_t unknown_frees() const noexcept { return unknown_frees_.load(std::memory_order_relaxed); }
 
  private:
@@ -184,10 +184,10 @@ class MemoryUse {
     Count live{0};
     Count peak{0};
     std::atomic<Nanoseconds> peak_at{0};
-    /// Returns what is live now.
+    /// Returns the bytes that are live now.
     std::uint64_t add(std::uint64_t bytes, Nanoseconds time) noexcept;
   };
-  /// Of the changes that found the queue full.
+  /// Levels of changes that found the queue full.
   struct Spilled {
     Count highest{0};
     std::atomic<Nanoseconds> highest_at{0};
@@ -209,7 +209,7 @@ class MemoryUse {
     Level all;
     Count last_failed{0};
     Spilled spilled;
-    MemorySeries series;  // of who has the turn
+    MemorySeries series;  // used by whoever has the turn
   };
 
   Place& place_of(AllocationApi api, std::uint32_t device) noexcept {
@@ -231,12 +231,12 @@ class MemoryUse {
   AllocationTable table_;
   std::array<Place, kHost + 1> places_{};
   std::atomic<bool> active_{false};
-  std::atomic<std::uint64_t> resetting_{0};  // bit per device
+  std::atomic<std::uint64_t> resetting_{0};  // one bit per device
   MemoryChanges changes_;
   std::atomic<bool> turn_{false};
-  std::atomic<bool> spilled_{false};  // some Place::spilled has something
-  // Of who has the turn:
-  bool no_room_ = false;  // there is no memory for a series
+  std::atomic<bool> spilled_{false};  // some Place::spilled is not empty
+  // Used by whoever has the turn:
+  bool no_room_ = false;  // no memory for a series
   Count not_held_{0};
   Count unknown_frees_{0};
 };

@@ -33,7 +33,7 @@ NameTable::NameTable(std::uint32_t max_names, std::size_t max_bytes) noexcept
     max_names_ = 0;
     return;
   }
-  // Zeroed memory is a valid array of zero atomics on every platform that this builds for.
+  // Zeroed memory is a valid array of zero atomics on every supported platform.
   slots_ = reinterpret_cast<std::atomic<std::uint32_t>*>(base_);
   entries_ = reinterpret_cast<Entry*>(base_ + slot_bytes);
   text_ = base_ + slot_bytes + entry_bytes;
@@ -61,12 +61,12 @@ std::uint32_t NameTable::intern(std::string_view name, Room room) noexcept {
     std::uint32_t value = slots_[slot].load(std::memory_order_acquire);
     if (value == 0) {
       if (fresh == 0) {
-        // Before a number is taken: other threads take the ones after it.
+        // Before taking a number, because other threads take the next ones.
         if (room == Room::kMost && !has_most_room(name.size())) break;
         const std::uint32_t id = count_.fetch_add(1, std::memory_order_relaxed);
         const std::size_t offset = text_used_.fetch_add(name.size(), std::memory_order_relaxed);
         if (id >= max_names_ || offset + name.size() > max_bytes_) {
-          // Keep the counters at their limits: they must not wrap however often a full table is asked.
+          // Keep the counters at their limits: they must not wrap however often a full table is used.
           if (id >= max_names_) count_.fetch_sub(1, std::memory_order_relaxed);
           text_used_.fetch_sub(name.size(), std::memory_order_relaxed);
           overflows_.fetch_add(1, std::memory_order_relaxed);
@@ -76,7 +76,7 @@ std::uint32_t NameTable::intern(std::string_view name, Room room) noexcept {
         entries_[id] = Entry{offset, static_cast<std::uint32_t>(name.size()), hash};
         fresh = id;
       }
-      // Release: who reads the slot sees the entry and its text.
+      // Release: a reader of the slot sees the entry and its text.
       if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel,
                                                std::memory_order_acquire)) {
         return fresh;

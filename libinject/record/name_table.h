@@ -25,9 +25,9 @@ class NameTable {
 
   enum class Room : std::uint8_t { kAll, kMost };
 
-  /// The id of `name`, entering it if it is new; kOther when the table is full (counted in overflows()).
-  /// Names longer than 16 KiB are cut there. Those of which a program may make any number, such as an NVTX
-  /// range's for each step, get most of the room (kMost): the last quarter is kept for others.
+  /// The id of `name`, which is entered if it is new; kOther if the table is full (counted in overflows()).
+  /// Names longer than 16 KiB are truncated. Names of which a program may make any number, such as those of
+  /// an NVTX range for each step, get most of the room (kMost): the last quarter is reserved for others.
   std::uint32_t intern(std::string_view name, Room room = Room::kAll) noexcept;
 
   /// The text of an id that intern() returned; empty for an unknown id.

@@ -15,8 +15,9 @@ bool on_alternate_stack() noexcept {
 
 }  // namespace
 
-// The stack grows downwards: what began at `stack` or further in has been left, if it is this stack. A signal
-// handler may run on one of its own, where it is inside no call, and those that it has interrupted go on.
+// The stack grows downwards: a call that began at `stack` or further in has been left, if this is the same
+// stack. A signal handler may run on its own stack, where it is inside no call; the calls that it has
+// interrupted go on.
 OpenCall* OpenCalls::look_further(std::uintptr_t stack) noexcept {
   if (on_alternate_stack()) return nullptr;
   std::uint32_t left = depth_;
@@ -25,7 +26,7 @@ OpenCall* OpenCalls::look_further(std::uintptr_t stack) noexcept {
   return left == 0 ? nullptr : &calls_[left - 1];
 }
 
-// As look_further(): it is over without having been recorded.
+// As in look_further(): the call ended without having been recorded.
 void OpenCalls::forget_short_call(std::uintptr_t stack) noexcept {
   if (in_short_call(stack) || on_alternate_stack()) return;
   short_call_ = 0;

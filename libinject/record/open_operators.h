@@ -10,20 +10,20 @@
 
 namespace inject {
 
-/// An operator of the program's framework in progress.
+/// An operator of the program's framework that is in progress.
 struct OpenOperator {
-  const void* function = nullptr;  ///< the framework's object for it, which lives as long as it is open
-  const void* frame = nullptr;     ///< the innermost Python frame as it began
+  const void* function = nullptr;  ///< the framework's object for it, valid while it is open
+  const void* frame = nullptr;     ///< the innermost Python frame when it began
   std::int64_t sequence = -1;      ///< autograd's; negative: it has none
-  std::uint32_t call = 0;          ///< numbers those whose sizes say what they compute; 0: another one
-  std::uint32_t shape = 0;         ///< what it computes, in Core::shapes, of one that has a number
-  CodeContext context;             ///< of that frame, …
-  bool has_context = false;        ///< … where it has been asked for
+  std::uint32_t call = 0;          ///< numbers those whose sizes tell what they compute; 0: others
+  std::uint32_t shape = 0;         ///< what it computes, in Core::shapes, if it has a number
+  CodeContext context;             ///< of that frame
+  bool has_context = false;        ///< `context` has been queried
   bool is_backward = false;        ///< a node of the backward pass
 };
 
-/// Those of a thread, outermost first, while launches are named. Operators that nest deeper than there is
-/// room for are left out.
+/// The open operators of a thread, outermost first, while launches are named. Operators that nest too deep
+/// are left out.
 class OpenOperators {
  public:
   static constexpr std::uint32_t kMost = 32;
@@ -33,8 +33,8 @@ class OpenOperators {
   OpenOperator& at(std::uint32_t level) noexcept { return operators_[level]; }
   OpenOperator* innermost() noexcept { return depth_ == 0 ? nullptr : &operators_[depth_ - 1]; }
 
-  /// Whether one has begun on this thread since they are listened to. Those around it may have begun before,
-  /// and are not known then. `listening` numbers the times that they are listened to.
+  /// True if one has begun on this thread since listening started. Outer ones may have begun before, and are
+  /// then not known. `listening` numbers the times that listening was started.
   bool any_begun(std::uint32_t listening) const noexcept { return begun_ == listening; }
 
   void begin(const OpenOperator& op, std::uint32_t listening) noexcept {
@@ -45,8 +45,8 @@ class OpenOperators {
       ++left_out_;
     }
   }
-  /// Where it is not the innermost one, it has been left out, it ends on another thread than it began on, or
-  /// it began before operators were listened to.
+  /// If it is not the innermost one, it has been left out, it ends on another thread than it began on, or it
+  /// began before listening started.
   void end(const void* function) noexcept {
     if (depth_ == 0 || operators_[depth_ - 1].function != function) {
       if (left_out_ > 0) --left_out_;
@@ -59,7 +59,7 @@ class OpenOperators {
     calls_ = calls_ + 1 == OperatorCall::kNumbers ? 1 : calls_ + 1;
     return calls_;
   }
-  /// The call that a launch is made in now.
+  /// The operator call in which a launch is made now.
   OperatorCall call() const noexcept {
     OperatorCall found;
     for (std::uint32_t level = 0; level < depth_; ++level) {
@@ -83,7 +83,7 @@ class OpenOperators {
   std::uint32_t depth_ = 0;
   std::uint32_t calls_ = 0;
   std::uint32_t begun_ = 0;
-  std::uint32_t left_out_ = 0;  // open ones that found no room
+  std::uint32_t left_out_ = 0;  // number of open ones that did not fit
   std::array<OpenOperator, kMost> operators_;
 };
 

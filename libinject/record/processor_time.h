@@ -18,17 +18,16 @@ namespace inject {
 
 inline constinit std::atomic<bool> processor_times_refused{false};
 
-/// Reads and publishes the calling thread's CPU time, and how often it has blocked: a thread that is
-/// ready to run but preempted does not. Returns the time of the reading, or `time` if that is given. The
-/// only system calls that a hook makes: some 0.5 us, never between calls in quick succession, but for a
-/// thread's first in a window.
+/// Reads and publishes the calling thread's CPU time, and how often it has blocked (being preempted does not
+/// count). Returns the time of the reading, or `time` if that is given. Makes the only system calls of a
+/// hook: some 0.5 us, never between calls in quick succession, except for a thread's first in a window.
 [[gnu::cold, gnu::noinline]] inline Nanoseconds publish_processor_time(ThreadState& thread,
                                                                        std::uint32_t window,
                                                                        Nanoseconds time = 0) noexcept {
   ProcessorTimeRecord record;
   record.window = window;
   thread.processor_time_window = window;
-  // A sandbox may refuse the call: then it is not made again, and threads count as computing.
+  // A sandbox may refuse the call: it is then not made again, and threads count as computing.
   if (!processor_times_refused.load(std::memory_order_relaxed)) {
     const int error = errno;
     timespec used;
@@ -47,13 +46,14 @@ inline constinit std::atomic<bool> processor_times_refused{false};
   return record.time != 0 ? record.time : time == 0 ? now() : time;
 }
 
-/// Whether the thread's last short call ended less than kProcessorTimeApart ago.
+/// True if the thread's last short call ended less than kProcessorTimeApart ago.
 inline bool is_just_after_short_call(const ThreadState& thread) noexcept {
   return thread.last_short_end != 0 && tick_length.known() &&
          tick_length.between(thread.last_short_end, ticks()) < kProcessorTimeApart;
 }
 
-/// An outermost call in an open window begins on the calling thread: reads what is due, and returns the time.
+/// An outermost call in an open window begins on the calling thread: reads the CPU time if it is due, and
+/// returns the time.
 inline Nanoseconds outermost_call_begins(ThreadState& thread, std::uint32_t window,
                                          Nanoseconds begin) noexcept {
   if (thread.processor_time_window == window &&
@@ -62,7 +62,7 @@ inline Nanoseconds outermost_call_begins(ThreadState& thread, std::uint32_t wind
   return publish_processor_time(thread, window);
 }
 
-/// It is over.
+/// That call has ended.
 inline void outermost_call_ended(ThreadState& thread, std::uint32_t window, Nanoseconds begin,
                                  Nanoseconds end) noexcept {
   thread.last_call_end = end;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kReservedShapes = 2;
 
 std::uint64_t hash_of(const CallShape& shape) noexcept {
-  // Four sums side by side: sixteen multiplications one after the other would take 20 ns.
+  // Four independent sums: sixteen dependent multiplications would take 20 ns.
   std::uint64_t a = kHashSeed;
   std::uint64_t b = a + 1;
   std::uint64_t c = a + 2;
@@ -46,7 +46,7 @@ ShapeTable::ShapeTable(std::uint32_t capacity) noexcept
     capacity_ = 0;
     return;
   }
-  // Zeroed memory is a valid array of zero atomics on every platform that this builds for.
+  // Zeroed memory is a valid array of zero atomics on every supported platform.
   slots_ = static_cast<std::atomic<std::uint64_t>*>(base_);
   shapes_ = reinterpret_cast<CallShape*>(static_cast<char*>(base_) + slot_bytes);
   slot_mask_ = slots - 1;
@@ -57,7 +57,7 @@ ShapeTable::~ShapeTable() {
   unmap_memory(base_, mapped_);
 }
 
-// Slots are taken all over their part, shapes one after the other.
+// Slots are used all over their part, shapes in order.
 std::span<std::uint8_t> ShapeTable::used_first() noexcept {
   constexpr std::size_t kShapes = std::size_t{64} << 10;
   if (base_ == nullptr) return {};
@@ -80,20 +80,20 @@ std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {
       if (fresh == 0) {
         fresh = count_.fetch_add(1, std::memory_order_relaxed);
         if (fresh >= capacity_) {
-          // The counter stays at its limit: it must not wrap however often a full table is asked.
+          // The counter stays at its limit: it must not wrap however often a full table is used.
           count_.fetch_sub(1, std::memory_order_relaxed);
           overflows_.fetch_add(1, std::memory_order_relaxed);
           return kOther;
         }
         ::new (static_cast<void*>(shapes_ + fresh)) CallShape(shape);
       }
-      // Release: who reads the slot sees the shape.
+      // Release: a reader of the slot sees the shape.
       if (slots_[at].compare_exchange_strong(there, tag | fresh, std::memory_order_acq_rel,
                                              std::memory_order_acquire)) {
         return fresh;
       }
     }
-    // One that was entered but lost to another thread stays unused.
+    // An entry lost to another thread stays unused.
     const auto number = static_cast<std::uint32_t>(there);
     if ((there & 0xFFFF'FFFF'0000'0000u) == tag && shapes_[number] == shape) return number;
   }

@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// Shapes by number: 0 is none, 1 stands for all that no longer fit. Any thread may intern and read without a
+/// Shapes by number: 0 is none, 1 stands for all that do not fit. Any thread may intern and read without a
 /// lock; memory is reserved, not touched.
 class ShapeTable {
  public:
@@ -23,13 +23,13 @@ class ShapeTable {
   ShapeTable(const ShapeTable&) = delete;
   ShapeTable& operator=(const ShapeTable&) = delete;
 
-  /// The number of a shape, entering it if it is new; kOther when the table is full (counted in overflows()).
+  /// The number of a shape, which is entered if new; kOther if the table is full (counted in overflows()).
   std::uint32_t intern(const CallShape& shape) noexcept;
-  /// The shape of a number that intern() returned; an empty one for any other.
+  /// The shape with a number that intern() returned; an empty one for any other number.
   CallShape shape(std::uint32_t id) const noexcept;
   ShapeKind kind(std::uint32_t id) const noexcept;
 
-  /// The memory that new shapes are entered in first.
+  /// The memory in which new shapes are entered first.
   std::span<std::uint8_t> used_first() noexcept;
 
   std::uint32_t size() const noexcept { return count_.load(std::memory_order_relaxed); }

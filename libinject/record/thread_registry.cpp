@@ -69,8 +69,8 @@ ThreadState* ThreadRegistry::acquire() noexcept {
     Identity& identity = identities_[state.index];
     prctl(PR_GET_NAME, identity.name);
     identity.tid.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
-    // A value for the key is what makes on_thread_exit run; if there is no memory for it the thread's state
-    // stays taken after the thread has gone, which only costs its room.
+    // A value for the key makes on_thread_exit run; if there is no memory for it, the thread's state stays
+    // taken after the thread has gone, which only costs its room.
     pthread_setspecific(key_, &state);
     state.life.store(kLive, std::memory_order_release);
     std::uint32_t high = high_water_.load(std::memory_order_relaxed);
@@ -105,7 +105,7 @@ void ThreadRegistry::keep_counts(RecordCounts* lines) noexcept {
     for (std::uint32_t i = 0; i < most; ++i) states_[i].queue.keep_counts(lines[i]);
   };
   copy_all();
-  // A thread that counted without having seen its line is now past that.
+  // A thread that counted without having seen its line has finished doing so.
   wait_for_stores();
   copy_all();
 }
@@ -116,7 +116,7 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
   if (this_thread_state != state || registry == nullptr) return;
   prctl(PR_GET_NAME, registry->identities_[state->index].name);
   this_thread_state = nullptr;
-  // Release: the drain thread that sees kDead sees the thread's last records.
+  // Release: a drain thread that sees kDead sees the thread's last records.
   state->life.store(kDead, std::memory_order_release);
 }
 
@@ -130,8 +130,8 @@ void ThreadRegistry::register_barrier() noexcept {
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
-// A barrier in every thread of the process, so that none needs one of its own. Where the kernel has no such
-// call a millisecond drains any store buffer.
+// A barrier in every thread of the process, so that no thread needs its own. If the kernel lacks the call, a
+// millisecond drains any store buffer.
 void ThreadRegistry::wait_for_stores() noexcept {
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
   const timespec pause{0, 1'000'000};
@@ -139,7 +139,7 @@ void ThreadRegistry::wait_for_stores() noexcept {
 }
 
 bool ThreadRegistry::any_launching() const noexcept {
-  // A launching thread sees the window closed, or we see it launching.
+  // Either a launching thread sees the window closed, or we see it launching.
   wait_for_stores();
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) {
@@ -163,7 +163,7 @@ pid_t ThreadRegistry::tid(std::uint32_t index) const noexcept {
 std::string ThreadRegistry::thread_name(std::uint32_t index) const {
   const pid_t id = tid(index);
   if (id == 0) return {};
-  // The kernel's own record first: threads are often named after their first call.
+  // The kernel's own record comes first: threads are often named after their first call.
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/comm", static_cast<int>(id));
   const int file = open_file(path, O_RDONLY);
@@ -178,7 +178,7 @@ std::string ThreadRegistry::thread_name(std::uint32_t index) const {
 }
 
 std::uint64_t ThreadRegistry::dropped(RecordKind kind) const noexcept {
-  // Each queue counts for all its threads: the sum never falls.
+  // Each queue counts for all its threads, so the sum never falls.
   std::uint64_t sum = 0;
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) sum += states_[i].queue.dropped(kind);

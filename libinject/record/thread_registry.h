@@ -19,8 +19,8 @@
 
 namespace inject {
 
-/// What one thread of the program carries while it is observed. Only its own thread touches it, but for
-/// `queue`'s consumer side and `life`.
+/// The state of one program thread while it is observed. Only its own thread touches it, except for `queue`'s
+/// consumer side and `life`.
 struct alignas(64) ThreadState {
   std::uint32_t index = 0;  ///< into the run's thread list; 0 is never given
   std::uint32_t calls = 0;  ///< numbers the thread's calls
@@ -33,46 +33,46 @@ struct alignas(64) ThreadState {
   std::uint64_t last_operand = 0;
   std::uint32_t untimed_signs = 0;   ///< signs that need no time (record/iteration_watch.cpp)
   std::uint32_t sign_pass = 0;       ///< pass of the search at the last sign that had one
-  std::uint64_t sign_sum = 0;        ///< of the shapes of its signs so far: what a step launches …
-  std::uint64_t step_sum = 0;        ///< … and that at the beginning of the optimizer step in progress
-  std::uint64_t sign_count = 0;      ///< likewise …
-  std::uint64_t step_count = 0;      ///< … and then
-  std::uint64_t step_function = 0;   ///< LaunchSign::function of that
-  std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that
-  const void* step = nullptr;        ///< the framework's object for it; null outside of steps
-  std::uint32_t step_level = 0;      ///< operators around it, of those that are known
-  bool step_calls_model = false;     ///< it has a closure that does; while launches are named
-  const void* fetch = nullptr;       ///< likewise for the fetch from a data loader in progress …
-  Nanoseconds fetch_begin = 0;       ///< … when that began …
-  FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of
-  bool has_stepped = false;                    ///< an optimizer
-  std::uint32_t captures = 0;                  ///< CUDA graphs that it captures now
-  std::uint32_t capture_period = 0;            ///< in which it has captured into …
-  void* capture_stream = nullptr;              ///< … this stream (capture/graph_capture.cpp)
+  std::uint64_t sign_sum = 0;        ///< of the shapes of its signs so far
+  std::uint64_t step_sum = 0;        ///< sign_sum at the beginning of the optimizer step in progress
+  std::uint64_t sign_count = 0;      ///< number of its signs so far
+  std::uint64_t step_count = 0;      ///< sign_count at the beginning of that step
+  std::uint64_t step_function = 0;   ///< LaunchSign::function of that step
+  std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that step
+  const void* step = nullptr;        ///< the framework's object for that step; null outside of steps
+  std::uint32_t step_level = 0;      ///< known operators around the step
+  bool step_calls_model = false;     ///< the step has a closure that calls it; while launches are named
+  const void* fetch = nullptr;       ///< the framework's object for the data loader fetch in progress
+  Nanoseconds fetch_begin = 0;       ///< when the fetch began
+  FetchKind fetch_kind = FetchKind::kWaiting;  ///< what is fetched
+  bool has_stepped = false;                    ///< it has stepped an optimizer
+  std::uint32_t captures = 0;                  ///< number of CUDA graphs that it is capturing now
+  std::uint32_t capture_period = 0;            ///< in which it has captured into capture_stream
+  void* capture_stream = nullptr;              ///< (capture/graph_capture.cpp)
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
-  std::uint32_t launch_place = 0;              ///< of that, where launches are named …
-  std::uint64_t launch_call = 0;               ///< … and its OperatorCall, packed
+  std::uint32_t launch_place = 0;              ///< of that launch, while launches are named
+  std::uint64_t launch_call = 0;               ///< its OperatorCall, packed
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
-  // A short call needs the end of the queue and what follows it, up to where open_calls begin: two lines of
-  // the cache, side by side.
+  // A short call needs the end of the queue and what follows it, up to the beginning of open_calls: two
+  // adjacent cache lines.
   RecordQueue queue;
   alignas(64) Nanoseconds last_call_end = 0;  ///< of the last outermost call in a window that no
-                                              ///< ShortCallFrame made …
-  std::uint64_t last_short_end = 0;           ///< … and, in ticks, of the last one that one did
+                                              ///< ShortCallFrame made
+  std::uint64_t last_short_end = 0;           ///< in ticks, of the last one with a ShortCallFrame
   std::uint32_t processor_time_window = 0;    ///< of the last reading of the thread's processor time
-  std::uint32_t kept_window = 0;     ///< of the last outermost call that was more than a short one …
-  Nanoseconds kept_end = 0;          ///< … and when it ended …
-  std::uint64_t kept_end_ticks = 0;  ///< … in ticks as well
+  std::uint32_t kept_window = 0;              ///< of the last outermost call that was not short
+  Nanoseconds kept_end = 0;                   ///< when that call ended
+  std::uint64_t kept_end_ticks = 0;           ///< the same in ticks
   OpenCalls open_calls;
   WatchedRanges watched;
   UnplacedPushes unplaced;
   CollectiveGroup collectives;
   OpenOperators operators;  ///< of the program's framework, while launches are named
 
-  /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
+  /// Resets everything except `life`: another thread must not take the state meanwhile.
   void reset() noexcept {
     open_calls.reset(queue);
     operators.clear();
@@ -96,14 +96,14 @@ struct alignas(64) ThreadState {
   }
 };
 
-/// Most of the library's share of the static TLS block. Here so that hooks read them without a call.
+/// Most of the library's share of the static TLS block. Declared here so that hooks read them without a call.
 extern constinit thread_local ThreadState* this_thread_state;
 extern constinit thread_local bool this_thread_ignored;
-/// In a cudaProfilerStart that a hook sees.
+/// The thread is in a cudaProfilerStart that a hook sees.
 extern constinit thread_local bool this_thread_starts_profiler;
 
-/// While one exists, nothing its thread does is recorded or held at the gate: for calls that a hook makes
-/// to query a library, which must not appear among the program's calls and ranges.
+/// While one exists, nothing that its thread does is recorded or held at the gate: for calls that a hook
+/// makes to query a library, which must not appear among the program's calls and ranges.
 class UnseenThread {
  public:
   UnseenThread() noexcept : state_(this_thread_state), ignored_(this_thread_ignored) {
@@ -131,20 +131,20 @@ struct HostDrops {
 };
 
 /// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and
-/// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).
+/// 65,536 over the run; calls of further threads are not recorded (counted in refused()).
 class ThreadRegistry {
  public:
   static constexpr std::uint32_t kMaxAtOnce = 4096;
   static constexpr std::uint32_t kMaxEver = 65536;
 
   explicit ThreadRegistry(BlockPool& pool) noexcept;
-  /// Only where no thread has been observed.
+  /// Only if no thread has been observed.
   ~ThreadRegistry();
   ThreadRegistry(const ThreadRegistry&) = delete;
   ThreadRegistry& operator=(const ThreadRegistry&) = delete;
 
-  /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet,
-  /// after a fork, or when the registry is full.
+  /// This thread's state, created on its first call; nullptr in our own threads, before there is a registry,
+  /// after a fork, or if the registry is full.
   static ThreadState* current() noexcept {
     return this_thread_state != nullptr ? this_thread_state : first_of_this_thread();
   }
@@ -154,23 +154,24 @@ class ThreadRegistry {
   static void ignore_this_thread() noexcept;
   static bool this_thread_is_ignored() noexcept { return this_thread_ignored; }
 
-  /// Makes `registry` the one that current() uses; nullptr switches recording off for good (a forked child).
+  /// Makes `registry` the one that current() uses; nullptr switches recording off permanently (a forked
+  /// child).
   static void publish(ThreadRegistry* registry) noexcept;
 
-  /// Publishes a record of the calling thread; counts it where there is no room. False if it was not.
+  /// Publishes a record of the calling thread; counts it if there is no room. False if it was not published.
   template <typename Record>
   [[gnu::hot]] static bool push(ThreadState& thread, const Record& record) noexcept {
     BlockPool* pool = published_pool.load(std::memory_order_acquire);
     return pool != nullptr && thread.queue.push(*pool, record, thread.index);
   }
-  /// The same with a call of `window` of which only the duration is kept.
+  /// The same for a call of `window` of which only the duration is kept.
   [[gnu::always_inline]] static void add_short_call(ThreadState& thread, std::uint32_t window,
                                                     ShortCallsRecord::Call call) noexcept {
     if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
       thread.queue.add_short_call(*pool, window, call, thread.index);
     }
   }
-  /// The same, made in its place by `fill(Record&)`.
+  /// The same, constructed in place by `fill(Record&)`.
   template <typename Record, typename Fill>
   [[gnu::always_inline]] static void emplace(ThreadState& thread, RecordKind kind, Fill&& fill) noexcept {
     if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
@@ -178,12 +179,13 @@ class ThreadRegistry {
     }
   }
 
-  /// Drain thread: every record published since the last call, per thread in order. Recycles dead threads.
+  /// Drain thread: takes every record published since the last call, per thread in order. Recycles dead
+  /// threads.
   template <typename Use>  // Use(std::uint32_t thread, const Slot&)
   void drain(Use&& use) {
     drain(use, [](std::uint32_t, const Block&, std::uint32_t, std::uint32_t, bool) {});
   }
-  /// The same, with what RecordQueue::drain() tells of blocks: Taken(thread, block, from, to, done).
+  /// The same, with RecordQueue::drain()'s callback for blocks: Taken(thread, block, from, to, done).
   template <typename Use, typename Taken>
   void drain(Use&& use, Taken&& taken) {
     const std::uint32_t most = high_water_.load(std::memory_order_acquire);
@@ -201,33 +203,34 @@ class ThreadRegistry {
     }
   }
 
-  /// Whether some thread is inside a driver launch. One that began before current_window was set to 0 is
+  /// True if some thread is inside a driver launch. A launch that began before current_window was set to 0 is
   /// seen.
   bool any_launching() const noexcept;
-  /// Makes the barrier that any_launching() asks for available. On our own thread: the kernel may take its
-  /// time.
+  /// Makes the barrier that any_launching() needs available. On our own thread, because the kernel may take
+  /// long.
   static void register_barrier() noexcept;
 
   std::uint32_t threads_seen() const noexcept;
   pid_t tid(std::uint32_t index) const noexcept;
-  /// The thread's name as the kernel has it now, or as it was when the thread ended.
+  /// The thread's current name in the kernel, or its name when it ended.
   std::string thread_name(std::uint32_t index) const;
-  /// Records of that kind that found no room, and calls left by siglongjmp.
+  /// Number of records of this kind that did not fit, and of calls left by siglongjmp.
   std::uint64_t dropped(RecordKind kind) const noexcept;
-  /// Records, of any kind, of threads that found no room, while a window was open.
+  /// Number of records, of any kind, of threads that did not fit, while a window was open.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
-  /// Those that were refused are among the calls.
+  /// Refused records count as calls.
   HostDrops host_drops() const noexcept {
     return {dropped(RecordKind::kCall) + refused(), dropped(RecordKind::kRange)};
   }
-  /// There was memory for threads' state; if not, all of them are refused.
+  /// There was memory for the threads' state; if not, all threads are refused.
   bool usable() const noexcept { return usable_; }
-  /// Drain thread, once: what threads count is in `lines` as well from here on, whole and up to date. There
-  /// are kCountLines of them: each thread's that may be there at once, and one for those that were refused.
+  /// Drain thread, once: from here on, the threads' counts are kept in `lines` as well, complete and up to
+  /// date. There are kCountLines of them: one for each thread that may exist at once, and one for those that
+  /// were refused.
   void keep_counts(RecordCounts* lines) noexcept;
   static constexpr std::uint32_t kCountLines = kMaxAtOnce + 1;
   RecordCounts* kept_counts() const noexcept { return count_lines_.load(std::memory_order_acquire); }
-  /// Threads that have ended, and whose last records have been taken.
+  /// Number of threads that have ended and whose last records have been taken.
   std::uint64_t gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
  private:

@@ -24,7 +24,7 @@ constexpr Nanoseconds kInterval = 100'000;
 constexpr std::uint32_t kMaxUntimedReports = 15;
 constexpr std::array kOf = {MemoryLine::Of::kTorchAllocated, MemoryLine::Of::kTorchReserved};
 
-// Some milliseconds a step: what the kernel last wrote down.
+// The kernel's last written time, in steps of some milliseconds.
 std::uint64_t coarse_time() noexcept {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
@@ -37,7 +37,7 @@ void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcep
   }
 }
 
-// None as long as it is not known how long ticks take.
+// 0 as long as the length of a tick is not known.
 std::uint64_t interval_in_ticks() noexcept {
   if (const Core* core = Core::get_if_any(); core != nullptr && !tick_length.known()) core->set_tick_length();
   constexpr std::uint64_t kTicks = 1u << 20;
@@ -81,8 +81,8 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
     if (device.no_room) return;
     make_room(device);
   }
-  // The counter takes longer to read than all else here (70 ns on a Sapphire Rapids): of reports close
-  // together one in 16 is timed, and those after it count as made then.
+  // Reading the counter takes longer than everything else here (70 ns on a Sapphire Rapids): of reports close
+  // together, one in 16 is timed, and those after it get its time.
   const std::uint64_t coarse = coarse_time();
   const std::uint32_t window = open_window(current_window.load(std::memory_order_relaxed));
   if (device.untimed == 0 || coarse != device.coarse || window != device.window) {
@@ -147,7 +147,7 @@ void TorchMemory::take_spilled(Device& device) noexcept {
     Spilled& spilled = device.spilled[i];
     const std::uint64_t highest = spilled.highest.exchange(0, std::memory_order_relaxed);
     const std::uint64_t lowest = spilled.lowest.exchange(0, std::memory_order_relaxed);
-    if (lowest == 0) continue;  // what is just being added has set it again
+    if (lowest == 0) continue;  // set again by a report that is just being added
     for (const std::uint64_t level :
          {~lowest, std::max(highest, ~lowest), spilled.last.load(std::memory_order_relaxed)}) {
       if (device.series[i].level() != level) device.series[i].add(time, level, device.window);
@@ -162,7 +162,7 @@ std::uint64_t TorchMemory::copy(std::vector<MemoryLine>& lines) {
   for (std::uint32_t number = 0; number < kDevices; ++number) {
     Device& device = devices_[number];
     if (!device.reported.load(std::memory_order_acquire)) continue;
-    // Before the turn is taken: a report that finds it taken has its highest and lowest level kept, no more.
+    // Before taking the turn: of reports that find it taken, only the highest and lowest level are kept.
     std::array<std::vector<MemoryInterval>, kLevels> copies;
     for (std::vector<MemoryInterval>& copy : copies) copy.reserve(MemorySeries::kRoom);
     bool has_turn = false;

@@ -7,8 +7,8 @@
 
 namespace inject {
 
-/// A thread's NVTX pushes that found no room in the RangeTree, by domain: their pops must not end those that
-/// did. Where eight domains have some, those of all others count together.
+/// A thread's NVTX pushes that did not fit in the RangeTree, by domain: their pops must not end ranges that
+/// did. If eight domains have some, those of all others are counted together.
 class UnplacedPushes {
  public:
   std::uint32_t count(std::uint32_t domain) const noexcept {
@@ -25,7 +25,7 @@ class UnplacedPushes {
       counts_[used_++] = {domain, 1};
     }
   }
-  /// A pop: whether it is that of such a push.
+  /// A pop: true if it belongs to such a push.
   bool take(std::uint32_t domain) noexcept {
     const std::uint32_t at = find(domain);
     if (at == used_) {

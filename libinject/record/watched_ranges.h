@@ -7,8 +7,8 @@
 
 namespace inject {
 
-/// Which of one thread's push/pop ranges the window trigger is inside of, kept apart from the range tree: a
-/// tree that is full must not make a window open or close at another range's edge. In each domain only the
+/// Which of one thread's push/pop ranges the window trigger is inside of, kept separately from the range
+/// tree: a full tree must not make a window open or close at another range's edge. In each domain only the
 /// outermost watched range counts, so a depth is enough. Bounded: watched ranges of a fifth domain, inside
 /// those of four others, are not noticed.
 class WatchedRanges {
