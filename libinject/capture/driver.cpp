@@ -38,8 +38,8 @@ Function* driver_function(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(driver, name));
 }
 
-// What is asked again and again, also where time counts: each dlsym waits for a library that another thread
-// is loading.
+// Functions that are called repeatedly, also where time matters: each dlsym waits for a library that another
+// thread is loading.
 constinit std::atomic<decltype(&cuInit)> initialize{nullptr};
 constinit std::atomic<decltype(&cuDeviceGetCount)> device_count{nullptr};
 constinit std::atomic<decltype(&cuDeviceGet)> device_at{nullptr};
@@ -75,7 +75,7 @@ std::uint32_t current_device() noexcept {
   auto* ask = context_device.load(std::memory_order_acquire);
   if (ask == nullptr) return MemoryUse::kUnknownDevice;
   const int saved_errno = errno;
-  // Where all driver calls are recorded, this is none of the program's.
+  // Not recorded, because it is not one of the program's calls.
   const UnseenThread unseen;
   CUdevice device = -1;
   const bool current = ask(&device) == CUDA_SUCCESS && device >= 0;
@@ -116,21 +116,21 @@ void find_device_functions() noexcept {
   kept(context_state, "cuDevicePrimaryCtxGetState");
 }
 
-// cuInit holds a lock of the driver's as long as it takes, the first time, and so does nvmlInit; where the
-// driver is initialised, cuInit takes that lock and does nothing else.
+// The first cuInit holds one of the driver's locks until it ends, and so does nvmlInit; once the driver is
+// initialised, cuInit only takes that lock.
 void wait_for_driver() noexcept {
   auto* const init = kept(initialize, "cuInit");
   auto* const count_of = kept(device_count, "cuDeviceGetCount");
   int count = 0;
   const bool begun = initialization_begun.load(std::memory_order_relaxed) ||
                      (count_of != nullptr && count_of(&count) == CUDA_SUCCESS);
-  // Where it has failed, asking again would try again.
+  // If it has failed, calling it again would try again.
   if (begun && init != nullptr && init(0) != CUDA_SUCCESS)
     initialization_begun.store(false, std::memory_order_relaxed);
   try {
     devices_in_use();
   } catch (...) {
-    // No memory for the answer, which has been waited for.
+    // No memory for the result, but the call has waited.
   }
 }
 

@@ -27,7 +27,7 @@ namespace inject {
 
 namespace {
 
-/// Of the driver; all of them are there since 12.3.
+/// Functions of the driver; all of them exist since 12.3.
 struct GraphDriver {
   decltype(&cuStreamGetCaptureInfo) capture_info = nullptr;
   decltype(&cuGraphGetNodes) nodes = nullptr;
@@ -42,16 +42,16 @@ struct GraphDriver {
 constinit GraphDriver driver;
 constinit std::atomic<bool> driver_known{false};
 
-/// A call that has been captured: its nodes are those on which `after` waits, and `before` does not.
+/// A call that has been captured: its nodes are those that `after` depends on and `before` does not.
 struct Captured {
   std::vector<CUgraphNode> before;
   std::vector<CUgraphNode> after;
   std::uint32_t place = 0;
-  CapturedGraphs::Graph launched;  ///< where it is the launch of a graph
+  CapturedGraphs::Graph launched;  ///< if it is the launch of a graph
 };
 
 struct Capture {
-  CUstream stream = nullptr;  ///< that it was begun on
+  CUstream stream = nullptr;  ///< on which it was begun
   CUgraph graph = nullptr;
   Nanoseconds begin = 0;
   std::vector<Captured> calls;
@@ -60,9 +60,9 @@ struct Capture {
 constexpr std::size_t kMaxCaptures = 16;
 constexpr std::size_t kMaxCalls = std::size_t{1} << 16;
 constexpr std::size_t kMaxNodes = std::size_t{1} << 17;
-/// One that takes longer has been left: its stream was destroyed.
+/// A capture that takes longer has been abandoned: its stream was destroyed.
 constexpr Nanoseconds kLongestCapture = 300 * kSecond;
-/// Nobody holds the lock for long but the thread that a signal handler interrupts.
+/// No thread holds the lock for long, except one that a signal handler has interrupted.
 constexpr Nanoseconds kLongestWait = 100 * kMillisecond;
 
 constinit Mutex captures_mutex;
@@ -71,19 +71,19 @@ std::vector<Capture>& captures() INJECT_REQUIRES(captures_mutex) {
   static std::vector<Capture>* const running = new std::vector<Capture>;
   return *running;
 }
-/// Counts the times that there is a first one.
+/// Incremented each time that a first capture begins.
 constinit std::atomic<std::uint32_t> capture_period{0};
-/// Of the capture that began last.
+/// The stream of the capture that began last.
 constinit std::atomic<CUstream> last_stream{nullptr};
 
-/// Where everything that is asked of the driver is ours, and none of the program's.
+/// True if captures are named, so that hooks may query the driver.
 bool can_ask() noexcept {
   return driver_known.load(std::memory_order_acquire) && captures_are_named();
 }
 
 CaptureTail tail_of(CUstream stream) noexcept {
   CaptureTail tail;
-  // The legacy stream can't be captured, and must not be asked about while another one is.
+  // The legacy stream can't be captured, and must not be queried while another one is being captured.
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return tail;
   const UnseenThread unseen;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -139,12 +139,12 @@ void forget_old_captures() INJECT_REQUIRES(captures_mutex) {
     set_running(false);
 }
 
-/// What a graph consists of.
+/// Reads the contents of a graph.
 class GraphReader {
  public:
   explicit GraphReader(Core& core) : core_(core) {}
 
-  /// Null if that can't be told. `calls`: in the order in which they ended.
+  /// Null if they can't be read. `calls`: in the order in which they ended.
   std::unique_ptr<CapturedGraph> read(CUgraph graph, const std::vector<Captured>& calls) {
     std::vector<CUgraphNode> nodes;
     if (!list(graph, nodes)) return nullptr;
@@ -162,12 +162,12 @@ class GraphReader {
   static constexpr std::uint32_t kNobody = 0;
   static constexpr std::uint32_t kUnseen = ~std::uint32_t{0};
 
-  /// The nodes of one graph, by their places in the driver's list.
+  /// The nodes of one graph, by their positions in the driver's list.
   struct Level {
     std::unordered_map<CUgraphNode, std::uint32_t> places;
-    std::vector<std::vector<std::uint32_t>> before;  // what each waits for
+    std::vector<std::vector<std::uint32_t>> before;  // what each depends on
     std::vector<std::uint32_t> made_by;              // number of the call, from 1 on
-    std::vector<std::uint32_t> order;                // a chain's, else that of the list
+    std::vector<std::uint32_t> order;                // a chain's order, else that of the list
     bool is_chain = false;
   };
 
@@ -223,7 +223,7 @@ class GraphReader {
     return level.order.size() == nodes.size();
   }
 
-  /// Those that `tail` waits for, and that nobody has made so far.
+  /// Marks the nodes that `tail` depends on and that are not attributed yet as made by `call`.
   static void mark(Level& level, const std::vector<CUgraphNode>& tail, std::uint32_t call) {
     std::vector<std::uint32_t> open;
     const auto visit = [&](std::uint32_t place) {
@@ -240,7 +240,7 @@ class GraphReader {
     }
   }
 
-  /// False if the driver has listed nodes in another order than they were made in.
+  /// False if the driver's list has another order than that in which nodes were made.
   static bool mark(Level& level, const std::vector<Captured>& calls) {
     std::uint32_t number = 0;
     std::uint32_t last = 0;
@@ -258,7 +258,7 @@ class GraphReader {
     return ascending;
   }
 
-  /// `calls` is null in a graph within one: it has been copied as a whole.
+  /// `calls` is null in a child graph, which has been copied as a whole.
   bool add(const std::vector<CUgraphNode>& nodes, const Level& level, const std::vector<Captured>* calls,
            CapturedGraph& found) {
     found.is_chain = found.is_chain && level.is_chain;
@@ -284,7 +284,7 @@ class GraphReader {
     {
       const UnseenThread unseen;
       if (driver.type(node, &type) != CUDA_SUCCESS) return false;
-      if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;  // what is in there runs any number of times
+      if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;  // what it contains runs any number of times
       if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver.child(node, &child) != CUDA_SUCCESS) return false;
     }
     const std::size_t first = found.kernels.size();
@@ -294,7 +294,7 @@ class GraphReader {
       found.kernels.push_back(*kernel);
     }
     if (child != nullptr) {
-      found.as_made = false;  // it is a copy, made as its place in here was
+      found.as_made = false;  // a copy, made when its place in this graph was
       std::vector<CUgraphNode> nodes;
       Level level;
       if (!list(child, nodes) || !link(nodes, level) || !add(nodes, level, nullptr, found)) return false;
@@ -306,7 +306,7 @@ class GraphReader {
     return true;
   }
 
-  /// The graph that was launched has been copied.
+  /// The launched graph has been copied: takes over its places.
   static void take_places(const CapturedGraph& graph, std::size_t first, CapturedGraph& found) {
     const auto same = [](CapturedKernel one, const CapturedKernel& other) {
       one.place = other.place;
@@ -339,8 +339,8 @@ class GraphReader {
   std::size_t read_ = 0;
 };
 
-/// Runs it with what is our own on a thread of the program's; without memory, or in a signal handler amid
-/// another one, not.
+/// Runs `action` in a program thread with our own resources; not without memory, or in a signal handler that
+/// interrupts another one.
 template <typename Action>
 void with_graphs(Action action) noexcept {
   if (!can_ask() || ThreadRegistry::this_thread_is_ignored()) return;
@@ -438,8 +438,8 @@ CapturableCall::CapturableCall(CUstream stream, CUgraphExec launched) noexcept
     before_ = tail_of(stream_);
     return;
   }
-  // The stream is a library's own setting. It is the one that the thread has captured into last; on a thread
-  // that has not, that of the capture: if it is another one, nothing changes there.
+  // The stream is a library's own setting. It is taken to be the one into which the thread has captured last,
+  // or, if it has not captured yet, that of the latest capture: if it is another one, nothing changes there.
   const std::uint32_t period = capture_period.load(std::memory_order_relaxed);
   const ThreadState* thread = ThreadRegistry::current_if_any();
   stream_ = thread != nullptr && thread->capture_period == period

@@ -21,13 +21,13 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxOperatorName = 256;
-/// What autograd's engine calls around each node of the backward pass, and around what it adds up between
+/// Prefix of what autograd's engine calls around each node of the backward pass, and around the sums between
 /// them.
 constexpr std::string_view kEnginePrefix = "autograd::engine::";
 
 constinit SampledThread sampled_thread;
 
-/// The iterations after a window, and captures: each asks for the same.
+/// Naming the iterations after a window and naming captures request the same thing independently.
 constinit Mutex asking_mutex;
 constinit LaunchNames asked_for_iterations INJECT_GUARDED_BY(asking_mutex);
 constinit bool capturing INJECT_GUARDED_BY(asking_mutex) = false;
@@ -39,12 +39,12 @@ void ask() INJECT_REQUIRES(asking_mutex) {
   listen_to_operators(asked_for_iterations.operators || (capturing && captures_by_operators));
 }
 
-/// What is around the launch, of the thread's operators.
+/// The thread's operators around the launch.
 struct Operators {
   std::uint32_t node = 0;
-  const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or what is around it
-  std::uint32_t backward_level = 0;        ///< operators around that
-  bool step_has_gradients = false;         ///< in an optimizer's step, one that may have a backward pass
+  const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or of the engine
+  std::uint32_t backward_level = 0;        ///< number of operators around it
+  bool step_has_gradients = false;         ///< in a step: an operator that may have a backward pass
   bool all_known = true;                   ///< there was room for the whole chain
 };
 
@@ -123,9 +123,9 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.module = own.module;
   place.module_unknown = own.module_unknown;
   bool is_complete = operators_heard(thread);
-  // An optimizer may step in a gradient's hook, and its step may call a closure that makes both passes. An
-  // optimizer's own operators run without gradients, mostly: those with gradients are a closure's once one of
-  // them has run in a module.
+  // An optimizer may step in a gradient's hook, and its step may call a closure that runs both passes. An
+  // optimizer's own operators usually run without gradients: those with gradients belong to a closure once
+  // one of them has run in a module.
   bool in_step = thread.step != nullptr &&
                  (operators.backward == nullptr || thread.step_level > operators.backward_level);
   if (in_step && operators.step_has_gradients) {
@@ -136,8 +136,8 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
     place.phase = CodePhase::kOptimizer;
   } else if (const OpenOperator* backward = operators.backward; backward != nullptr) {
     place.phase = CodePhase::kBackward;
-    // Frames that have begun inside of it: a hook, a function with a backward pass in Python, or a forward
-    // pass that is made again.
+    // Frames that have begun inside it: a hook, a function with a backward pass in Python, or a recomputed
+    // forward pass.
     const bool python_inside = frame && frame.frame != backward->frame;
     std::optional<CodeContext> forward = CodeContext{};
     if (backward->sequence >= 0) forward = places.forward(static_cast<std::uint64_t>(backward->sequence));

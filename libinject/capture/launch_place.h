@@ -34,16 +34,16 @@ void forget_launch_names() noexcept;
 /// microseconds.
 std::uint32_t launch_place(ThreadState& thread) noexcept;
 
-/// The operator's call that the calling thread's launch is made in, packed.
+/// The operator call in which the calling thread launches, packed.
 std::uint64_t launch_operator_call(const ThreadState& thread) noexcept;
 
-/// What a thread of the program that launches was doing, while launches are named.
+/// What a launching program thread was doing, while launches are named.
 struct StackSample {
   Nanoseconds time = 0;
   std::uint32_t thread = 0;  ///< its index
   std::uint32_t stack = 0;   ///< node of the innermost frame
 };
-/// Takes a sample now. Empty if no thread runs Python, or its stack can't be read. On our own thread only.
+/// Takes a sample now. Empty if no thread runs Python, or its stack can't be read. Only on our own thread.
 std::optional<StackSample> sample_stack() noexcept;
 
 }  // namespace inject

@@ -18,7 +18,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxPathLength = 4096;
-// An address of this library's.
+// An address in this library.
 const char kInThisLibrary = 0;
 
 struct ImportSearch {
@@ -90,7 +90,7 @@ int list_cuda_objects(dl_phdr_info* info, std::size_t, void* data) noexcept {
     if (info->dlpi_name != nullptr) list_if_cuda(list, info->dlpi_name);
     return 0;
   } catch (...) {
-    return 1;  // no memory: what was found so far has to do
+    return 1;  // out of memory: use what was found so far
   }
 }
 
@@ -104,12 +104,12 @@ bool process_imports(std::string_view name) {
 }
 
 void at_python_exit(void (*handler)()) noexcept {
-  // Not in a program that has Python inside: it may go on after its interpreter.
+  // Not in a program that embeds Python: it may go on after its interpreter.
   std::array<char, kMaxPathLength> path{};
   if (readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return;
   const char* slash = std::strrchr(path.data(), '/');
   if (slash == nullptr || std::strncmp(slash + 1, "python", 6) != 0) return;
-  // Not by dlsym, whose lock the thread that waits for this one may hold.
+  // Not by dlsym, because the thread that waits for this one may hold its lock.
   using Register = int (*)(void (*)());
   if (auto* add = reinterpret_cast<Register>(next_symbol("Py_AtExit")); add != nullptr) add(handler);
 }

@@ -11,12 +11,12 @@
 
 namespace inject {
 
-/// Whether an object of the process, other than this library, refers to the function `name` by symbol, so
+/// True if an object of the process, other than this library, refers to the function `name` by symbol, so
 /// that an exported hook of that name is called.
 bool process_imports(std::string_view name);
 
-/// Where the program is a Python interpreter: has `handler` called as it shuts down. After Ctrl+C, which no
-/// script catches, Python ends itself by the signal, past every exit handler.
+/// If the program is a Python interpreter: has `handler` called when it shuts down. After a Ctrl+C that no
+/// script catches, Python ends itself by the signal, bypassing every exit handler.
 void at_python_exit(void (*handler)()) noexcept;
 
 /// Name and path of the CUDA libraries in the process, e.g. {"libcublas.so.13", "/usr/…/libcublas.so.13"}.

@@ -51,7 +51,7 @@ enum class Anchored : std::uint8_t {
   kNo,
   kBeforeStep,  ///< its optimizer's last step is still to come, unless it is skipped: no event inside the
                 ///< step begins the next iteration
-  kBegun,  ///< the next iteration has begun: the step, if it still comes, belongs to the previous one
+  kBegun,       ///< the next iteration has begun: the step, if it still comes, belongs to the previous one
   kYes,
 };
 
@@ -111,7 +111,7 @@ struct alignas(64) SignRecord {
   /// bits; kUnits: 1 if others were reported while no signs were emitted, and so before the first one after
   /// that.
   std::uint32_t name = 0;
-  std::uint64_t ticks = 0;     ///< record/ticks.h; 0: not read, between the neighbours' times
+  std::uint64_t ticks = 0;     ///< base/ticks.h; 0: not read, between the neighbours' times
   std::uint64_t function = 0;  ///< kUnits: the number, as the bits of a double
   std::uint64_t shape = 0;     ///< kBoundary: its time; kUnits: IterationWatch::dropped_units just before it
   std::uint64_t stream = 0;    ///< kUnits: IterationWatch::dropped_units just after it

@@ -18,7 +18,7 @@ namespace inject {
 
 namespace {
 
-// CUDA 12.0: kernel records have their graph ids, callbacks their present ids.
+// CUDA 12.0: since then, kernel records have graph ids, and callbacks their present ids.
 constexpr std::uint32_t kOldestVersion = 19;
 
 struct LoadedCuda {
@@ -44,11 +44,11 @@ int note_object(dl_phdr_info* info, std::size_t, void* data) noexcept {
     if (info->dlpi_name != nullptr) note_path(*static_cast<LoadedCuda*>(data), info->dlpi_name);
     return 0;
   } catch (...) {
-    return 1;  // no memory: what was found so far has to do
+    return 1;  // out of memory: use what was found so far
   }
 }
 
-// Where a copy may lie relative to a folder that holds CUDA libraries: the toolkit's own folder, its CUPTI
+// Where a copy may be relative to a folder that holds CUDA libraries: the toolkit's own folder, its CUPTI
 // folder, and the wheels' layouts (nvidia/cu13/lib for all; nvidia/cuda_runtime/lib beside
 // nvidia/cuda_cupti/lib).
 constexpr const char* kBeside[] = {"", "/../extras/CUPTI/lib64", "/../../cuda_cupti/lib", "/../../cu13/lib"};
@@ -96,7 +96,7 @@ bool load_cupti(CuptiApi& api, std::string& error) {
   const LoaderUse use;
   LoadedCuda cuda;
   dl_iterate_phdr(&note_object, &cuda);
-  // The process's own major first; without one, the newer.
+  // The process's own major version first; without one, the newer.
   std::vector<std::string> sonames = {"libcupti.so.13", "libcupti.so.12"};
   if (cuda.major == 12) std::swap(sonames[0], sonames[1]);
 

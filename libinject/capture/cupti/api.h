@@ -54,7 +54,7 @@ struct CuptiApi {
 /// Finds and loads CUPTI: the copy that the process has loaded; else the one that belongs to the process's
 /// CUDA libraries (beside libcudart or libcublas, or in the wheel's folder for CUPTI), then $CUDA_HOME, then
 /// the system. An older copy of the same soname loaded too early breaks frameworks that bring their own, so
-/// the order matters. On failure returns false and says why in `error`. Once loaded it stays.
+/// the order matters. On failure returns false and sets `error` to the reason. Once loaded, it stays loaded.
 bool load_cupti(CuptiApi& api, std::string& error);
 
 }  // namespace inject

@@ -11,7 +11,7 @@ constinit BufferCallbackState buffer_callback_state;
 
 namespace {
 
-// Adds the time until its end to the callbacks' time: some 50 ns a buffer of thousands of records.
+// Adds its lifetime to the callbacks' time: some 50 ns per buffer of thousands of records.
 class CallbackTimer {
  public:
   CallbackTimer() noexcept : since_(now()) {}

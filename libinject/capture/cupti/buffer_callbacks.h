@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// CUPTI asks for empty buffers of activity records and hands full ones back, on threads of its own or the
+// CUPTI requests empty buffers for activity records and returns full ones, on its own threads or the
 // program's.
 #pragma once
 
@@ -16,7 +15,7 @@
 
 namespace inject {
 
-/// Where buffers come from, and what has been counted. Initialised at compile time and never destroyed.
+/// The source of buffers, and counters. Initialised at compile time and never destroyed.
 struct BufferCallbackState {
   std::atomic<ActivityBuffers*> buffers{nullptr};
   std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
@@ -29,7 +28,7 @@ void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std:
 void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
                                   std::size_t valid);
 
-/// Adds what CUPTI has dropped since it was last asked.
+/// Adds the number of records that CUPTI has dropped since the last query.
 void count_dropped_records(CUcontext context, std::uint32_t stream) noexcept;
 
 }  // namespace inject

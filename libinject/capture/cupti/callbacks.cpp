@@ -20,7 +20,7 @@ int status_of(const CUpti_CallbackData& data) noexcept {
   return data.functionReturnValue == nullptr ? 0 : *static_cast<const CUresult*>(data.functionReturnValue);
 }
 
-// What may be launched without a device record to come.
+// Launches that may have no device record.
 LaunchObserver::Work work_of(const DriverFunction& function, const void* parameters) noexcept {
   if (function.call == DriverCall::kGraphLaunch) {
     const void* graph =
@@ -35,8 +35,8 @@ LaunchObserver::Work work_of(const DriverFunction& function, const void* paramet
   return {static_cast<std::uint8_t>(function.is_empty(parameters) ? kCallNoWork : 0), 0};
 }
 
-// One whose other edge has passed unseen, or was another attachment's, is not counted. `seen` is CUPTI's for
-// the two edges of a call.
+// A call whose other edge has not been seen, or belonged to another attachment, is not counted. `seen` is
+// CUPTI's slot for the two edges of a call.
 void count_profiler_call(bool enter, std::uint64_t& seen) noexcept {
   constexpr std::uint64_t kCounted = 1u << 16;
   const std::uint64_t counted = kCounted | current_generation.load(std::memory_order_acquire);
@@ -53,7 +53,7 @@ void on_plain_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexce
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
   if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
     if (enter) count_profiler_call(enter, *data.correlationData);
-    // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way in.
+    // One call is seen twice, nested, so we react to edges: opened on the way out, closed on the way in.
     if (!enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) callback_state.profiler.profiler_start();
     if (enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) callback_state.profiler.profiler_stop();
     // Opening a window may wait for the session.
@@ -90,14 +90,14 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
     LaunchObserver::enter(call, data.correlationId, function.stream(parameters), data.correlationData);
   } else {
     const int status = status_of(data);
-    // What a call that failed was given may be no memory at all.
+    // The arguments of a call that failed may be invalid memory.
     const bool submitted = status == 0 && *data.correlationData != 0;
     LaunchObserver::leave(submitted ? work_of(function, parameters) : LaunchObserver::Work{}, cbid,
                           data.correlationId, function.stream(parameters), status, data.correlationData);
   }
 }
 
-/// CUPTI's id of a graph's node, as its kernel's records have it; 0 if there is none.
+/// CUPTI's id of a graph's node, as in its kernel's records; 0 if there is none.
 std::uint64_t node_id(CUgraphNode node) noexcept {
   std::uint64_t id = 0;
   auto* ask = callback_state.get_graph_node_id.load(std::memory_order_acquire);

@@ -25,15 +25,15 @@ struct CallbackState {
   static constexpr std::uint32_t kMaxFunctions = 2048;
 
   /// By callback id, filled from CUPTI's own names when it is first attached: one binary serves driver
-  /// versions that number functions which its headers don't know.
+  /// versions that number functions which its headers don't have.
   std::array<DriverFunction, kMaxFunctions> functions{};
   ProfilerEvents profiler;
-  /// CUPTI's function; null where it has none.
+  /// CUPTI's function; null if it has none.
   std::atomic<decltype(&::cuptiGetGraphNodeId)> get_graph_node_id{nullptr};
-  /// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
+  /// One bit per DriverCall whose activity CUPTI does not record: no record is waited for.
   std::atomic<std::uint32_t> unrecorded_calls{0};
 
-  /// The program has launched or copied something, with success or not.
+  /// The program has launched or copied something, successfully or not.
   std::atomic<bool> saw_work{false};
   /// Callbacks are enabled for all driver functions: INJECT_API=full.
   std::atomic<bool> all_calls{false};
@@ -41,7 +41,7 @@ struct CallbackState {
   /// Threads inside cuProfilerStart or cuProfilerStop, since CUPTI was attached.
   std::atomic<std::uint32_t> profiler_calls{0};
 
-  /// CUPTI gave up with a fatal error since it was attached; how often it did so in this process.
+  /// CUPTI has given up with a fatal error since it was attached; how often it has done so in this process.
   std::atomic<bool> failed{false};
   std::atomic<std::uint32_t> failures{0};
   /// The program launched or instantiated CUDA graphs.

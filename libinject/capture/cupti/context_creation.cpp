@@ -21,20 +21,20 @@ namespace inject {
 namespace {
 
 constinit std::atomic<std::uint32_t> holds{0};
-/// Threads in such a call, of the present subscription; even where there is none. In one word, so that an
-/// edge that comes late is not counted in the next: subscription << 32 | threads.
+/// Number of threads in such a call, under the current subscription; the word exists even if there is none.
+/// In one word, so that a late edge is not counted in the next subscription: subscription << 32 | threads.
 constinit std::atomic<std::uint64_t> creating{0};
 
-/// Of a thread: the calls that it is in, one inside the other, and the subscription that has seen them begin.
+/// For a thread: the nesting depth of such calls, and the subscription that has seen them begin.
 struct Calls {
   std::uint32_t subscription;
   std::uint32_t depth;
 };
 constinit thread_local Calls own_calls{0, 0};
-/// What CUPTI itself calls as activity is switched is not held.
+/// CUPTI's own calls while activity is switched are not held.
 constinit thread_local std::uint32_t own_holds = 0;
 
-static_assert(sizeof(holds) == sizeof(std::uint32_t));  // a futex's word
+static_assert(sizeof(holds) == sizeof(std::uint32_t));  // a futex word
 
 std::uint32_t subscription_of(std::uint64_t state) noexcept {
   return static_cast<std::uint32_t>(state >> 32);
@@ -60,7 +60,7 @@ bool any_creating() noexcept {
   return static_cast<std::uint32_t>(creating.load(std::memory_order_seq_cst)) != 0;
 }
 
-// False where the subscription has ended since.
+// False if the subscription has ended since.
 bool count(std::uint32_t subscription, std::uint64_t change) noexcept {
   std::uint64_t state = creating.load(std::memory_order_seq_cst);
   while (subscription_of(state) == subscription) {
@@ -73,7 +73,7 @@ void enter(std::uint32_t subscription) noexcept {
   if (own_holds != 0) return;
   const Nanoseconds deadline = now() + ContextHold::kMaxHold;
   for (;;) {
-    // Counted before it looks: whoever holds looks at the count afterwards.
+    // Counted before `holds` is read: the holding thread reads the count afterwards.
     if (!count(subscription, 1)) return;
     const std::uint32_t held = holds.load(std::memory_order_seq_cst);
     const Nanoseconds time = held == 0 ? 0 : now();
@@ -88,7 +88,7 @@ void enter(std::uint32_t subscription) noexcept {
 }  // namespace
 
 ContextHold::ContextHold(ContextWait contexts) noexcept {
-  // First without holding anybody: a creation takes long.
+  // First wait without holding any thread, because a creation takes long.
   if (contexts == ContextWait::kMay) wait_for_creations();
   ++own_holds;
   holds.fetch_add(1, std::memory_order_seq_cst);
@@ -128,15 +128,15 @@ void ContextHold::forget() noexcept {
   own_holds = 0;
 }
 
-// The driver knows of the creations that had begun before the callbacks came, the callbacks of contexts that
-// are no primary ones. Whoever had to wait gives the thread time to get out of CUPTI.
+// The driver reports creations that began before the callbacks were enabled, the callbacks report those of
+// non-primary contexts. After waiting, gives the thread time to leave CUPTI.
 bool ContextHold::wait_for_creations() noexcept {
   constexpr timespec kPause{0, 200'000};
   constexpr timespec kAfterCreation{0, 50'000'000};
   constexpr Nanoseconds kAtOnce = 1'000'000;
   const Nanoseconds deadline = now() + kMaxWait;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
-  // Waiting for the dynamic loader is not waiting for a creation.
+  // Done first, so that waiting for the dynamic loader is not taken for waiting for a creation.
   find_device_functions();
   for (int i = 0; i < kMostCreations; ++i) {
     const Nanoseconds asked = now();
@@ -145,7 +145,7 @@ bool ContextHold::wait_for_creations() noexcept {
     for (; any_creating() && now() < deadline; waited = true) nanosleep(&kPause, nullptr);
     wait_for_driver();
     const Nanoseconds answered = now();
-    // A busy machine alone does not put the thread to sleep.
+    // A busy machine by itself does not put the thread to sleep.
     waited = waited || (answered - asked >= kAtOnce && times_slept() != slept);
     if (!waited) return i != 0;
     if (answered > deadline) return true;

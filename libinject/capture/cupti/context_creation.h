@@ -6,8 +6,8 @@
 
 namespace inject {
 
-/// Whether the calling thread may wait for a context that another one is creating: not in a callback, nor
-/// where it may be the one that creates it.
+/// Whether the calling thread may wait for a context that another one is creating: not in a callback, nor if
+/// it may be the creating thread itself.
 enum class ContextWait : bool { kNo, kMay };
 
 /// Keeps the program's threads from creating a context while CUPTI's activity is switched on or off. A switch
@@ -26,14 +26,14 @@ class ContextHold {
   ContextHold(const ContextHold&) = delete;
   ContextHold& operator=(const ContextHold&) = delete;
 
-  /// Called when a thread enters or leaves a call that may create a context. Keeps errno.
+  /// Called when a thread enters or leaves a call that may create a context. Preserves errno.
   static void on_call(bool enter) noexcept;
-  /// CUPTI's callbacks are about to start, or have stopped: of calls in progress, only one edge is seen.
+  /// CUPTI's callbacks are about to start, or have stopped: for calls in progress, only one edge is seen.
   static void begin_callbacks() noexcept;
   static void end_callbacks() noexcept;
-  /// In a forked child, which has none of the threads.
+  /// In a forked child, where those threads do not exist.
   static void forget() noexcept;
-  /// Returns once no thread is in such a call, nor in cuInit or nvmlInit (wait_for_driver()). Whether it had
+  /// Returns once no thread is in such a call, or in cuInit or nvmlInit (wait_for_driver()). True if it had
   /// to wait.
   static bool wait_for_creations() noexcept;
 };

@@ -13,7 +13,7 @@ DriverFunction::Launch launch_of(std::string_view name) noexcept {
   using Launch = DriverFunction::Launch;
   if (name.starts_with("cuLaunchKernelEx")) return Launch::kKernelEx;
   if (name.starts_with("cuLaunchKernel")) return Launch::kKernel;
-  // It has the same leading parameters.
+  // The cooperative launch has the same leading parameters.
   if (name.starts_with("cuLaunchCooperativeKernel") && name.find("MultiDevice") == std::string_view::npos)
     return Launch::kKernel;
   if (name.starts_with("cuGraphLaunch")) return Launch::kGraph;
@@ -36,7 +36,7 @@ DriverFunction::Sizes sizes_of(std::string_view name) noexcept {
     std::string_view prefix;
     Sizes sizes;
   };
-  // Where there is a version 2, the first was for 32 bits.
+  // If there is a version 2, the first version was for 32 bits.
   constexpr Entry kEntries[] = {{"cuMemcpy2D_v2", Sizes::kCopy2D},
                                 {"cuMemcpy2DUnaligned_v2", Sizes::kCopy2D},
                                 {"cuMemcpy2DAsync_v2", Sizes::kCopy2D},
@@ -132,7 +132,7 @@ bool DriverFunction::has_empty_size(const void* parameters) const noexcept {
       std::memcpy(static_cast<void*>(&first), parameters, sizeof first);
       return no_volume(static_cast<const CUDA_MEMCPY3D_PEER*>(first));
     case Sizes::kBatch: {
-      // Targets, sources, sizes, how many.
+      // Targets, sources, sizes, count.
       const std::size_t* batch = nullptr;
       std::memcpy(static_cast<void*>(&batch), static_cast<const char*>(parameters) + 16, sizeof batch);
       return batch != nullptr &&

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the driver's functions do, by CUPTI's names for them, and what their parameters mean. Pure.
+// What the driver's functions do, by their names in CUPTI, and what their parameters mean. Pure.
 #pragma once
 
 #include <cuda.h>
@@ -18,16 +17,16 @@ namespace inject {
 /// What a driver function does, as far as attribution is concerned.
 enum class DriverCall : std::uint8_t { kOther, kLaunch, kGraphLaunch, kCopy, kMemset };
 
-/// From the driver function's name as CUPTI gives it ("cuLaunchKernelEx_ptsz", "cuMemcpyHtoDAsync_v2").
+/// Classifies by the driver function's name in CUPTI ("cuLaunchKernelEx_ptsz", "cuMemcpyHtoDAsync_v2").
 DriverCall classify_driver_call(const char* name) noexcept;
 
-/// A driver function. `parameters` are those of a call of it, as CUPTI's callbacks have them: null if there
+/// A driver function. `parameters` are those of a call to it, as passed to CUPTI's callbacks: null if there
 /// are none.
 struct DriverFunction {
-  /// How a launch's parameters begin, and so where its stream is.
+  /// How a launch's parameters begin, which determines where its stream is.
   enum class Launch : std::uint8_t { kUnknown, kKernel, kKernelEx, kGraph };
 
-  /// Where copies and memsets have their sizes, but for those of `size_is_third`.
+  /// Where copies and memsets have their sizes, except those with `size_is_third`.
   enum class Sizes : std::uint8_t {
     kUnknown,
     kFourth,
@@ -42,20 +41,21 @@ struct DriverFunction {
   DriverCall call = DriverCall::kOther;
   Launch launch = Launch::kUnknown;
   Sizes sizes = Sizes::kUnknown;
-  SignKind copy{};               ///< which way a copy goes, as far as the name says
+  SignKind copy{};               ///< the direction of a copy, as far as the name tells
   bool size_is_third = false;    ///< a copy or memset whose third parameter is its size
   bool creates_context = false;  ///< or may create one
 
   static DriverFunction named(const char* name) noexcept;
 
-  /// The size of a call that has it as its third parameter, else 0.
+  /// The call's third parameter if that is its size, else 0.
   std::uint64_t third_size(const void* parameters) const noexcept;
-  /// A copy or memset of zero bytes that submits nothing: CUPTI leaves no record of it.
+  /// True for a copy or memset of zero bytes that submits nothing: CUPTI creates no record of it.
   bool submits_nothing(const void* parameters) const noexcept {
     return size_is_third && parameters != nullptr && third_size(parameters) == 0;
   }
-  /// One of its other sizes is 0, in a batch all of them, so there is nothing to copy or set. Whether CUPTI
-  /// leaves a record of these has not been measured: they count as launches, and a record finds its own.
+  /// True if one of its other sizes is 0, or in a batch all of them, so there is nothing to copy or set.
+  /// Whether CUPTI creates records for these has not been measured: they count as launches, and if a record
+  /// arrives, it is matched.
   bool is_empty(const void* parameters) const noexcept {
     return sizes != Sizes::kUnknown && parameters != nullptr && has_empty_size(parameters);
   }
@@ -67,7 +67,7 @@ struct DriverFunction {
 };
 
 inline std::uint64_t DriverFunction::third_size(const void* parameters) const noexcept {
-  // Two eight-byte parameters (or ones padded to that) come first in all of them.
+  // Two eight-byte parameters (or ones padded to that) precede the size in all of them.
   static_assert(offsetof(cuMemcpyHtoDAsync_v2_params, ByteCount) == 16 &&
                 offsetof(cuMemcpyAsync_params, ByteCount) == 16 &&
                 offsetof(cuMemsetD8Async_params, N) == 16 && offsetof(cuMemsetD32_v2_params, N) == 16);

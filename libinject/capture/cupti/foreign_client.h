@@ -18,20 +18,19 @@ namespace inject {
 /// calls that pass our hooks: whether CUPTI is free for us to attach, and whether cuptiFinalize would end a
 /// client's work.
 ///
-/// CUPTI itself refuses a second subscriber. Buffer callbacks it lets anybody replace, and the last to
+/// CUPTI itself refuses a second subscriber, but lets anybody replace the buffer callbacks, and the last to
 /// register them gets all records. So a client that has registered some counts as active until it has
-/// disabled all activity that it enabled and has flushed after that (as torch.profiler does at the end of
-/// each trace), or until CUPTI is finalized. A client that never gets that far keeps us from attaching for
-/// good.
+/// disabled all activity that it enabled and then flushed (as torch.profiler does at the end of each trace),
+/// or until CUPTI is finalized. A client that never does so keeps us from attaching permanently.
 ///
-/// Updated by hooks on any thread, also before there is a session; all atomic. Counts calls that succeeded.
+/// Updated by hooks on any thread, also before there is a session; all atomic. Counts successful calls.
 /// Initialised at compile time and never destroyed.
 class ForeignClient {
  public:
   using RegisterBuffers = decltype(&::cuptiActivityRegisterCallbacks);
   using RegisterClock = decltype(&::cuptiActivityRegisterTimestampCallback);
 
-  /// Around a call that claims a part of CUPTI: until it has returned, CUPTI is not free.
+  /// Before and after a call that claims a part of CUPTI: until it has returned, CUPTI is not free.
   void arrive() noexcept { arriving_.fetch_add(1, std::memory_order_acq_rel); }
   void arrived() noexcept { arriving_.fetch_sub(1, std::memory_order_acq_rel); }
 
@@ -45,30 +44,30 @@ class ForeignClient {
   void disabled(CUpti_ActivityKind kind) noexcept;
   void flushed() noexcept;
   void profiler(bool initialized) noexcept { profiler_.store(initialized, std::memory_order_release); }
-  /// By the program: no client has anything left.
+  /// The program has finalized CUPTI: no client has anything left.
   void finalized() noexcept;
 
-  /// We have registered callbacks of our own, or have finalized CUPTI: the client's are gone.
+  /// We have registered our own callbacks, or have finalized CUPTI: the client's are gone.
   void displace() noexcept { displaced_.store(true, std::memory_order_release); }
-  /// Before the client switches activity on again without registering its callbacks anew: puts back what it
-  /// had registered, if that has been displaced.
+  /// Called before the client switches activity on again without registering its callbacks anew: restores
+  /// what it had registered, if that has been displaced.
   void restore() noexcept;
 
-  /// It has registered buffer callbacks, now or before.
+  /// True if it has ever registered buffer callbacks.
   bool has_registered() const noexcept { return registered_.load(std::memory_order_acquire); }
-  /// … and is not done with them.
+  /// True if it has registered buffer callbacks and is still using them.
   bool has_buffers() const noexcept;
   bool has_subscriber() const noexcept { return subscribers_.load(std::memory_order_acquire) > 0; }
-  /// Whether we may try to subscribe; CUPTI still refuses us if there is a subscriber.
+  /// True if we may try to subscribe; CUPTI still refuses us if there is a subscriber.
   bool lets_attach() const noexcept {
     return arriving_.load(std::memory_order_acquire) == 0 && !has_buffers();
   }
-  /// Whether cuptiFinalize would break something that a client uses.
+  /// True if cuptiFinalize would break something that a client uses.
   bool minds_finalize() const noexcept {
     return has_subscriber() || has_buffers() || profiler_.load(std::memory_order_acquire);
   }
 
-  /// Who called last, for messages; see holder.h.
+  /// Notes the latest caller, for messages; see holder.h.
   void note_caller(std::string_view name) noexcept;
   std::string name() const;
 

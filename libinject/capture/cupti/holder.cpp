@@ -23,10 +23,10 @@ namespace {
 struct KnownLibrary {
   std::string_view stem;  // of the file's name
   std::string_view tool;
-  bool injected;  // into the program, by the tool: where it is loaded, the tool is at work
+  bool injected;  // into the program, by the tool: if it is loaded, the tool is active
 };
 
-// Named by their vendors' own folders and tools' messages, not by a documented interface: a name that changes
+// Known from their vendors' folders and tools' messages, not from a documented interface: a name that changes
 // costs a word in a message.
 constexpr std::array<KnownLibrary, 12> kLibraries{{
     {"libToolsInjection", "Nsight Systems", true},
@@ -68,7 +68,7 @@ const KnownLibrary* find_tool(std::string_view path) noexcept {
   return known == kLibraries.end() ? nullptr : known;
 }
 
-// What a walk over the loaded objects is to find. An exception must not leave its callback.
+// The result of a walk over the loaded objects. An exception must not leave its callback.
 struct Walk {
   const void* address = nullptr;
   const char* symbol = nullptr;
@@ -85,7 +85,7 @@ int note_object(dl_phdr_info* info, std::size_t, void* data) noexcept {
       walk.paths.emplace_back(info->dlpi_name);
     return 0;
   } catch (...) {
-    return 1;  // no memory: what was found so far has to do
+    return 1;  // out of memory: use what was found so far
   }
 }
 
@@ -107,7 +107,7 @@ bool same_file(const char* one, const std::string& other) {
          first.st_ino == second.st_ino;
 }
 
-// An address of ours.
+// An address in this library.
 const void* own_address() noexcept {
   return reinterpret_cast<const void*>(&note_object);
 }
@@ -131,8 +131,8 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
     const char* path = variable(name);
     if (path == nullptr || *path == '\0' || same_file(path, own)) continue;
     const std::string_view tool = tool_of_library(path);
-    // Another copy of this library is none; one that is not known can be anything, but for NVTX hardly
-    // CUPTI's user.
+    // Another copy of this library does not count; an unknown one can be anything, but in the NVTX variable
+    // hardly a user of CUPTI.
     if (tool == "libinject" || (tool.empty() && std::strcmp(name, "NVTX_INJECTION64_PATH") == 0)) continue;
     const std::string setting = str_format("{}={}", name, path);
     return tool.empty() ? setting : str_format("{} ({})", tool, setting);
@@ -161,12 +161,13 @@ std::string subscriber_name(const CuptiApi& api) {
     params.oldSubscriberName = holder.data();
     params.oldSubscriberSize = holder.size();
     CUpti_SubscriberHandle subscriber = nullptr;
-    // The holder may have gone since, or this CUPTI may take several who subscribe in this way: not ours.
+    // The holder may have left since, or this CUPTI may accept several subscribers that use this function,
+    // unlike ours.
     if (api.Subscribe_v2(&subscriber, &on_cupti_callback, nullptr, &params) == CUPTI_SUCCESS) {
       api.Unsubscribe(subscriber);
     } else {
       holder.back() = '\0';
-      // What CUPTI 13.0 says of those who have given no name.
+      // What CUPTI 13.0 returns for subscribers without a name.
       if (std::strstr(holder.data(), "<not provided>") == nullptr) name = holder.data();
     }
   }

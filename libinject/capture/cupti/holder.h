@@ -13,36 +13,34 @@
 
 namespace inject {
 
-/// The tool that a library of this path or name belongs to: "Nsight Systems"; empty where it is none that we
-/// know.
+/// The tool to which a library of this path or name belongs: "Nsight Systems"; empty if it is unknown.
 std::string_view tool_of_library(std::string_view path) noexcept;
 
-/// "torch.profiler (libtorch_cpu.so)", or the file's name where no tool is known.
+/// "torch.profiler (libtorch_cpu.so)", or the file's name if no tool is known.
 std::string describe_library(std::string_view path);
 
-/// The tool that is likely to hold CUPTI, or all of CUDA's tool interface, by environment and loaded
+/// The tool that is likely to hold CUPTI, or all of CUDA's tool interface, judged by environment and loaded
 /// libraries: "Nsight Systems (CUDA_INJECTION64_PATH=/opt/…)"; empty if none is known. `own`: our library's
-/// file, which does not count in an injection variable. Frameworks that merely bring a profiler are not
-/// named.
+/// file, which is ignored in an injection variable. Frameworks that merely bring a profiler are not named.
 std::string likely_holder(const std::function<const char*(const char*)>& variable,
                           const std::vector<std::string>& libraries, const std::string& own);
 
-/// The same of this process, as it is now.
+/// The same for this process, in its current state.
 std::string likely_holder();
 
-/// Who has subscribed, after CUPTI has refused us: as CUPTI knows it, and as hooks, environment or loaded
-/// libraries have it. Empty if it is unknown.
+/// The current subscriber, after CUPTI has refused us: as known to CUPTI, and from hooks, environment or
+/// loaded libraries. Empty if it is unknown.
 std::string subscriber_name(const CuptiApi& api);
 
-/// The path of the loaded object that holds `address`; empty if none does. Takes the loader's lock.
+/// The path of the loaded object that contains `address`; empty if there is none. Takes the loader's lock.
 std::string object_containing(const void* address);
 
-/// The message at start-up about what takes our place: a second copy of this library, or another tool that
-/// the driver calls instead of us. Empty if there is none. `copies`: of this library, our own first.
+/// The start-up message about what takes our place: a second copy of this library, or another tool that the
+/// driver calls instead of us. Empty if there is none. `copies`: of this library, our own first.
 std::string others_in_place(const std::function<const char*(const char*)>& variable,
                             const std::vector<std::string>& copies);
 
-/// The same of this process, as it is now.
+/// The same for this process, in its current state.
 std::string others_in_place();
 
 }  // namespace inject

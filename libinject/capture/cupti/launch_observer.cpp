@@ -16,16 +16,16 @@ namespace inject {
 
 namespace {
 
-// In CUPTI's slot: the hooked call around the launch has taken its id.
+// In CUPTI's slot: the hooked call around the launch has taken its correlation id.
 constexpr std::uint64_t kGivenToCall = 1;
 
-// Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
-// them off could do so just after the next window has switched them on (Session::step_launch_trigger).
+// Has an effect only if no later window has opened on another thread. The hooks go on recording: switching
+// them off here could follow the next window's switching them on (LaunchControl::step).
 void leave_window(std::uint32_t window) noexcept {
   current_window.compare_exchange_strong(window, 0, std::memory_order_seq_cst);
 }
 
-// The window of a kernel launch: by its number where the trigger counts launches, else the one that is open.
+// The window of a kernel launch: by its number if the trigger counts launches, else the open one.
 std::uint32_t window_of_launch() noexcept {
   LaunchTrigger& trigger = launch_trigger;
   if (!trigger.counting.load(std::memory_order_acquire))
@@ -37,19 +37,20 @@ std::uint32_t window_of_launch() noexcept {
     leave_window(launch.closes);
   }
   if (launch.opens != 0) {
-    // Another thread may have opened a later window meanwhile, …
+    // Another thread may have opened a later window in the meantime.
     std::uint32_t open = current_window.load(std::memory_order_seq_cst);
     while (open < launch.opens && !current_window.compare_exchange_weak(open, launch.opens)) {
     }
     control_word.fetch_or(kControlRecord, std::memory_order_seq_cst);
-    // … or closed this one before it was there to be closed.
+    // Or another thread has closed this one before it was open.
     if (trigger.window_over(launch.opens)) leave_window(launch.opens);
   }
   return launch.window;
 }
 
-/// Whether the call takes the id of a launch inside it: a runtime call's first one. Not those that only wait:
-/// what comes inside one of these has been launched by a signal handler, or after the call was jumped out of.
+/// True if the call takes the correlation id of a launch inside it: a runtime call's first one. Not calls
+/// that only wait: what is launched inside one of these comes from a signal handler, or follows a jump out of
+/// the call.
 bool takes_launch(const OpenCall& call) noexcept {
   return call.correlation == 0 && function_group(call.function) == FunctionGroup::kCudart &&
          function_category(call.function) != Category::kSync;
@@ -77,8 +78,8 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
   *correlation_data = 0;
   ThreadState* thread = ThreadRegistry::current();
   if (thread == nullptr) return;
-  // Set before the window is read. No fence: it would wait for CUPTI's stores into cold buffers, 0.2 us a
-  // launch; the reader (ThreadRegistry::any_launching) has all threads fenced instead.
+  // Set before the window is read. No fence: it would wait for CUPTI's stores into cold buffers, 0.2 us per
+  // launch; the reader (ThreadRegistry::any_launching) executes a fence in all threads instead.
   thread->launching.store(1, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool kernel = call == DriverCall::kLaunch || call == DriverCall::kGraphLaunch;
@@ -94,7 +95,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
     around->correlation = correlation;
     around->generation = current_generation.load(std::memory_order_relaxed);
     around->stream = is_naming(window) ? thread->launch_call : stream;
-    // The hooked call began before the launch did: where the window opened in between, the launch decides.
+    // The hooked call began before the launch: if the window opened in between, the launch decides.
     around->window = window;
     around->code_place = thread->launch_place;
     *correlation_data = kGivenToCall;
@@ -190,7 +191,7 @@ bool LaunchObserver::captures_kernel() noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr) return false;
   if (thread->launching_kernel != 0) return true;
-  // A library call that makes nodes itself.
+  // A library call that creates nodes itself.
   const OpenCall* call = call_around(*thread, __builtin_dwarf_cfa());
   while (call != nullptr && (call->flags & kCallCaptured) == 0) call = thread->open_calls.around(*call);
   return call != nullptr && call->window != 0;

@@ -10,7 +10,7 @@ namespace inject {
 
 namespace {
 
-// Handles of kernels stay the same while their module is loaded.
+// Handles of kernels do not change while their module is loaded.
 std::uint64_t hash_of(const void* handle) noexcept {
   return hash_mix(reinterpret_cast<std::uint64_t>(handle) * kHashSeed + 1);
 }
@@ -27,7 +27,7 @@ void emit_launch_sign(const DriverFunction& function, CUpti_CallbackId cbid,
   if (parameters == nullptr) return;
   const std::uint64_t stream = function.stream(parameters);
   const Nanoseconds begin = LaunchObserver::call_begin();
-  // `launch` has grid and block in members of the same names, whichever launch it is.
+  // Both kinds of launches have grid and block in members of the same names.
   const auto emit_kernel = [&](const void* handle, const auto& launch) {
     const std::uint64_t kernel = hash_of(handle);
     if (data.symbolName != nullptr && function_is_new(kernel)) emit_name(kernel, data.symbolName);

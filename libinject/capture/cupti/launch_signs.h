@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Launches, copies and memsets for the search for iterations, where CUPTI's callbacks are its source.
+// Signs of launches, copies and memsets for the search for iterations, if CUPTI's callbacks are its source.
 #pragma once
 
 #include <cupti.h>

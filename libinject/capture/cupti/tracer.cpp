@@ -31,7 +31,7 @@ constexpr std::array kActivityKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CU
 constinit std::mutex use_mutex;
 constinit std::mutex switch_mutex;
 
-// How far CUPTI's clock is ahead of ours, where it does not take ours.
+// How far CUPTI's clock is ahead of ours, if it does not accept ours.
 constinit std::atomic<Nanoseconds> clock_ahead{0};
 
 std::uint64_t timestamp() {
@@ -87,8 +87,8 @@ std::uint32_t Tracer::failures() noexcept {
   return callback_state.failures.load(std::memory_order_acquire);
 }
 
-// False if CUPTI has no name for a launch function: kernels launched by it would be taken for work that was
-// already submitted when the window opened.
+// False if CUPTI has no name for a launch function: kernels launched by it would be taken for work submitted
+// before the window opened.
 bool Tracer::look_up_driver_functions(std::string& error) {
   auto& functions = callback_state.functions;
   for (std::uint32_t cbid = 1; cbid < CallbackState::kMaxFunctions; ++cbid) {
@@ -118,7 +118,7 @@ bool Tracer::attach(std::string& error, ContextWait contexts) {
     if (!look_up_driver_functions(error)) return false;
     loaded_ = true;
   }
-  // Loading it has taken its time.
+  // Again, because loading it has taken time.
   if (contexts == ContextWait::kMay) ContextHold::wait_for_creations();
   const CUptiResult result = api_.Subscribe(&subscriber_, &on_cupti_callback, nullptr);
   if (result != CUPTI_SUCCESS) {
@@ -173,8 +173,8 @@ void Tracer::watch_creations() noexcept {
 }
 
 bool Tracer::enable_activity(std::string& error) {
-  // We hand over zeroed buffers, so that CUPTI does not zero them on the launching thread. A CUPTI that
-  // doesn't know the attribute zeroes them again, which does no harm.
+  // We pass zeroed buffers, so that CUPTI does not zero them on the launching thread. A CUPTI that doesn't
+  // know the attribute zeroes them again, which does no harm.
   std::uint8_t zeroed = 1;
   std::size_t size = sizeof zeroed;
   api_.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
@@ -183,8 +183,7 @@ bool Tracer::enable_activity(std::string& error) {
     error = "activity buffers can't be registered: " + api_.describe(result);
     return false;
   }
-  // CLOCK_MONOTONIC instead of CUPTI's default, CLOCK_REALTIME, which can step. Anew after each finalize,
-  // once each.
+  // CLOCK_MONOTONIC instead of CUPTI's default, CLOCK_REALTIME, which can step. Once after each finalize.
   const bool ours = api_.ActivityRegisterTimestampCallback != nullptr &&
                     api_.ActivityRegisterTimestampCallback(&timestamp) == CUPTI_SUCCESS;
   clock_ahead.store(ours ? 0 : realtime_ahead(), std::memory_order_relaxed);
@@ -216,10 +215,10 @@ bool Tracer::raise_to(TracerLevel level, bool all_driver_calls, std::string& err
   }
   if (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity) return true;
   watch_creations();
-  // A thread may just have passed the place where the driver looks for callbacks.
+  // A thread may just have passed the point where the driver checks for callbacks.
   constexpr timespec kUnseen{0, 300'000};
   if (contexts == ContextWait::kMay) nanosleep(&kUnseen, nullptr);
-  // Last of all: loading CUPTI and subscribing may take as long as creating a context.
+  // Last, because loading CUPTI and subscribing may take as long as creating a context.
   const ContextHold hold(contexts);
   return enable_activity(error);
 }
@@ -229,8 +228,8 @@ bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error,
   if (raise_to(level, all_driver_calls, error, contexts)) return true;
   detach(!foreign_client.minds_finalize());
   if (!was_attached) return false;
-  // The subscription that we held may be invalid, as a cuptiFinalize by the program ends all of them: try
-  // again with a new one.
+  // Our subscription may be invalid, because a cuptiFinalize by the program ends all of them: try again with
+  // a new one.
   error.clear();
   if (raise_to(level, all_driver_calls, error, contexts)) return true;
   detach(!foreign_client.minds_finalize());
@@ -274,12 +273,12 @@ void Tracer::flush(bool force) noexcept {
   count_dropped_records(nullptr, 0);
 }
 
-// cuptiFinalize frees what CUPTI keeps of each thread, also of one that is inside CUPTI at that moment, in a
-// call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Once we have
+// cuptiFinalize frees CUPTI's per-thread data, also that of a thread which is inside CUPTI at that moment, in
+// a program call, and goes on using it: heaps of programs were corrupted (CUDA 13.0). Once we have
 // unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
 // cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
-// context is created. So the driver is asked about contexts last of all: one may have been begun since the
-// collector asked. Whoever had to wait for the answer starts over.
+// context is created. So the driver is queried about contexts last: a creation may have begun since the
+// collector queried it. If the query had to wait, start over.
 bool Tracer::wait_until_left(ContextWait contexts) noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
@@ -302,33 +301,33 @@ void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
   thread_stayed_ = finalize && !wait_until_left(contexts);
   finalize = finalize && !thread_stayed_;
-  // A buffer that CUPTI keeps for kernels launched after the window would get the next attachment's records
-  // as well, whose correlation ids mean other launches.
+  // If CUPTI keeps a buffer for kernels launched after the window, it would add the next attachment's records
+  // to it, whose correlation ids mean other launches.
   if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&
       buffers_.outstanding() != 0) {
     api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
-  // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next
-  // attachment, or the next update of such a graph, made the program fail with CUDA_ERROR_LAUNCH_FAILED
-  // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
-  // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and no subscriber.
-  // After a fatal error it has finalized itself.
-  // cuptiFinalize ends every client, also one whose calls pass our hooks by and that has come since we
-  // unsubscribed. Subscribing once more, with no callback enabled, keeps others out until CUPTI is finalized,
-  // and fails where one is there. From CUDA 13.3 on several may be subscribed side by side, but only if all
-  // of them use cuptiSubscribe_v2 and agree to it.
+  // CUPTI leaves data of its own in every graph that it has traced. After cuptiFinalize the next attachment,
+  // or the next update of such a graph, made the program fail with CUDA_ERROR_LAUNCH_FAILED (CUDA 13.0 on an
+  // H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause of 400 ms did not
+  // help). So programs with graphs keep CUPTI, with nothing enabled and no subscriber. After a fatal error it
+  // has finalized itself. cuptiFinalize ends every client, also one whose calls bypass our hooks and that has
+  // arrived since we unsubscribed. Subscribing once more, with no callback enabled, keeps others out until
+  // CUPTI is finalized, and fails if one is there. From CUDA 13.3 on several may be subscribed side by side,
+  // but only if all of them use cuptiSubscribe_v2 and agree to it.
   CUpti_SubscriberHandle guard = nullptr;
   finalized_ = finalize && api_.Subscribe(&guard, &on_cupti_callback, nullptr) == CUPTI_SUCCESS;
   if (finalized_) {
     if (api_.Finalize() != CUPTI_SUCCESS) api_.Unsubscribe(guard);
-    // Graphs that were captured, but never instantiated: the next attachment numbers nodes anew.
+    // Remaining nodes are of graphs that were captured but never instantiated: the next attachment renumbers
+    // nodes.
     if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   }
   level_ = TracerLevel::kDetached;
 }
 
 bool Tracer::holds() noexcept {
-  // It is enabled already.
+  // Tests with a callback that is enabled already.
   return level_ != TracerLevel::kDetached &&
          api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API,
                              CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) == CUPTI_SUCCESS;

@@ -17,37 +17,37 @@ namespace inject {
 
 /// What CUPTI is used for, in increasing order of cost.
 enum class TracerLevel : std::uint8_t {
-  kDetached,       ///< not subscribed, finalized: the program runs at its bare speed
+  kDetached,       ///< not subscribed, finalized: the program runs at full speed
   kProfilerCalls,  ///< subscribed to cu/cudaProfilerStart and Stop: no cost on the launch path
-  kLaunches,       ///< … and to every launch, copy and memset: some 0.2 µs a launch
-  kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
+  kLaunches,       ///< also to every launch, copy and memset: some 0.2 µs per launch
+  kActivity,       ///< also collects activity records: some 0.5 µs per launch
 };
 
-/// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
-/// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
+/// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe except
+/// for the callbacks, flush(), level() and loaded(): the session calls it with its lock held.
 class Tracer {
  public:
   using Events = ProfilerEvents;
 
   Tracer(ActivityBuffers& buffers, Events events) noexcept;
 
-  /// Raises the level, never lowers it. On failure it returns false, gives the reason in `error`, and is
-  /// kDetached. On success `error` names what will be missing, if anything.
-  /// `all_driver_calls`: INJECT_API=full.
+  /// Raises the level, never lowers it. On failure it returns false, sets `error` to the reason, and is
+  /// kDetached. On success `error` names what will be missing, if anything. `all_driver_calls`:
+  /// INJECT_API=full.
   bool raise(TracerLevel level, bool all_driver_calls, std::string& error,
              ContextWait contexts = ContextWait::kNo);
 
-  /// Stops activity records of new work; those of work submitted before still arrive. Waits for contexts that
-  /// are being created only as `contexts` allows.
+  /// Stops activity records of new work; those of work submitted earlier still arrive. Waits for contexts
+  /// that are being created only as `contexts` allows.
   void stop_activity(ContextWait contexts = ContextWait::kNo) noexcept;
   /// Undoes stop_activity().
   void resume_activity() noexcept;
 
-  /// Back to kLaunches once the activity has been collected, without a gap in the launch callbacks.
+  /// Returns to kLaunches once the activity has been collected, without a gap in the launch callbacks.
   void keep_launches() noexcept;
 
-  /// Asks CUPTI for the buffers whose records are complete; `force` for all of them, finished or not. May
-  /// block until running kernels are done. Never from a callback.
+  /// Requests from CUPTI the buffers whose records are complete; with `force` all of them, complete or not.
+  /// May block until running kernels are done. Never from a callback.
   void flush(bool force) noexcept;
 
   /// Unsubscribes and, if `finalize`, finalizes CUPTI, unless it has failed or has traced CUDA graphs, or a
@@ -55,7 +55,7 @@ class Tracer {
   /// create a context only as `contexts` allows.
   void detach(bool finalize, ContextWait contexts = ContextWait::kNo) noexcept;
 
-  /// Whether our subscription is still valid: a cuptiFinalize by any client ends all of them.
+  /// True if our subscription is still valid: a cuptiFinalize by any client ends all of them.
   bool holds() noexcept;
 
   /// Detaches without calling CUPTI: the program has finalized it, and our subscription with it.
@@ -66,9 +66,9 @@ class Tracer {
   static std::unique_lock<std::mutex> use() noexcept;
   static constexpr Nanoseconds kMaxUse = 5'000'000'000;
 
-  /// Held while NVML is initialised by us, and while CUPTI is attached or finalized: one in the middle of the
-  /// other leaves a lock behind that the next cuInit waits for, for ever (driver 580). Not owned where it
-  /// can't be had within `most`.
+  /// Held while we initialise NVML, and while CUPTI is attached or finalized: one in the middle of the other
+  /// leaves a lock behind that the next cuInit waits for, for ever (driver 580). Not owned if it can't be had
+  /// within `most`.
   static std::unique_lock<std::mutex> no_switch(Nanoseconds most = kMaxNoSwitch) noexcept;
   static constexpr Nanoseconds kMaxNoSwitch = 1'000'000'000;
 
@@ -76,26 +76,26 @@ class Tracer {
   bool activity_on() const noexcept { return activity_on_; }
   const CuptiApi& api() const noexcept { return api_; }
   bool loaded() const noexcept { return loaded_.load(std::memory_order_acquire); }
-  /// A record's time on CLOCK_MONOTONIC: a CUPTI that can't take our clock uses CLOCK_REALTIME.
+  /// Converts a record's time to CLOCK_MONOTONIC: a CUPTI that can't use our clock uses CLOCK_REALTIME.
   static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
   /// How far CUPTI's clock is ahead of ours.
   static Nanoseconds clock_ahead_of_ours() noexcept;
-  /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
+  /// Time spent in CUPTI's buffer callbacks (requests and returns), over the run, on all threads.
   static Nanoseconds buffer_callback_time() noexcept;
   /// Records that CUPTI itself dropped, over the run.
   static std::uint64_t dropped_records() noexcept;
-  /// The last detach() finalized CUPTI: it holds no buffer, and launches run at their bare speed.
+  /// True if the last detach() finalized CUPTI: it holds no buffer, and launches run at full speed.
   bool finalized() const noexcept { return finalized_; }
-  /// The program launched or copied something while CUPTI was attached: it has a context.
+  /// True if the program launched or copied something while CUPTI was attached: it has a context.
   static bool saw_work() noexcept;
-  /// The program launched or instantiated CUDA graphs while CUPTI was attached.
+  /// True if the program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
-  /// The last detach() did not finalize it because a thread of the program's stayed inside.
+  /// True if the last detach() did not finalize CUPTI because one of the program's threads stayed inside.
   bool thread_stayed() const noexcept { return thread_stayed_; }
-  /// A thread is inside CUPTI that may sleep there: in cu/cudaProfilerStart or Stop, where a hook or a
-  /// callback sees it, or in a callback that waits for the session. CUPTI is not finalized meanwhile.
+  /// True if a thread is inside CUPTI that may sleep there: in cu/cudaProfilerStart or Stop, as seen by a
+  /// hook or a callback, or in a callback that waits for the session. CUPTI is not finalized meanwhile.
   static bool thread_inside() noexcept;
-  /// CUPTI gave up with a fatal error and finalized itself.
+  /// True if CUPTI gave up with a fatal error and finalized itself.
   static bool failed() noexcept;
   /// How often it did so in this process.
   static std::uint32_t failures() noexcept;

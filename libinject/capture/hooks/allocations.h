@@ -16,7 +16,7 @@
 
 namespace inject {
 
-/// Sizes are the program's, right or wrong.
+/// Saturating product: sizes are the program's, valid or not.
 inline std::uint64_t product(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t result = 0;
   return __builtin_mul_overflow(a, b, &result) ? ~std::uint64_t{0} : result;
@@ -30,13 +30,13 @@ inline void note_failure(AllocationApi api, std::uint64_t bytes) noexcept {
   memory_use.failed(api, bytes, current_device());
 }
 
-/// Whether allocations are counted; `status` of the call is 0 where CUDA is sure to be initialised, of
-/// which the driver may not have notified us.
+/// True if allocations are counted; the call's `status` is 0 if CUDA is certainly initialised, even if the
+/// driver has not notified us.
 inline bool counts_memory(int status) noexcept {
   return memory_use.active() || (status == 0 && on_uncounted_allocation() && memory_use.active());
 }
 
-/// What is pointed to is read where the call has succeeded, and so has written it.
+/// Output arguments are read only if the call has succeeded, and so has written them.
 inline void note_call(AllocationApi api, int status, void** address, std::uint64_t bytes) noexcept {
   if (!counts_memory(status)) return;
   if (status == 0) {
@@ -46,13 +46,13 @@ inline void note_call(AllocationApi api, int status, void** address, std::uint64
   }
 }
 
-/// The elements of an array; 0 for those whose size is not the sum of their channels (block-compressed,
-/// planar). The device rounds up and pads: the array takes more.
+/// The bytes of an array's elements; 0 for formats whose size is not the sum of their channels
+/// (block-compressed, planar). The device rounds up and pads, so the array takes more.
 inline void note_array(AllocationApi api, int status, const void* const* array,
                        const cudaChannelFormatDesc* format, std::uint64_t width, std::uint64_t height,
                        std::uint64_t depth) noexcept {
   if (!memory_use.active()) return;
-  // Other failures may be those of a format that can't be read.
+  // Other failures may be due to a format that can't be read.
   std::uint64_t bytes = 0;
   if ((status == 0 || status == cudaErrorMemoryAllocation) && format != nullptr &&
       format->f <= cudaChannelFormatKindFloat) {
@@ -144,7 +144,7 @@ struct Observer<kFn_cudaMalloc3DArray> {
   }
 };
 
-// Of unknown size: the levels are laid out together.
+// Size unknown: the levels share one layout.
 template <>
 struct Observer<kFn_cudaMallocMipmappedArray> {
   static void after(void*, int status, cudaMipmappedArray_t* array, const cudaChannelFormatDesc*, cudaExtent,
@@ -161,10 +161,10 @@ struct FreeObserver {
     if (memory_use.active()) {
       memory_use.freed(address, status == 0);
     } else if (status == 0) {
-      on_uncounted_allocation();  // cudaFree(0) is many programs' first call
+      on_uncounted_allocation();  // cudaFree(0) is the first call of many programs
     }
   }
-  // cudaFreeAsync: the address may be given again from here on, in the stream's order.
+  // cudaFreeAsync: from here on, the address may be reused, in the stream's order.
   static void before(const void* address, cudaStream_t) noexcept { before(address); }
   static void after(void* real, int status, const void* address, cudaStream_t) noexcept {
     after(real, status, address);

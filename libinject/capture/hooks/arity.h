@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // Parameter and argument lists for arities 0 … 33 (cudnnNormalizationBackward): C++ has no way to define a
 // function from its type alone, so the types come from the header's declaration and only their number is
-// spelled.
+// given.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +29,7 @@ using Result = typename Signature<Function>::Result;
 template <typename Function, std::size_t index>
 using Parameter = typename Signature<Function>::template Parameter<index>;
 
-/// Selects an overload where a header overloads an exported name inline: specialise it with a member
-/// `type`.
+/// Selects an overload if a header overloads an exported name inline: specialise it with a member `type`.
 template <FunctionId function>
 struct Overload {};
 
@@ -46,7 +44,7 @@ Prototype<Function> prototype(Function*);
 template <FunctionId function>
 Prototype<typename Overload<function>::Type> prototype(typename Overload<function>::Type*);
 
-/// Whether a name reached us as it was spelled, not as a vendor's renaming macro made it.
+/// True if a name reached us as written, not as expanded by a vendor's renaming macro.
 constexpr bool same_text(const char* a, const char* b) {
   while (*a != '\0' && *a == *b) ++a, ++b;
   return *a == *b;

@@ -8,7 +8,7 @@ namespace inject {
 
 namespace {
 
-// 0 is not known.
+// 0 means not known.
 CommunicatorId id_of(std::uint64_t hash) noexcept {
   return hash == 0 ? 1 : hash;
 }
@@ -41,7 +41,7 @@ CommunicatorIds::Entry* CommunicatorIds::find(std::uintptr_t key) noexcept {
 
 void CommunicatorIds::remember(const void* communicator, CommunicatorId id) noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(communicator);
-  // One that went unseen has been where this one is now.
+  // An earlier communicator at this address may have been destroyed unseen.
   forget(communicator);
   if (key <= kBusy || id == 0) return;
   for (std::size_t i = 0, at = place(key); i < kMax; ++i, at = (at + 1) % kMax) {
@@ -51,7 +51,7 @@ void CommunicatorIds::remember(const void* communicator, CommunicatorId id) noex
       continue;
     entry.id.store(id, std::memory_order_relaxed);
     entry.splits.store(0, std::memory_order_relaxed);
-    // Release, last: who finds the communicator finds its id.
+    // Release, last: a thread that finds the communicator finds its id.
     entry.communicator.store(key, std::memory_order_release);
     return;
   }

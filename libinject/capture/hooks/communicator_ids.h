@@ -16,32 +16,32 @@ using CommunicatorId = std::uint64_t;
 /// Derived from the unique id that its ranks share. That id, which contains an address, can't be recovered.
 CommunicatorId communicator_id(std::string_view unique_id) noexcept;
 
-/// Of what ranks with one colour get in the `number`th split of a communicator, counted from 0: all of its
-/// ranks take part in each split, so that they count alike. 0 if the parent's is not known.
+/// The id of the ranks with one colour after the `number`th split of a communicator, counted from 0: all of
+/// its ranks take part in each split, so they count alike. 0 if the parent's is not known.
 CommunicatorId split_communicator_id(CommunicatorId parent, int color, std::uint32_t number) noexcept;
 
-/// Ids by communicator, from its making to its end. Any thread may call anything; there is no lock. Bounded:
-/// a communicator that finds no place is not known. Zero-initialised.
+/// Ids of communicators, from their creation to their end. Any thread may call anything; there is no lock.
+/// Bounded: a communicator that does not fit is not known. Zero-initialised.
 class CommunicatorIds {
  public:
-  /// It has just been made.
+  /// The communicator has just been created.
   void remember(const void* communicator, CommunicatorId id) noexcept;
   CommunicatorId id(const void* communicator) noexcept;
-  /// It is being split: the id of its ranks with this colour, 0 if it is not known. `color` < 0: this rank
-  /// takes part, and gets none.
+  /// The communicator is being split: returns the id of its ranks with this colour, 0 if it is not known.
+  /// `color` < 0: this rank takes part, and gets no id.
   CommunicatorId split(const void* communicator, int color) noexcept;
-  /// It is about to be destroyed.
+  /// The communicator is about to be destroyed.
   void forget(const void* communicator) noexcept;
 
   static constexpr std::size_t kMax = 2048;
 
  private:
   struct Entry {
-    std::atomic<std::uintptr_t> communicator{0};  // 0: never used, else kFree, kBusy, or whose it is
+    std::atomic<std::uintptr_t> communicator{0};  // 0: never used; else kFree, kBusy or the address
     std::atomic<CommunicatorId> id{0};
     std::atomic<std::uint32_t> splits{0};
   };
-  static constexpr std::uintptr_t kFree = 1;  // was used: a search goes on behind it
+  static constexpr std::uintptr_t kFree = 1;  // was used: a search continues past it
   static constexpr std::uintptr_t kBusy = 2;  // being written
 
   Entry* find(std::uintptr_t key) noexcept;

@@ -12,7 +12,7 @@ CommunicatorFacts CommunicatorTable::facts(const void* communicator, std::uint32
     if (entry.communicator.load(std::memory_order_acquire) != key) continue;
     const std::uint64_t value = entry.value.load(std::memory_order_acquire);
     const CommunicatorId id = entry.id.load(std::memory_order_acquire);
-    // Still this communicator's: who gives the entry to another one makes it busy before it writes.
+    // Still this communicator's: a thread that reuses the entry makes it busy before it writes.
     if (entry.communicator.load(std::memory_order_relaxed) != key) return {};
     if (value >> 32 != window) return {};
     return {static_cast<std::uint32_t>(value), id};
@@ -25,7 +25,7 @@ void CommunicatorTable::remember(const void* communicator, std::uint32_t window,
   const auto key = reinterpret_cast<std::uintptr_t>(communicator);
   if (key <= kBusy) return;
   auto& set = entries_[set_of(key)];
-  // Its own place, else a free one, else one whose window is over, else any.
+  // Its own slot, else a free one, else one whose window is over, else any.
   Entry* best = nullptr;
   unsigned best_rank = 4;
   for (Entry& entry : set) {
@@ -42,7 +42,7 @@ void CommunicatorTable::remember(const void* communicator, std::uint32_t window,
   std::uintptr_t there = best->communicator.load(std::memory_order_relaxed);
   if (there == kBusy ||
       !best->communicator.compare_exchange_strong(there, kBusy, std::memory_order_acq_rel)) {
-    return;  // another thread writes there: this one asks again
+    return;  // another thread is writing there: this one will query again
   }
   best->value.store(std::uint64_t{window} << 32 | facts.ranks, std::memory_order_release);
   best->id.store(facts.id, std::memory_order_release);
@@ -52,7 +52,7 @@ void CommunicatorTable::remember(const void* communicator, std::uint32_t window,
 void CommunicatorTable::forget(const void* communicator) noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(communicator);
   if (key <= kBusy) return;
-  // Two threads may have entered it at the same time, in two places.
+  // Two threads may have entered it at the same time, in two slots.
   for (Entry& entry : entries_[set_of(key)]) {
     std::uintptr_t there = key;
     entry.communicator.compare_exchange_strong(there, 0, std::memory_order_acq_rel);

@@ -17,20 +17,20 @@ struct CommunicatorFacts {
   bool operator==(const CommunicatorFacts&) const = default;
 };
 
-/// Caches what the library says of communicators, such as their number of ranks: asking costs more than a
-/// hook may. Valid for one window, as outside of windows a communicator may be destroyed and another created
-/// at its address unseen. Lock-free; bounded: of too many at once some are asked for again.
-/// Zero-initialised.
+/// Caches what the library reports about communicators, such as their number of ranks, because a query costs
+/// more than a hook may. Valid for one window, because outside of windows a communicator may be destroyed and
+/// another created at its address unseen. Lock-free; bounded: if there are too many at once, some are queried
+/// again. Zero-initialised.
 class CommunicatorTable {
  public:
-  /// Nothing is known of it if it has no ranks.
+  /// The facts; nothing is known if `ranks` is 0.
   CommunicatorFacts facts(const void* communicator, std::uint32_t window) const noexcept;
   void remember(const void* communicator, std::uint32_t window, const CommunicatorFacts& facts) noexcept;
   /// The communicator is about to be destroyed.
   void forget(const void* communicator) noexcept;
 
   static constexpr unsigned kSets = 64;
-  static constexpr unsigned kWays = 8;  // a communicator can be in these places
+  static constexpr unsigned kWays = 8;  // number of slots in which a communicator can be
 
  private:
   struct alignas(32) Entry {

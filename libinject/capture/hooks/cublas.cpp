@@ -23,8 +23,7 @@ struct Observer<kFn_cublasSetWorkspace_v2> {
 };
 
 // These three are overloaded inline for the compute types of CUDA 10. The exported function is the one whose
-// 64-bit form has the same types but for its sizes; that such an overload exists is checked where prototype()
-// is given the name.
+// 64-bit form has the same types except for its sizes; prototype() checks that such an overload exists.
 template <typename T>
 using Narrow = std::conditional_t<std::is_same_v<T, std::int64_t>, int, T>;
 

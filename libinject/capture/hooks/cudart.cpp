@@ -9,7 +9,7 @@
 // Deprecated functions are hooked too: programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// For compiled code alone: a header that nvcc includes has this declaration, no host header does.
+// Used only by compiled code: a header that nvcc includes has this declaration, no host header does.
 extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                           std::size_t shared_bytes, cudaStream_t stream);
 
@@ -20,7 +20,7 @@ struct Missing<cudaError_t> {
   static cudaError_t value() noexcept { return cudaErrorSharedObjectSymbolNotFound; }
 };
 
-// cudaGetErrorName and cudaGetErrorString: callers print what they get.
+// cudaGetErrorName and cudaGetErrorString: callers print the result.
 template <>
 struct Missing<const char*> {
   static const char* value() noexcept { return "no CUDA runtime library is loaded"; }

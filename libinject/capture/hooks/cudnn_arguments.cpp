@@ -18,7 +18,7 @@ namespace inject {
 
 namespace {
 
-// The library's own functions: hooks would record what we ask.
+// The library's own functions: hooks would record our queries.
 #define GETTER(name) constinit SameLibraryFunction<decltype(::name)> name##_beside(#name)
 GETTER(cudnnGetTensorNdDescriptor);
 GETTER(cudnnGetFilterNdDescriptor);
@@ -32,7 +32,7 @@ GETTER(cudnnGetAttnDescriptor);
 GETTER(cudnnGetSeqDataDescriptor);
 #undef GETTER
 
-constexpr int kMaxDimensions = 5;  // of what a convolution takes
+constexpr int kMaxDimensions = 5;  // maximum for a convolution
 
 DataType data_type_of(cudnnDataType_t type) noexcept {
   switch (type) {
@@ -67,7 +67,7 @@ DataType data_type_of(cudnnDataType_t type) noexcept {
   }
 }
 
-/// What products are summed up in; of fp32 what the mode of arithmetic lets be done to it.
+/// The type in which products are summed up; for fp32, what the math mode permits.
 ComputeType compute_type_of(cudnnDataType_t compute, DataType operand, cudnnMathType_t math) noexcept {
   switch (compute) {
     case CUDNN_DATA_FLOAT:
@@ -132,7 +132,7 @@ std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) 
   }
 }
 
-/// Whether what is multiplied by it counts: where no second operand is wanted, the factor is 0.
+/// True if the operand multiplied by it counts: if no second operand is wanted, the factor is 0.
 bool is_factor(const void* factor, cudnnDataType_t type) noexcept {
   double number = 0;
   if (factor == nullptr) return false;
@@ -263,7 +263,7 @@ void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRN
   int width = 0;
   constexpr int kMaxLengths = RnnShape::kMaxSequences;
   std::array<int, kMaxLengths> lengths;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
-  double fill = 0;                       // of the data's type
+  double fill = 0;                       // has the data's type
   if (get_data(x, &data_type, &layout, &length, &batch, &width, kMaxLengths, lengths.data(), &fill) !=
           CUDNN_STATUS_SUCCESS ||
       length < 0 || batch < 0) {
@@ -280,12 +280,12 @@ void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRN
   shape.layers = clamped<std::uint32_t>(layers);
   shape.input_size = input == CUDNN_SKIP_INPUT ? 0 : clamped<std::uint32_t>(input_size);
   shape.hidden_size = clamped<std::uint32_t>(hidden_size);
-  // As large as the state: none.
+  // As large as the state: no projection.
   shape.projection_size = projection_size == hidden_size ? 0 : clamped<std::uint32_t>(projection_size);
   shape.length = clamped<std::uint32_t>(length);
   shape.batch = clamped<std::uint32_t>(batch);
   if (batch <= kMaxLengths) {
-    // The descriptor's own may have padding besides.
+    // The descriptor's own length may include padding.
     shape.length = 0;
     for (int i = 0; i < batch; ++i) {
       const auto steps = clamped<std::uint32_t>(lengths[static_cast<std::size_t>(i)]);
@@ -338,7 +338,7 @@ void set_attention_shape(CallFrame& frame, void* real, std::uint8_t direction,
   shape.direction = direction;
   shape.type = data_type_of(type);
   shape.compute = compute_type_of(compute, shape.type, math);
-  // Each sequence has a length of its own.
+  // Each sequence has its own length.
   shape.flags = kAttentionRagged | (dropout != nullptr ? kAttentionDropout : 0u);
   if (projected_q > 0 || projected_k > 0 || projected_v > 0 || projected_o > 0)
     shape.flags |= kAttentionProjected;

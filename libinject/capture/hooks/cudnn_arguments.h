@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the arguments of cuDNN's older functions mean: their descriptors, read by the library's own getters.
-// A null descriptor is not given to a getter: what fails changes what cudnnGetLastErrorString says.
+// What the arguments of cuDNN's older functions mean: their descriptors, read by the library's own getters. A
+// null descriptor is not passed to a getter, because a failure changes what cudnnGetLastErrorString returns.
 #pragma once
 
 #include <cudnn.h>
@@ -28,12 +27,12 @@ struct ConvolutionCall {
   cudnnConvolutionDescriptor_t convolution = nullptr;
   int algorithm = 0;
   bool fused = false;         ///< with bias and activation
-  const void* sum = nullptr;  ///< … and another operand, times this factor: a double where y is of doubles
+  const void* sum = nullptr;  ///< another operand, multiplied by this factor: a double if y has doubles
   cudnnActivationDescriptor_t activation = nullptr;
 };
 void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept;
 
-/// `direction`: 1 training, 2 backward, 3 inference; `fused`: 1 with an activation, 2 with a sum as well.
+/// `direction`: 1 training, 2 backward, 3 inference; `fused`: 1 with an activation, 2 also with a sum.
 void set_normalization_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnTensorDescriptor_t x,
                              int fused) noexcept;
 
@@ -101,7 +100,7 @@ struct CallArguments<kFn_cudnnConvolutionBackwardFilter> {
   }
 };
 
-/// Of all of them the first tensor is x.
+/// In all of them, the first tensor is x.
 template <std::uint8_t direction>
 struct NormalizationArguments {
   template <typename... A>

@@ -48,7 +48,7 @@ CallShape convolution_shape(const PlanGraph& graph, const Node& node, std::uint3
   shape.n = clamped<std::uint32_t>(x->size.at[0]);
   shape.c = clamped<std::uint32_t>(x->size.at[1]);
   shape.k = clamped<std::uint32_t>(w->size.at[0]);
-  const std::int64_t channels = w->size.at[1];  // of one group
+  const std::int64_t channels = w->size.at[1];  // per group
   shape.groups = channels > 0 ? std::max<std::uint32_t>(1, shape.c / clamped<std::uint32_t>(channels)) : 1;
   set_last_dimensions(shape.in, x->size.all().subspan(2));
   set_last_dimensions(shape.filter, w->size.all().subspan(2));
@@ -84,14 +84,14 @@ CallShape normalization_shape(const PlanGraph& graph, const Node& node) noexcept
   return shape;
 }
 
-/// Operands that are scaled by blocks (mxfp8, nvfp4) are stored in few bits, and reach the product as a
-/// tensor of more that nothing ever stores.
+/// Operands with block scaling (mxfp8, nvfp4) are stored in few bits, and enter the product as a wider tensor
+/// that is never stored.
 struct Operand {
   const Tensor* tensor = nullptr;  ///< the one that is stored
   const Node* scaling = nullptr;   ///< the node in between, if there is one
 };
 
-/// What scaling nodes call their tensors differs: the one of the operand's size is what they scale.
+/// Scaling nodes name their tensors differently: the one with the operand's size is what they scale.
 Operand stored_operand(const PlanGraph& graph, const Tensor* tensor) noexcept {
   if (tensor == nullptr || !tensor->is_virtual) return {tensor, nullptr};
   for (const Node& node : graph.nodes()) {
@@ -109,8 +109,8 @@ Operand stored_operand(const PlanGraph& graph, const Tensor* tensor) noexcept {
   return {tensor, nullptr};
 }
 
-/// A product whose result is row-major is, column-major, that of the operands' transposes the other way
-/// round.
+/// A product with a row-major result is, in column-major terms, that of the operands' transposes in reverse
+/// order.
 CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t notes) noexcept {
   const auto [a, scaling_a] = stored_operand(graph, graph.tensor(node, "matA"));
   const auto [b, scaling_b] = stored_operand(graph, graph.tensor(node, "matB"));
@@ -119,7 +119,7 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
   for (const Tensor* matrix : {a, b, c})
     if (matrix->size.count < 2 || matrix->stride.count != matrix->size.count) return {};
   const bool row_major = c->stride.last(1) == 1;
-  // Whether a matrix lies transposed to how the product has it.
+  // Whether a matrix is stored transposed with respect to the product.
   const auto is_row_major = [](const Tensor& matrix) { return matrix.stride.last(1) == 1; };
   const auto leading = [](const Tensor& matrix) {
     return std::max(matrix.stride.last(1), matrix.stride.last(2));
@@ -139,7 +139,7 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
   constexpr std::uint32_t kBias = operation_bit(GraphOperation::kBias);
   constexpr std::uint32_t kRelu = operation_bit(GraphOperation::kRelu);
   constexpr std::uint32_t kGelu = operation_bit(GraphOperation::kGelu);
-  // As cublasLtEpilogue_t has them.
+  // Values of cublasLtEpilogue_t.
   shape.epilogue = fused == kRelu             ? 2
                    : fused == kBias           ? 4
                    : fused == (kRelu | kBias) ? 6
@@ -166,7 +166,7 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
       shape.bytes += static_cast<std::uint64_t>(bits) / 8;
   };
   for (const Tensor* matrix : {a, b, c}) add(*matrix, graph.stored_type(*matrix));
-  // The factors of the blocks.
+  // The scaling factors of the blocks.
   for (const auto& [scaling, matrix] :
        {std::pair(scaling_a, a), std::pair(scaling_b, b), std::pair(scaling_c, c)}) {
     if (scaling == nullptr) continue;
@@ -193,7 +193,7 @@ CallShape node_shape(const PlanGraph& graph, const Node& node, std::uint32_t not
   }
 }
 
-/// Of the first of these operations that has a shape.
+/// The shape of the first of these operations that has one.
 CallShape first_shape(const PlanGraph& graph, std::initializer_list<GraphOperation> operations,
                       std::uint32_t notes) noexcept {
   for (const GraphOperation operation : operations) {

@@ -12,8 +12,8 @@
 
 namespace inject {
 
-/// The shape of the plan whose text is `json` (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); empty where
-/// the text does not tell. `notes`: EngineNotes of its engine, 0 if they are not known.
+/// The shape of the plan whose text is `json` (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); empty if the
+/// text does not define one. `notes`: EngineNotes of its engine, 0 if they are not known.
 CallShape shape_of_plan(std::string_view json, std::uint32_t notes) noexcept;
 
 }  // namespace inject

@@ -28,7 +28,7 @@ DataType cudnn_data_type(std::string_view name) noexcept {
       {"CUDNN_DATA_BOOLEAN", DataType::kBool},
       {"CUDNN_DATA_COMPLEX_FP32", DataType::kC64},
       {"CUDNN_DATA_COMPLEX_FP64", DataType::kC128},
-      // Products of fp8 that are summed up in fp32 with fewer bits.
+      // Products of fp8 that are summed up in fp32 with reduced precision.
       {"CUDNN_DATA_FAST_FLOAT_FOR_FP8", DataType::kF32},
   };
   for (const Entry& entry : kTypes)

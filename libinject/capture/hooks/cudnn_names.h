@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The names that the text of a cuDNN plan has for types and operations. Pure.
+// The names of types and operations in the text of a cuDNN plan. Pure.
 #pragma once
 
 #include <string_view>
@@ -11,7 +10,7 @@
 
 namespace inject {
 
-/// "CUDNN_DATA_HALF"; kUnknown where there is no name, kOther for one that we don't know.
+/// "CUDNN_DATA_HALF"; kUnknown if there is no name, kOther for an unknown one.
 DataType cudnn_data_type(std::string_view name) noexcept;
 
 /// "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR", with prefix and suffix or without.

@@ -18,12 +18,12 @@ namespace inject {
 
 namespace {
 
-// A plan of kernels that were compiled for it carries them in its text: 40 to 300 kB.
+// A plan with kernels compiled for it contains them in its text: 40 to 300 kB.
 constexpr std::int64_t kMaxPlanText = std::int64_t{4} << 20;
 
 constinit PlanTable plans;
 
-// The library's own functions: through our hooks these calls would be recorded.
+// The library's own functions: through our hooks, these calls would be recorded.
 constinit SameLibraryFunction<decltype(cudnnBackendGetAttribute)> get_attribute("cudnnBackendGetAttribute");
 constinit SameLibraryFunction<decltype(cudnnBackendCreateDescriptor)> create_descriptor(
     "cudnnBackendCreateDescriptor");
@@ -39,8 +39,8 @@ class Reader {
         destroy_(destroy_descriptor.get(real)) {}
   bool usable() const noexcept { return get_ != nullptr && create_ != nullptr && destroy_ != nullptr; }
 
-  /// What `descriptor` has as its `name`, a descriptor of another type; to be given back by drop(). Null if
-  /// it has none.
+  /// The attribute `name` of `descriptor`, a descriptor of another type; to be released by drop(). Null if it
+  /// has none.
   cudnnBackendDescriptor_t take(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                 cudnnBackendDescriptorType_t type) const noexcept {
     cudnnBackendDescriptor_t taken = nullptr;
@@ -83,7 +83,7 @@ class Reader {
   }
 
   CallShape shape(cudnnBackendDescriptor_t plan) const noexcept {
-    // Its length first: a getter that fails for want of room changes what cudnnGetLastErrorString says.
+    // Its length first: a getter that fails for lack of space changes what cudnnGetLastErrorString returns.
     std::int64_t size = 0;
     if (get_(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &size, nullptr) !=
             CUDNN_STATUS_SUCCESS ||

@@ -15,13 +15,13 @@
 namespace inject {
 
 void on_descriptor_created(const void* descriptor, cudnnBackendDescriptorType_t type) noexcept;
-/// `real`: the cudnnBackendFinalize that finalized it.
+/// `real`: the cudnnBackendFinalize that the program called.
 void on_descriptor_finalized(cudnnBackendDescriptor_t descriptor, void* real) noexcept;
 void on_descriptor_destroyed(const void* descriptor) noexcept;
 /// What a plan computes; 0 if it is not known.
 std::uint32_t shape_of_plan(const void* plan) noexcept;
 
-// Planning goes through hundreds of descriptors: making and destroying them is watched, not recorded.
+// Planning goes through hundreds of descriptors: their creation and destruction is watched, not recorded.
 template <>
 struct Observer<kFn_cudnnBackendCreateDescriptor> {
   static constexpr bool kUnrecorded = true;
@@ -34,7 +34,7 @@ struct Observer<kFn_cudnnBackendCreateDescriptor> {
 template <>
 struct Observer<kFn_cudnnBackendDestroyDescriptor> {
   static constexpr bool kUnrecorded = true;
-  // Before: afterwards another thread may be given the same address.
+  // Before the call, because afterwards another thread may get the same address.
   static void before(cudnnBackendDescriptor_t descriptor) noexcept { on_descriptor_destroyed(descriptor); }
 };
 

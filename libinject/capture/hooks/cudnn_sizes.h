@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Sizes as cuDNN has them, in descriptors as in plans, and as shapes have them. Pure.
+// Converts sizes from cuDNN's form, in descriptors and plans, to that of shapes. Pure.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +12,23 @@
 
 namespace inject {
 
-/// `value`, or what is next to it among the values of `To` that are not negative.
+/// `value`, clamped to the non-negative values of `To`.
 template <typename To>
 To clamped(std::int64_t value) noexcept {
   return static_cast<To>(
       std::clamp<std::int64_t>(value, 0, static_cast<std::int64_t>(std::numeric_limits<To>::max())));
 }
 
-/// 1 channels first, 2 channels last, 0 where it can't be told or is neither.
+/// 1 channels first, 2 channels last, 0 if it is unknown or neither.
 template <typename Size>
 std::uint8_t tensor_layout(std::span<const Size> size, std::span<const Size> stride) noexcept {
   if (size.size() < 3 || stride.size() != size.size()) return 0;
-  if (size[1] <= 1) return 0;  // one channel lies the same either way
+  if (size[1] <= 1) return 0;  // with one channel, both layouts are the same
   if (stride.back() == 1) return 1;
   return stride[1] == 1 ? 2 : 0;
 }
 
-/// A shape's three dimensions: fewer are the last ones.
+/// Sets a shape's three dimensions; if there are fewer sizes, they are the last ones.
 template <typename To, typename Size>
 void set_last_dimensions(std::array<To, 3>& dimensions, std::span<const Size> sizes) noexcept {
   const std::size_t count = std::min(sizes.size(), dimensions.size());

@@ -27,7 +27,7 @@ std::uint32_t sysv_hash(const char* text) noexcept {
   return hash;
 }
 
-// What an indirect function's resolver returns, called as the loader calls it.
+// Calls an indirect function's resolver as the loader does.
 void* call_resolver(std::uintptr_t resolver) noexcept {
 #if defined(__aarch64__)
   struct {
@@ -47,8 +47,8 @@ void* call_resolver(std::uintptr_t resolver) noexcept {
 
 SymbolName::SymbolName(const char* name) noexcept : text(name), hash(gnu_hash(name)) {}
 
-// The loader turns most of these values into addresses when it maps an object, but not those of the vDSO.
-// Whatever does not point into the object is taken for absent.
+// The loader turns most of these values into addresses when it maps an object, but not those of the vDSO. A
+// value that does not point into the object is treated as absent.
 template <typename T>
 const T* ElfObject::table(std::uintptr_t pointer) const noexcept {
   if (pointer < begin_) pointer += base_;

@@ -15,9 +15,9 @@ struct SymbolName {
   std::uint32_t hash;
 };
 
-/// A loaded object, read where it lies in memory: its extent, its name, what it needs and what it defines.
-/// Valid while the loader's lock is held (inside a dl_iterate_phdr callback). Calls nothing that could lock
-/// or allocate.
+/// A loaded object, read in place in memory: its extent, its name, what it needs and what it defines. Valid
+/// while the loader's lock is held (inside a dl_iterate_phdr callback). Calls nothing that could lock or
+/// allocate.
 class ElfObject {
  public:
   ElfObject() = default;
@@ -37,8 +37,8 @@ class ElfObject {
   /// none.
   const ElfW(Sym) * find_function(const SymbolName& name) const noexcept;
 
-  /// Where a function of this object begins. For an indirect function, what its resolver chooses, which runs
-  /// here.
+  /// Where a function of this object begins. For an indirect function, calls its resolver and returns its
+  /// choice.
   void* address(const ElfW(Sym) & function) const noexcept;
 
   /// Calls `visit` with each DT_NEEDED name, in order.

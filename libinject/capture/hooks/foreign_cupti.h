@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Reports the program's own CUPTI calls to cupti/foreign_client.h and, where they claim what we hold, to the
-// session, which releases it before they are made. As observers (observers.h); for cupti.cpp alone.
+// Reports the program's own CUPTI calls to cupti/foreign_client.h and, if they claim what we hold, to the
+// session, which releases it before they are made. Implemented as observers (observers.h); for cupti.cpp
+// only.
 //
-// What is seen is what the dynamic linker binds to us: calls of libraries that are linked with CUPTI, and
-// names looked up in the global scope. A client that has its functions from dlsym on CUPTI's own handle
-// is not seen.
+// The hooks see what the dynamic linker binds to us: calls of libraries that are linked with CUPTI, and names
+// looked up in the global scope. A client that gets its functions from dlsym on CUPTI's own handle is not
+// seen.
 #pragma once
 
 #include <cupti.h>
@@ -60,8 +60,7 @@ struct Observer<kFn_cuptiActivityRegisterCallbacks> : TakesCupti<ForeignCall::kR
   }
 };
 
-// Kineto registers a clock of its own before its buffers: CUPTI, if it were finalized in between, would
-// forget it.
+// Kineto registers its own clock before its buffers: if CUPTI were finalized in between, it would forget it.
 template <>
 struct Observer<kFn_cuptiActivityRegisterTimestampCallback> : TakesCupti<ForeignCall::kRegisterClock> {
   static void after(void* real, int status, CUpti_TimestampCallbackFunc clock) noexcept {
@@ -71,7 +70,7 @@ struct Observer<kFn_cuptiActivityRegisterTimestampCallback> : TakesCupti<Foreign
   }
 };
 
-/// Of a client that has registered buffers; activity without any is delivered to nobody.
+/// Only for a client that has registered buffers: without any, activity is delivered to nobody.
 template <>
 struct Observer<kFn_cuptiActivityEnable> {
   static void called_from(const void* caller) noexcept {

@@ -20,7 +20,7 @@ namespace inject {
 
 namespace {
 
-// Calls that submit device work wait while CUPTI is attached or detached; the others don't hinder it.
+// Calls that submit device work wait while CUPTI is attached or detached; other calls don't hinder it.
 bool held_at_gate(FunctionId function) noexcept {
   const FunctionGroup group = function_group(function);
   if (group == FunctionGroup::kCudart) {
@@ -38,12 +38,13 @@ bool held_at_gate(FunctionId function) noexcept {
          group == FunctionGroup::kCudnn;
 }
 
-// Whether the outermost call says when its thread was not just computing (model/records.h, kShortCall).
+// True if the outermost call has to record when its thread was not just computing (model/records.h,
+// kShortCall).
 bool is_apart(const ThreadState& thread, const OpenCall& call) noexcept {
   return thread.kept_window != call.window || call.begin - thread.kept_end >= kProcessorTimeApart;
 }
 
-// The outermost call of a record that says when it was has ended.
+// Notes the end of an outermost call whose record has its times.
 void keep(ThreadState& thread, std::uint32_t window, Nanoseconds end) noexcept {
   thread.kept_window = window;
   thread.kept_end = end;
@@ -92,7 +93,7 @@ CallFrame::CallFrame(FunctionId function, const void* stack) noexcept {
 }
 
 OpenCall* CallFrame::open() const noexcept {
-  // Another thread's by now, where the program moves stacks from one thread to another.
+  // Another thread's by now, if the program moves stacks between threads.
   if (thread_ == nullptr || thread_ != ThreadRegistry::current_if_any()) return nullptr;
   return thread_->open_calls.at(place_, call_);
 }
@@ -186,7 +187,7 @@ ShortCallFrame::Start ShortCallFrame::begin(std::uintptr_t stack) noexcept {
 void ShortCallFrame::end(std::uintptr_t stack, Start start, FunctionId function,
                          std::int16_t status) noexcept {
   const std::uint64_t time = ticks();
-  // Another thread's by now, where the program moves stacks from one thread to another.
+  // Another thread's by now, if the program moves stacks between threads.
   ThreadState* const thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || !thread->open_calls.leave_short_call(stack)) return;
   const Nanoseconds duration = tick_length.between(start.ticks, time);
@@ -198,7 +199,7 @@ void ShortCallFrame::end(std::uintptr_t stack, Start start, FunctionId function,
   end_long(*thread, start.window, duration, function, status);
 }
 
-// Apart, so that short calls need not save registers for it.
+// A separate function, so that short calls need not save registers for it.
 [[gnu::noinline]] void ShortCallFrame::end_long(ThreadState& thread, std::uint32_t window,
                                                 Nanoseconds duration, FunctionId function,
                                                 std::int16_t status) noexcept {

@@ -14,24 +14,24 @@
 namespace inject {
 
 /// One hooked call in progress, on the slow path (control_word != 0). The constructor holds the call at the
-/// launch gate if it must, enters the call among its thread's open calls and reads the clock; the destructor
-/// reads the clock, takes the call out again and publishes the record. Nothing here throws, allocates on the
-/// heap (but for a thread's first frame), locks or makes a system call (but where a pause or call was long:
-/// record/processor_time.h). The destructor also runs when the real call is unwound (pthread_cancel). Where
-/// it does not run, as after siglongjmp, nothing refers to this object: what others read and write of the
+/// launch gate if necessary, enters the call among its thread's open calls and reads the clock; the
+/// destructor reads the clock, removes the call and publishes the record. Nothing here throws, allocates on
+/// the heap (except for a thread's first frame), locks or makes a system call (except after a long pause or
+/// call: record/processor_time.h). The destructor also runs when the real call is unwound (pthread_cancel).
+/// If it does not run, as after siglongjmp, nothing refers to this object: what others read and write of the
 /// call is in record/open_calls.h.
 class CallFrame {
  public:
-  /// `stack`: where the frame of the function begins that makes this.
+  /// `stack`: where the frame of the constructing function begins.
   [[gnu::hot]] explicit CallFrame(FunctionId function, const void* stack = __builtin_dwarf_cfa()) noexcept;
   [[gnu::hot]] ~CallFrame();
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
 
-  /// Whether to record the call's shape: a window is open, and no enclosing call has recorded one.
+  /// True if the call's shape is to be recorded: a window is open, and no enclosing call has recorded one.
   bool wants_shape() const noexcept { return thread_ != nullptr && window_ != 0 && !shape_told_; }
   std::uint32_t window() const noexcept { return window_; }
-  /// `shared` tells an operand that several products may have in common; 0: none.
+  /// `shared` identifies an operand that several products may have in common; 0: none.
   void shape(const CallShape& shape, std::uint64_t shared = 0) noexcept;
   void shape(std::uint32_t id, std::uint64_t shared = 0) noexcept;
 
@@ -54,10 +54,10 @@ class CallFrame {
   bool shape_told_ = false;
 };
 
-/// The same for an outermost call of the runtime that is_bookkeeping(): it leaves only its duration if it is
-/// a short one (model/records.h, kShortCall). Frameworks make ten of them a launch. So the processor's
-/// counter times them, which takes half as long as the clock, and all hooks share the code, to find it in the
-/// caches.
+/// The same for an outermost call of the runtime for which is_bookkeeping(): a short one leaves only its
+/// duration (model/records.h, kShortCall). Frameworks make ten of them per launch. Therefore the CPU's
+/// counter times them, which takes half as long as the clock, and all hooks share the code, so that it stays
+/// in the caches.
 class ShortCallFrame {
  public:
   [[gnu::always_inline]] explicit ShortCallFrame(FunctionId function,
@@ -69,7 +69,7 @@ class ShortCallFrame {
   ShortCallFrame(const ShortCallFrame&) = delete;
   ShortCallFrame& operator=(const ShortCallFrame&) = delete;
 
-  /// False where a CallFrame is needed.
+  /// False if a CallFrame is needed.
   bool begun() const noexcept { return start_.window != 0; }
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
 
@@ -90,7 +90,7 @@ class ShortCallFrame {
   std::int16_t status_ = 0;
 };
 
-/// `owner` of the calls inside a call.
+/// The `owner` of calls inside a call.
 std::uint32_t owner_inside(const OpenCall& call) noexcept;
 
 }  // namespace inject

@@ -36,7 +36,7 @@ std::uint8_t alignment(const void* address) noexcept {
   return static_cast<std::uint8_t>(std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 4));
 }
 
-/// a · b, the greatest number where that is too large.
+/// a · b; saturates.
 std::uint64_t times(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? ~std::uint64_t{0} : product;
@@ -83,7 +83,7 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
   const auto all = [&](std::uint64_t bytes, bool common) {
     return common ? bytes : times(bytes, shape.batch);
   };
-  // Of unknown types, they are not known.
+  // Unknown if a type is unknown.
   if (data_type_bits(call.a) != 0 && data_type_bits(call.b) != 0 && data_type_bits(shape.d) != 0)
     shape.bytes = plus(plus(all(matrix_bytes(call.m, call.k, call.a), call.common_a),
                             all(matrix_bytes(call.k, call.n, call.b), call.common_b)),
@@ -93,15 +93,15 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
   return true;
 }
 
-/// Whether a product is one in fp32 or fp64, which may be computed in other types.
+/// True if a product is one in fp32 or fp64, which may be computed in other types.
 bool is_single_or_double(ComputeType compute, DataType type) noexcept {
   return (compute == ComputeType::kF32 && (type == DataType::kF32 || type == DataType::kC64)) ||
          (compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128));
 }
 
-// ---- cuBLASLt: descriptors, by the library's own getters. Fifteen of them take some 110 ns (measured): more
-// than a product's hook may. So what four layouts hold, which the vendor's header declares as eight words
-// each, is cached with what the getters returned for it; the rest is asked each time.
+// ---- cuBLASLt: descriptors, read by the library's own getters. Fifteen of them take some 110 ns (measured):
+// more than a product's hook may. So the contents of the four layouts, which the vendor's header declares as
+// eight words each, are cached with what the getters returned for them; the rest is queried each time.
 
 using GetLayout = cublasStatus_t(cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, void*, std::size_t,
                                  std::size_t*);
@@ -137,7 +137,7 @@ struct Layout {
   std::uint32_t batch_mode = 0;  // cublasLtBatchMode_t
 };
 
-// By number: names that came with CUDA 13.0. In an older library all batches are strided.
+// By number, because these names came with CUDA 13.0. In an older library, all batches are strided.
 constexpr auto kBatchMode = static_cast<cublasLtMatrixLayoutAttribute_t>(8);
 constexpr std::uint32_t kStrided = 0;
 constexpr std::uint32_t kByPointers = 1;
@@ -159,7 +159,7 @@ bool read_layout(GetLayout* get, cublasLtMatrixLayout_t layout, Layout& to) noex
   get(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &to.offset, sizeof to.offset, nullptr);
   if (get(layout, kBatchMode, &to.batch_mode, sizeof to.batch_mode, nullptr) != CUBLAS_STATUS_SUCCESS)
     to.batch_mode = kStrided;
-  return to.batch_mode <= kByPointers;  // of any other mode rows and columns may mean something else
+  return to.batch_mode <= kByPointers;  // in any other mode, rows and columns may have another meaning
 }
 
 struct Operation {
@@ -170,7 +170,7 @@ struct Operation {
   std::int32_t scale_a = 0;  // cublasLtMatmulMatrixScale_t
 };
 
-// By number: names that came with CUDA 12.8. Where the library has none of them there is nothing to say.
+// By number, because these names came with CUDA 12.8. A library without them has no such scaling.
 constexpr auto kScaleModeOfA = static_cast<cublasLtMatmulDescAttributes_t>(31);
 constexpr std::int32_t kScaledBy16 = 1;  // nvfp4
 constexpr std::int32_t kScaledBy32 = 2;  // mxfp8
@@ -217,7 +217,7 @@ std::uint32_t find_layout(GetLayout* get, const Operation& operation, const void
   call.lda = a.leading;
   call.ldb = b.leading;
   call.ldc = d.leading;
-  // Pointers to the matrices lie on the device.
+  // Pointers to the matrices are in device memory.
   call.at_a = a.batch_mode == kStrided ? at_a : nullptr;
   call.at_b = b.batch_mode == kStrided ? at_b : nullptr;
   call.at_c = d.batch_mode == kStrided ? at_d : nullptr;
@@ -263,7 +263,7 @@ DataType data_type_of(cudaDataType type) noexcept {
       return DataType::kI32;
     case CUDA_R_64I:
       return DataType::kI64;
-    // By number: names that came with CUDA 11.8 and later.
+    // By number, because these names came with CUDA 11.8 and later.
     case 28:
       return DataType::kF8E4M3;
     case 29:
@@ -325,8 +325,8 @@ bool is_pedantic(cublasComputeType_t compute) noexcept {
 }
 
 ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type) noexcept {
-  // By number: names that came with CUDA 12.9 and 13.0. Both may be set, and further flags lie above the four
-  // bits.
+  // By number, because these names came with CUDA 12.9 and 13.0. Both may be set, and there are further flags
+  // above the four bits.
   constexpr unsigned kEmulatesFp32 = 4;
   constexpr unsigned kEmulatesFp64 = 8;
   const unsigned bits = static_cast<unsigned>(mode) & 0xF;
@@ -388,7 +388,7 @@ CallShape GroupedGemm::shape() const noexcept {
 
 void GemmArguments::tell(CallFrame& frame, void* real, cublasHandle_t handle, GemmCall call) noexcept {
   if (!call.pedantic) call.compute = allowed(call.compute, call.a, handle, real);
-  // What several small products may have in common is a weight: the first operand as PyTorch calls it.
+  // What several small products may share is a weight: the first operand in PyTorch's calls.
   frame.shape(shape_of(call), reinterpret_cast<std::uint64_t>(call.at_a));
 }
 

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the arguments of cuBLAS's and cuBLASLt's matrix products mean. The functions come in a few patterns of
-// parameters, told apart by overloading: one pattern serves every element type and size of integer.
+// What the arguments of cuBLAS's and cuBLASLt's matrix products mean. The functions have a few patterns of
+// parameters, distinguished by overloading: one pattern serves every element type and size of integer.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,7 +15,7 @@
 
 namespace inject {
 
-/// A product as a call has it; sizes as they come, negative ones too.
+/// A product as passed in a call; sizes are unchecked and may be negative.
 struct GemmCall {
   cublasOperation_t op_a = CUBLAS_OP_N;
   cublasOperation_t op_b = CUBLAS_OP_N;
@@ -27,18 +26,19 @@ struct GemmCall {
   DataType a = DataType::kUnknown;
   DataType b = DataType::kUnknown;
   DataType c = DataType::kUnknown;
-  DataType d = DataType::kUnknown;  ///< kUnknown: as c
+  DataType d = DataType::kUnknown;  ///< kUnknown: the same as c
   ComputeType compute = ComputeType::kUnknown;
   std::int64_t lda = 0;
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;
-  // Addresses, for their alignment; of batches by pointer not known here, as the arrays lie on the device.
+  // Addresses, for their alignment; not known for batches given by pointers, because the arrays are on the
+  // device.
   const void* at_a = nullptr;
   const void* at_b = nullptr;
   const void* at_c = nullptr;
   std::uint32_t epilogue = 0;
   bool other_order = false;  ///< a matrix is not column-major
-  // The whole batch has this matrix.
+  // The whole batch shares this matrix.
   bool common_a = false;
   bool common_b = false;
   bool pedantic = false;      ///< the call forbids what its handle's math mode allows
@@ -64,9 +64,9 @@ inline constexpr DataType kElement<cuComplex> = DataType::kC64;
 template <>
 inline constexpr DataType kElement<cuDoubleComplex> = DataType::kC128;
 
-/// Its shape; empty where it can't be one.
+/// The call's shape; empty if the arguments are invalid.
 CallShape shape_of(const GemmCall& call) noexcept;
-/// Of several groups of products in one call.
+/// Combines several groups of products in one call.
 class GroupedGemm {
  public:
   void add(const GemmCall& group) noexcept;
@@ -77,13 +77,12 @@ class GroupedGemm {
   bool differ_ = false;
   bool bad_ = false;
 };
-/// Groups beyond that are ignored.
+/// Further groups are ignored.
 inline constexpr std::int64_t kMaxGroups = 4096;
 
-/// What a handle's math mode permits for fp32 in a call that does not say more. `real`: the function that is
-/// called.
+/// What a handle's math mode permits for fp32 if the call does not specify it. `real`: the function called.
 ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept;
-/// The same of a mode that is known.
+/// The same for a known mode.
 ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type) noexcept;
 bool is_pedantic(cublasComputeType_t compute) noexcept;
 
@@ -193,7 +192,7 @@ struct GemmArguments {
          {ta, tb, m, n, k, 1, DataType::kU8, DataType::kU8, DataType::kU8, DataType::kUnknown,
           ComputeType::kI32, lda, ldb, ldc, a, b, c});
   }
-  // Sgemv, …: A of m × n as it is stored. The vector is a matrix of one column.
+  // Sgemv, …: A is m × n as stored. The vector is a matrix of one column.
   template <typename I, typename T>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const T*, const T* a,
                    I lda, const T* x, I, const T*, T* y, I) noexcept {
@@ -243,7 +242,7 @@ struct GemmArguments {
     return call;
   }
 
-  /// Without a stride the whole batch has the matrix.
+  /// Without a stride, the whole batch shares the matrix.
   static GemmCall strided(GemmCall call, long long stride_a, long long stride_b) noexcept {
     call.common_a = stride_a == 0;
     call.common_b = stride_b == 0;

@@ -18,10 +18,10 @@ struct KnownMatmul {
 };
 
 inline constexpr std::size_t kKnownMatmuls = 8192;
-inline constexpr std::size_t kMatmulPage = 4096;  // with larger pages they are touched as they are used
+inline constexpr std::size_t kMatmulPage = 4096;  // with larger pages, touched when used
 alignas(kMatmulPage) inline constinit std::array<KnownMatmul, kKnownMatmuls> known_matmuls{};
 
-/// Whole pages, to be touched before the program's threads do.
+/// Whole pages, to be touched before the program's threads touch them.
 inline std::span<std::uint8_t> known_matmul_memory() noexcept {
   static_assert(sizeof known_matmuls % kMatmulPage == 0);
   return {reinterpret_cast<std::uint8_t*>(known_matmuls.data()), sizeof known_matmuls};

@@ -42,7 +42,7 @@ struct StatusCode<ncclResult_t> {
 
 namespace {
 
-// The numbers that records have, and the sizes: those of this header.
+// Records use the numbers and sizes of this header.
 static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 == 3 && ncclInt64 == 4 &&
               ncclUint64 == 5 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 &&
               ncclBfloat16 == 9);
@@ -57,7 +57,7 @@ constinit CommunicatorTable communicators;
 constinit CommunicatorIds communicator_ids;
 
 CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t window) noexcept {
-  // The library says that an unusable communicator is one, but for those that it cannot read.
+  // The library reports an unusable communicator itself, unless it can't read it.
   if (comm == nullptr) return {};
   CommunicatorFacts facts = communicators.facts(comm, window);
   if (facts.ranks != 0) return facts;
@@ -65,7 +65,7 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   auto* ask = comm_count.get(real);
   if (ask == nullptr) return facts;
   int ranks = 0;
-  // It leaves an NVTX range, which is not the program's.
+  // The call leaves an NVTX range, which is not the program's.
   const UnseenThread unseen;
   if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return facts;
   facts.ranks = static_cast<std::uint32_t>(ranks);
@@ -83,7 +83,7 @@ CollectiveShape set_collective_shape(CallFrame& frame, const void* real, Collect
   const auto number = static_cast<unsigned>(type);
   shape.type = number < CollectiveShape::kSeveral ? static_cast<std::uint8_t>(number)
                                                   : std::uint8_t{CollectiveShape::kSeveral - 1};
-  // A program's own have numbers of their own, and no name.
+  // A program's own reductions have their own numbers, and no name.
   shape.reduction = static_cast<std::uint8_t>(reduction < 0            ? 0
                                               : reduction < ncclNumOps ? reduction + 1
                                                                        : ncclNumOps + 1);
@@ -107,7 +107,7 @@ struct Collected {
   }
 };
 
-// Communicators are seen from their making to their end, inside windows and outside.
+// Communicators are followed from their creation to their end, inside windows and outside.
 
 bool succeeded(int status) noexcept {
   return StatusCode<ncclResult_t>::of(static_cast<ncclResult_t>(status)) == ncclSuccess;
@@ -117,7 +117,8 @@ CommunicatorId id_of(const ncclUniqueId& unique_id) noexcept {
   return communicator_id({unique_id.internal, sizeof unique_id.internal});
 }
 
-// One whose handle the library writes later (ncclCommSplit in a group, or without blocking) is not known.
+// A communicator whose handle the library writes later (ncclCommSplit in a group, or without blocking) is not
+// known.
 void on_communicator_created(int status, const ncclComm_t* comm, CommunicatorId id) noexcept {
   if (!succeeded(status) || comm == nullptr || *comm == nullptr) return;
   communicators.forget(*comm);
@@ -129,7 +130,7 @@ void forget_communicator(ncclComm_t comm) noexcept {
   communicator_ids.forget(comm);
 }
 
-/// The arguments of a collective by their types, of which a call has one each, but for its buffers: an int is
+/// The arguments of a collective by their types: except for its buffers, a call has one of each; an int is
 /// the root or peer.
 template <Collective operation>
 struct CollectiveArguments : Collected {
@@ -156,7 +157,7 @@ struct CollectiveArguments : Collected {
     const CollectiveShape shape =
         set_collective_shape(frame, real, operation, count, type, reduction, peer, comm);
     const std::uint64_t part = collective_bytes(operation, shape.type, count, 1);
-    // Which rank the root of a gather or scatter is on is not asked.
+    // The rank of a gather's or scatter's root is not checked.
     const bool gives_all = operation == Collective::kReduceScatter || operation == Collective::kAllToAll;
     const bool gets_all = operation == Collective::kAllGather || operation == Collective::kAllToAll;
     library_buffers.note(given, gives_all ? shape.bytes : part, BufferUse::kCommunication);
@@ -231,7 +232,7 @@ struct Observer<kFn_ncclCommInitRankConfig> {
   }
 };
 
-// Each rank gives the same unique ids in the same order, and none of them is another communicator's.
+// Each rank passes the same unique ids in the same order, and none of them belongs to another communicator.
 template <>
 struct Observer<kFn_ncclCommInitRankScalable> {
   static void after(void*, int status, ncclComm_t* comm, int, int, int count, const ncclUniqueId* unique_ids,
@@ -241,7 +242,7 @@ struct Observer<kFn_ncclCommInitRankScalable> {
   }
 };
 
-// Of this process alone: no other process needs the same id.
+// Only for this process: no other process needs the same id.
 template <>
 struct Observer<kFn_ncclCommInitAll> {
   static void after(void*, int status, ncclComm_t* all, int count, const int*) noexcept {

@@ -1,11 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Notifies other parts of the library of certain calls, whether a window is open or not. A
-// specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
-// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`, or who
-// makes it: `called_from(const void* caller)`, before it is made. They run outside the call's frame and don't
-// throw. With a member kUnrecorded the call has no frame.
+// Notifies other parts of the library of certain calls, whether a window is open or not. A specialisation of
+// Observer has `static void before()`, `static void after(int status)` or both, or the same with the call's
+// arguments: `before(arguments...)`, `after(void* real, int status, arguments...)`, or with the caller,
+// before the call: `called_from(const void* caller)`. They run outside the call's frame and don't throw. With
+// a member kUnrecorded the call has no frame.
 #pragma once
 
 #include <cuda.h>
@@ -26,12 +25,12 @@ void on_profiler_start(int status) noexcept;
 void on_profiler_stopping() noexcept;
 void on_profiler_stop(int status) noexcept;
 
-/// CUDA is initialised, but allocations are not counted: the first time, makes the session if the driver has
-/// called another tool's library in our place. True if it has.
+/// CUDA is initialised, but allocations are not counted: the first time, creates the session if the driver
+/// has called another tool's library in our place. True if it has.
 bool on_uncounted_allocation() noexcept;
 
-/// Which part of CUPTI the program is about to claim (foreign_cupti.h). `caller`: the address that the call
-/// returns to.
+/// The part of CUPTI that the program is about to claim (foreign_cupti.h). `caller`: the call's return
+/// address.
 enum class ForeignCall : std::uint8_t {
   kSubscribe,
   kRegisterBuffers,
@@ -41,13 +40,13 @@ enum class ForeignCall : std::uint8_t {
 };
 void on_foreign_cupti(ForeignCall call, const void* caller) noexcept;
 
-/// It has finalized CUPTI, for everybody, or failed.
+/// The program has finalized CUPTI, for all clients, or failed.
 void on_foreign_cupti_finalized(int status) noexcept;
 
-/// It has released something; `for_good`: everything that it had.
+/// The program has released part of CUPTI; `for_good`: everything that it had.
 void on_foreign_cupti_left(bool for_good) noexcept;
 
-/// The program is about to initialise CUPTI's profiler, or to end that.
+/// The program is about to initialise CUPTI's profiler, or to deinitialise it.
 void on_foreign_cupti_profiler(bool initialize) noexcept;
 
 template <FunctionId function>
@@ -55,13 +54,13 @@ struct Observer {};
 
 template <>
 struct Observer<kFn_cudaProfilerStart> {
-  // Where the call is made, and so has an end.
+  // Only if the call will be made, and so will end.
   static void called_from(const void*) noexcept { on_profiler_starting(); }
   static void after(int status) noexcept { on_profiler_start(status); }
 };
 
-/// What is captured does not run, and may be a whole iteration. Where the kernels of a graph were captured is
-/// kept (capture/graph_capture.h).
+/// What is captured does not run, and may be a whole iteration. The places where a graph's kernels were
+/// captured are kept (capture/graph_capture.h).
 template <bool per_thread>
 struct CaptureBegins {
   template <typename... A>
@@ -82,7 +81,7 @@ struct Observer<kFn_cudaStreamBeginCaptureToGraph_ptsz> : CaptureBegins<true> {}
 
 template <bool per_thread>
 struct CaptureEnds {
-  /// `graph` may be null: a program that captures into a graph of its own need not ask for it.
+  /// `graph` may be null: a program that captures into its own graph need not request it.
   static void after(void* /*real*/, int status, CUstream stream, const CUgraph* graph) noexcept {
     // Any other error leaves the stream as it was.
     if (status != CUDA_SUCCESS && status != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
@@ -101,7 +100,7 @@ struct Observer<kFn_cudaStreamEndCapture_ptsz> : CaptureEnds<true> {};
 template <>
 struct Observer<kFn_cudaGraphCreate> {
   static void after(void* /*real*/, int status, const CUgraph* graph, unsigned /*flags*/) noexcept {
-    if (status == 0) graph_destroyed(*graph);  // another one had that handle, and is gone
+    if (status == 0) graph_destroyed(*graph);  // an earlier graph had this handle, and is gone
   }
 };
 template <>

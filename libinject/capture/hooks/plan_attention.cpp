@@ -17,14 +17,15 @@ using Node = PlanGraph::Node;
 using Port = PlanGraph::Port;
 using Tensor = PlanGraph::Tensor;
 
-/// Whether a tensor holds each element's place along an axis.
+/// True if a tensor holds each element's index along an axis.
 bool is_index(const PlanGraph& graph, const Tensor& tensor, std::int64_t axis) noexcept {
   const Node* node = graph.producer(tensor);
   return node != nullptr && node->mode == "CUDNN_POINTWISE_GEN_INDEX" && node->axis == axis;
 }
 
-/// Of a mask that keeps a score where `rows` is at least `columns`. cudnn-frontend aligns its diagonal with
-/// the scores' last corner by adding the number of keys to a row's index and taking that of the queries away.
+/// Flags of a mask that keeps a score if `rows` is at least `columns`. cudnn-frontend aligns its diagonal
+/// with the scores' last corner by adding the number of keys to a row's index and subtracting that of the
+/// queries.
 std::uint32_t causal_flags(const PlanGraph& graph, const Tensor& rows, const Tensor& columns) noexcept {
   constexpr std::int64_t kRows = 2;
   constexpr std::int64_t kColumns = 3;
@@ -56,7 +57,7 @@ std::uint32_t attention_flags(const PlanGraph& graph, std::int64_t key_length) n
     const Tensor* x = graph.tensor(node, "X");
     const Tensor* b = graph.tensor(node, "B");
     if (x == nullptr || b == nullptr) continue;
-    // Masks compare the index of a row with that of a column; padding compares one with a length.
+    // Causal masks compare the index of a row with that of a column; padding compares one with a length.
     const bool of_indices = x->is_virtual && b->is_virtual;
     if (node.mode == "CUDNN_POINTWISE_CMP_GE" && of_indices) flags |= causal_flags(graph, *x, *b);
     if (node.mode == "CUDNN_POINTWISE_CMP_GT" && of_indices) flags |= kAttentionWindow;
@@ -70,7 +71,7 @@ std::uint32_t attention_flags(const PlanGraph& graph, std::int64_t key_length) n
   return flags;
 }
 
-/// Whether a tensor goes through pointwise operations into an exponential: the scores that softmax takes.
+/// True if a tensor goes through pointwise operations into an exponential: the scores that softmax takes.
 bool leads_to_exponential(const PlanGraph& graph, std::string_view from) noexcept {
   const std::span<const Node> nodes = graph.nodes();
   std::array<bool, PlanGraph::kMaxNodes> seen{};
@@ -117,7 +118,7 @@ CallShape attention_shape(const PlanGraph& graph, const Node& node, std::uint32_
   shape.query_length = clamped<std::uint32_t>(q->size.at[2]);
   shape.key_length = clamped<std::uint32_t>(k->size.at[2]);
   if (const Tensor* pages = graph.tensor(node, "pageTableK"); pages != nullptr && pages->size.count == 4) {
-    // As many pages of as many keys.
+    // Number of pages times keys per page.
     std::int64_t keys = 0;
     if (__builtin_mul_overflow(pages->size.at[2], k->size.at[2], &keys)) keys = 0;
     shape.key_length = clamped<std::uint32_t>(keys);
@@ -152,7 +153,7 @@ CallShape composed_attention_shape(const PlanGraph& graph, std::uint32_t notes) 
     const Tensor* a = graph.tensor(*node, "matA");
     const Tensor* b = graph.tensor(*node, "matB");
     if (a == nullptr || b == nullptr) continue;
-    // Forward the scores times V; of the gradient dO times Vᵀ, the other product of two tensors from outside.
+    // Forward: the scores times V; gradient: dO times Vᵀ, the other product of two tensors from outside.
     if (products == 2) {
       shape.value_head_size = clamped<std::uint32_t>(b->size.last(1));
     } else if (a->is_given() && b->is_given()) {

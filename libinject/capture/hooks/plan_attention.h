@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Attention in a cuDNN plan's graph, where it is one operation and where it is spelled out. Pure.
+// Attention in a cuDNN plan's graph, as one operation or composed of several. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,11 @@
 
 namespace inject {
 
-/// Of a node that is all of the attention.
+/// The shape of a node that is the whole attention.
 CallShape attention_shape(const PlanGraph& graph, const PlanGraph::Node& node, std::uint32_t notes) noexcept;
 
-/// Of a graph that spells it out: Q Kᵀ, softmax, its product with V; of the gradient five products. Empty
-/// where the graph is none of these.
+/// The shape of a graph that composes it: Q Kᵀ, softmax, the product with V; for the gradient, five products.
+/// Empty if the graph is neither.
 CallShape composed_attention_shape(const PlanGraph& graph, std::uint32_t notes) noexcept;
 
 }  // namespace inject

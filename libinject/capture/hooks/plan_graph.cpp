@@ -95,7 +95,7 @@ void PlanGraph::read_node(JsonReader& json) noexcept {
         ports_[port_count_++] = {key, value};
       }
     } else if (next == '[') {
-      // pad_lower: where the padding before differs from that after.
+      // pad_lower: used if the padding before differs from that after.
       if (key == "pad" || key == "pad_lower") read_numbers(json, node.pad);
       if (key == "stride") read_numbers(json, node.stride);
       if (key == "dilation") read_numbers(json, node.dilation);

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The operation graph of a cuDNN execution plan, read from the plan's text, and what can be asked of it.
+// The operation graph of a cuDNN execution plan, read from the plan's text, with queries on it.
 #pragma once
 
 #include <array>
@@ -16,11 +15,11 @@
 
 namespace inject {
 
-/// Views into the text, which outlives it. Some 100 kB: too much for the stack of a thread that isn't ours.
-/// Tensors and nodes beyond its room are left out.
+/// Holds views into the text, which must outlive it. Some 100 kB: too large for the stack of a program
+/// thread. Tensors and nodes that do not fit are left out.
 class PlanGraph {
  public:
-  // Attention, the largest of today's graphs, has some forty of either.
+  // Attention, the largest of today's graphs, has some forty of each.
   static constexpr std::size_t kMaxTensors = 128;
   static constexpr std::size_t kMaxNodes = 128;
   static constexpr std::size_t kMaxPorts = 1024;
@@ -30,10 +29,10 @@ class PlanGraph {
     std::size_t count = 0;
     std::array<std::int64_t, kMaxDimensions> at{};
 
-    /// From the end: 1 is the last.
+    /// Counted from the end: 1 is the last.
     std::int64_t last(std::size_t n) const noexcept { return n <= count ? at[count - n] : 0; }
     std::span<const std::int64_t> all() const noexcept { return {at.data(), count}; }
-    /// The product of the first `end` of them, at most what fits.
+    /// The product of the first `end` numbers; saturates.
     std::int64_t product(std::size_t end = kMaxDimensions) const noexcept;
     bool operator==(const Numbers&) const = default;
   };
@@ -47,7 +46,7 @@ class PlanGraph {
     bool by_value = false;
     bool ragged = false;
 
-    /// In memory, at the graph's edge.
+    /// True if it is in memory, an input or output of the graph.
     bool is_given() const noexcept { return !is_virtual && !by_value; }
   };
 
@@ -65,12 +64,12 @@ class PlanGraph {
     Numbers pad;
     Numbers stride;
     Numbers dilation;
-    std::int64_t axis = -1;  // of an index
+    std::int64_t axis = -1;  // of an index operation
     std::span<const Port> ports;
   };
 
   PlanGraph() = default;
-  PlanGraph(const PlanGraph&) = delete;  // its nodes have views of its ports
+  PlanGraph(const PlanGraph&) = delete;  // its nodes hold views of its ports
   PlanGraph& operator=(const PlanGraph&) = delete;
 
   void read(std::string_view text) noexcept;
@@ -82,16 +81,16 @@ class PlanGraph {
   std::size_t count(GraphOperation operation) const noexcept;
   /// The first node of an operation, or the next one after `after`; null if there is none.
   const Node* first(GraphOperation operation, const Node* after = nullptr) const noexcept;
-  /// A bit for each operation of all nodes but one.
+  /// One bit for each operation of all nodes except one.
   std::uint32_t operations_except(const Node* except) const noexcept;
 
   /// Null if the node has no such port, or the graph no such tensor.
   const Tensor* tensor(const Node& node, std::string_view port) const noexcept;
   const Tensor* find_tensor(std::string_view name) const noexcept;
-  /// The node whose result a tensor is; null if it is none's.
+  /// The node that produces a tensor; null if there is none.
   const Node* producer(const Tensor& tensor) const noexcept;
-  /// The type a tensor is stored in. What fused operations pass on is never stored: then that of a stored
-  /// tensor of the same size.
+  /// The type in which a tensor is stored. Intermediate results of fused operations are never stored: then
+  /// the type of a stored tensor of the same size.
   DataType stored_type(const Tensor& tensor) const noexcept;
 
  private:
@@ -109,7 +108,7 @@ class PlanGraph {
   std::int32_t engine_ = -1;
 };
 
-/// What an operation computes in. `operand`: the type of what it multiplies; `notes`: the engine's.
+/// The type in which an operation computes. `operand`: the type of what it multiplies; `notes`: the engine's.
 ComputeType plan_compute_type(DataType math, DataType operand, std::uint32_t notes) noexcept;
 
 }  // namespace inject

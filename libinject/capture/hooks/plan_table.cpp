@@ -11,10 +11,9 @@ namespace {
 constexpr unsigned kShapeBits = 19;
 constexpr std::uint64_t kShapeMask = (std::uint64_t{1} << kShapeBits) - 1;
 static_assert(PlanTable::kShapeEnd == kShapeMask + 1);
-constexpr std::uint64_t kRemoved = 1;  // no address
+constexpr std::uint64_t kRemoved = 1;  // not an address
 
-// Descriptors are aligned to 8, and addresses have 48 bits: 45 are left. 0 for an address that is another
-// way.
+// Descriptors are aligned to 8, and addresses have 48 bits: 45 are left. 0 for any other address.
 std::uint64_t key_of(const void* plan) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(plan);
   if ((address & 7) != 0 || address >> 48 != 0) return 0;
@@ -65,7 +64,7 @@ std::optional<std::uint32_t> PlanTable::find(const void* plan) const noexcept {
 }
 
 void PlanTable::remove(const void* plan) noexcept {
-  // Not made empty: another plan may lie behind it.
+  // Not marked as empty: another plan may follow it.
   if (std::atomic<std::uint64_t>* slot = slot_of(plan); slot != nullptr)
     slot->store(kRemoved, std::memory_order_relaxed);
 }

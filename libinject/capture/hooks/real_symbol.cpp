@@ -27,8 +27,8 @@ constinit std::atomic<std::uint32_t> bindings_used{1};  // binding 0 is the empt
 constinit std::array<std::atomic<bool>, kFunctionEnd> reported_missing{};
 constinit thread_local std::uint8_t searches = 0;
 
-// The library whose business a group's names are: libcudnn.so.9 next to libcudnn_ops.so.9, which has the same
-// names, libcudart-9335f6a2.so.12 as repaired wheels call theirs.
+// The stem of the library to which a group's names belong: libcudnn.so.9 rather than libcudnn_ops.so.9, which
+// has the same names; libcudart-9335f6a2.so.12 is the form in repaired wheels.
 const char* library_stem(FunctionGroup group) noexcept {
   switch (group) {
     case FunctionGroup::kCudart:
@@ -88,11 +88,11 @@ class Search {
     bool preferred;
   };
 
-  // What the breadth-first walks know about an object.
+  // State of the breadth-first walks for an object.
   struct Node {
     ElfObject object;
-    unsigned queued;  // the object that was reached as the n-th
-    unsigned walk;    // number of the walk that reached this object last
+    unsigned queued;  // the n-th object reached
+    unsigned walk;    // number of the latest walk that reached this object
   };
 
   void run_locked() noexcept {
@@ -107,7 +107,7 @@ class Search {
     result_ = providers_[chosen].object.address(*providers_[chosen].symbol);
   }
 
-  // In load order, which is the order in which the dynamic linker looks through what is preloaded or linked.
+  // In load order, which is the order in which the dynamic linker searches preloaded or linked libraries.
   unsigned first_behind_us() const noexcept {
     for (unsigned i = 0; i < provider_count_; ++i) {
       if (providers_[i].index > our_index_) return i;
@@ -135,7 +135,7 @@ class Search {
     }
   }
 
-  // Code that no object holds (a just-in-time compiler's) is taken as one module up to 64 KiB around the
+  // Code outside any object (from a just-in-time compiler) is treated as one module up to 64 KiB around the
   // call, or up to the next object.
   void narrow_gap(const ElfObject& object) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(caller_);
@@ -147,8 +147,8 @@ class Search {
     if (object.begin() > address && object.begin() < caller_end_) caller_end_ = object.begin();
   }
 
-  // Several objects have the name. As the dynamic linker would have found one by the version that the caller
-  // asks for: the caller itself, then what it depends on, then what the libraries that need the caller depend
+  // Several objects have the name. Chooses as the dynamic linker would by the version that the caller
+  // requests: the caller itself, then what it depends on, then what the libraries that need the caller depend
   // on.
   unsigned choose() noexcept {
     for (unsigned i = 0; i < provider_count_; ++i) {
@@ -188,8 +188,8 @@ class Search {
     return true;
   }
 
-  // Breadth first from `root` over what it needs. The first library that the name belongs to, else the first
-  // provider.
+  // Breadth-first walk from `root` over its dependencies. Returns the first library to which the name
+  // belongs, else the first provider.
   unsigned walk(unsigned root, bool& reached_caller) noexcept {
     ++walks_;
     unsigned queued = 0;
@@ -278,7 +278,7 @@ void* walk_and_bind(FunctionId function, const void* caller, std::uint32_t epoch
   const std::uintptr_t begin = search.caller_begin();
   const std::uintptr_t span = search.caller_end() - begin;
 
-  // A library that was unloaded and is loaded again often comes to lie where it was.
+  // A library that was unloaded and loaded again often gets the same address.
   std::atomic<std::uint32_t>& first = binding_table.first[function];
   for (std::uint32_t i = first.load(std::memory_order_acquire); i != 0; i = binding_table.bindings[i].next) {
     Binding& binding = binding_table.bindings[i];
@@ -288,7 +288,7 @@ void* walk_and_bind(FunctionId function, const void* caller, std::uint32_t epoch
       return real;
     }
   }
-  // Full: this module's calls are right, but walk each time.
+  // Full: this module's calls are right, but need a walk each time.
   if (bindings_used.load(std::memory_order_relaxed) >= kMaxBindings) return real;
   const std::uint32_t index = bindings_used.fetch_add(1, std::memory_order_relaxed);
   if (index >= kMaxBindings) return real;
@@ -313,7 +313,8 @@ void* resolve(FunctionId function, const void* caller) noexcept {
        i = binding_table.bindings[i].next) {
     const Binding& binding = binding_table.bindings[i];
     if (!binding.covers(caller) || binding.epoch.load(std::memory_order_acquire) != epoch) continue;
-    // Seldom, as the store costs more than this search, and modules that call in turn would do it each time.
+    // Rarely, because the store costs more than this search, and modules that call alternately would do it
+    // each time.
     if (binding_table.current[function].load(std::memory_order_relaxed) == 0 || ++searches % 64 == 0) {
       use(function, i, epoch);
     }
@@ -326,7 +327,7 @@ void* resolve(FunctionId function, const void* caller) noexcept {
 }
 
 void note_unload() noexcept {
-  // No binding, nothing to forget: what all processes without CUDA see.
+  // No binding, nothing to forget: the case of all processes without CUDA.
   if (bindings_used.load(std::memory_order_relaxed) == 1) return;
   std::uint64_t unloads = 0;
   {
@@ -338,8 +339,8 @@ void note_unload() noexcept {
         },
         &unloads);
   }
-  // Most calls of dlclose only count down. The count is stored last: who finds it stored finds the epoch
-  // advanced.
+  // Most calls of dlclose only decrement a count. The unload count is stored last: a thread that sees it also
+  // sees the advanced epoch.
   if (unloads_seen.load(std::memory_order_acquire) == unloads) return;
   unload_epoch.fetch_add(1, std::memory_order_seq_cst);
   for (std::atomic<std::uint32_t>& current : binding_table.current)

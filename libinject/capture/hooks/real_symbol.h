@@ -17,13 +17,13 @@
 
 namespace inject {
 
-/// Where the calls of one function that come from one module go. Written once, before it is published; only
-/// `epoch` changes later. `begin` and `span` cover the calling module's code.
+/// The target of the calls of one function that come from one module. Written once, before it is published;
+/// only `epoch` changes later. `begin` and `span` cover the calling module's code.
 struct alignas(32) Binding {
   std::uintptr_t begin = 0;
   std::uintptr_t span = 0;
   void* real = nullptr;
-  std::atomic<std::uint32_t> epoch = 0;  ///< the unload epoch in which it was last found right
+  std::atomic<std::uint32_t> epoch = 0;  ///< the unload epoch in which it was last verified
   std::uint32_t next = 0;                ///< index of the function's next binding, 0: none
 
   bool covers(const void* caller) const noexcept {
@@ -33,50 +33,47 @@ struct alignas(32) Binding {
 
 inline constexpr std::size_t kMaxBindings = 16384;
 
-/// How hooks load the index of a binding that they then read: with no barrier, since what lies behind the
-/// index is ordered by its address, which depends on the index (true of x86-64 and of aarch64). The language
-/// cannot say that without GCC making it an acquire, and ThreadSanitizer does not know of it: there it is
-/// one.
+/// How hooks load the index of a binding that they then read: without a barrier, because the read is ordered
+/// by its address, which depends on the index (true on x86-64 and aarch64). The language cannot express that
+/// without GCC making it an acquire, and ThreadSanitizer does not know of it: there it is an acquire.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr std::memory_order kOrderedByAddress = std::memory_order_acquire;
 #else
 inline constexpr std::memory_order kOrderedByAddress = std::memory_order_relaxed;
 #endif
 
-// What hooks read. Zero-initialised (hooks run before any initialiser) and hidden (no detour through the
-// GOT). Binding 0 covers nothing, so a function that nobody has called yet needs no test of its own.
+// Read by hooks. Zero-initialised (hooks run before any initialiser) and hidden (no detour through the GOT).
+// Binding 0 covers nothing, so a function that has not been called yet needs no test of its own.
 struct BindingTable {
-  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current{};  ///< the binding that was used last
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current{};  ///< the binding used last
   std::array<std::atomic<std::uint32_t>, kFunctionEnd>
       first{};  ///< all bindings of a function, linked by `next`
   std::array<Binding, kMaxBindings> bindings{};
 };
 extern BindingTable binding_table __attribute__((visibility("hidden")));
 
-/// The real `function` for a call that returns to `caller`, by the table or, the first time, by a walk over
-/// the loaded objects. nullptr if no loaded library has it (reported once on stderr). Keeps errno. Lock-free
-/// but for the walk, which takes the lock of dl_iterate_phdr and no other.
+/// The real `function` for a call that returns to `caller`, from the table or, the first time, by a walk over
+/// the loaded objects. nullptr if no loaded library has it (reported once on stderr). Preserves errno.
+/// Lock-free except for the walk, which takes only the lock of dl_iterate_phdr.
 void* resolve(FunctionId function, const void* caller) noexcept;
 
-/// The same, by a look at the binding that was used last if it is the caller's.
+/// The same; first tries the binding used last, if it is the caller's.
 inline void* bound(FunctionId function, const void* caller) noexcept {
   const Binding& binding = binding_table.bindings[binding_table.current[function].load(kOrderedByAddress)];
   return binding.covers(caller) ? binding.real : resolve(function, caller);
 }
 
-/// To be called after a library may have been unloaded: no binding that was made before is used unchecked
-/// again.
+/// Must be called after a library may have been unloaded: no earlier binding is used unchecked again.
 void note_unload() noexcept;
 
-/// The function `name` of the library that `function` lies in; nullptr if it has none.
+/// The function `name` of the library that contains `function`; nullptr if it has none.
 void* symbol_of_same_library(const void* function, const char* name) noexcept;
 
-/// Counts the times that libraries may have been unloaded.
+/// Number of times that libraries may have been unloaded.
 std::uint32_t unloads_so_far() noexcept;
 
-/// A function of the library that a hooked call goes to, cached per real function that is called: for 64
-/// of them; for others it is looked up each time. Renewed after a library may have been unloaded. F: its
-/// type.
+/// A function of the library that a hooked call goes to, cached for 64 real functions called; for others it
+/// is looked up each time. Renewed after a library may have been unloaded. F: its type.
 template <typename F>
 class SameLibraryFunction {
  public:
@@ -103,9 +100,9 @@ class SameLibraryFunction {
   static constexpr std::uint32_t kNotLooked = 0;
   static constexpr std::uint32_t kMissing = std::uint32_t{1} << 31;
 
-  // What is found is one word with the count of unloads at which it was, so that a thread that was looking
-  // while a library was unloaded can't leave the one without the other. The functions of one library lie
-  // within 2 GiB of each other.
+  // The result is stored in one word with the unload count at which it was found, so that a thread that was
+  // searching while a library was unloaded can't leave one without the other. The functions of one library
+  // lie within 2 GiB of each other.
   struct Entry {
     std::atomic<const void*> beside{nullptr};
     std::atomic<std::uint64_t> place{kNotLooked};  // unloads, and the distance from `beside`
@@ -132,8 +129,8 @@ class SameLibraryFunction {
 /// The first definition of `name` in load order that is not ours; nullptr if there is none.
 void* next_symbol(const char* name) noexcept;
 
-/// The same, but of the definitions behind ours if there are any, as dlsym(RTLD_NEXT) would: what is
-/// preloaded before us and has the name as well passes its calls on to us.
+/// The same, but only among the definitions after ours if there are any, as dlsym(RTLD_NEXT) would: a library
+/// that is preloaded before us and has the name as well passes its calls on to us.
 void* symbol_after_ours(const char* name) noexcept;
 
 }  // namespace inject

@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Every hook, written once: look at control_word, find the real function, call it, and on the slow path do so
+// Every hook, written once: read control_word, find the real function, call it, and on the slow path do so
 // inside a CallFrame. Including a .def table after this header defines that table's exported functions. Not
-// noexcept, and no catch: pthread_cancel unwinds through the real calls, and would end the program at either.
+// noexcept, and no catch: pthread_cancel unwinds through the real calls, and either would end the program.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,28 +30,28 @@ struct Missing {
 };
 
 // The shims end in tail calls: the real function then finds the stack as the caller left it, and the slow
-// path finds the caller's return address, by which the real function is chosen. GCC makes them when it
-// optimises (the build sees to that), Clang on request.
+// path finds the caller's return address, by which the real function is chosen. GCC makes tail calls when it
+// optimises (the build ensures that), Clang on request.
 #if defined(__clang__)
 #define INJECT_TAIL_CALL [[clang::musttail]] return
 #else
 #define INJECT_TAIL_CALL return
 #endif
 
-/// The status that a call returned, as a record has it: 0 is success.
+/// The status that a call returned, as stored in a record: 0 is success.
 template <typename R>
 struct StatusCode {
   static int of(R result) noexcept { return static_cast<int>(result); }
 };
 
-/// What a call's arguments mean: specialisations have `static void tell(CallFrame&, void* real,
-/// arguments...)`, which gives the frame a shape. Called before the real function, with what the program
-/// passed, right or wrong. `static void told(int status)`, if there is one, is called after it.
+/// The meaning of a call's arguments: specialisations have `static void tell(CallFrame&, void* real,
+/// arguments...)`, which gives the frame a shape. Called before the real function, with the program's
+/// arguments, valid or not. `static void told(int status)`, if it exists, is called after it.
 template <FunctionId function>
 struct CallArguments {};
 
 /// The stream, or executable graph, among a call's arguments; null if there is none, or if it is the default
-/// stream, of which nothing is captured.
+/// stream, which can't be captured.
 template <typename Wanted, typename... A>
 [[gnu::always_inline]] inline Wanted argument_of_type(A... args) noexcept {
   Wanted found = nullptr;
@@ -87,26 +86,26 @@ struct Shim<function, R(A...)> {
       kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter || kCallerSeen;
   static constexpr bool kUnrecorded = requires { Observer<function>::kUnrecorded; };
 
-  /// Such calls submit no work and run no code of the program's; frameworks make ten of them a launch.
+  /// Such calls submit no work and run none of the program's code; frameworks make ten of them per launch.
   static constexpr bool kMayBeShort =
       std::is_enum_v<R> && kBookkeeping<function> &&
       (kCategory<function> == Category::kQuery || kCategory<function> == Category::kEvent ||
        kCategory<function> == Category::kDevice || kCategory<function> == Category::kStream ||
        function == kFn_cudaStreamIsCapturing || function == kFn_cudaStreamIsCapturing_ptsz);
 
-  /// Whether its work may become a part of a graph that is captured.
+  /// True if its work may become part of a graph that is being captured.
   static constexpr bool kMayBeCaptured =
       std::is_enum_v<R> && ((is_sign(kCategory<function>) && kCategory<function> != Category::kSync) ||
                             kCategory<function> == Category::kGroup);
 
-  /// Called thousands of times in a step. By the next call the program's code has evicted ours from the
-  /// caches, so all that such a call runs through goes into one section (.text.hot) and takes few pages.
+  /// Called thousands of times in a step. By the next call, the program's code has evicted ours from the
+  /// caches, so all code that such a call runs is placed in one section (.text.hot) and takes few pages.
   static constexpr bool kHot = kMayBeShort || kCategory<function> == Category::kLaunch;
 
-  /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
-  /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
-  /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing
-  /// (kOrderedByAddress says what orders the binding).
+  /// The target of a call: the real function, or slow(). No branch and no ordering stronger than relaxed
+  /// here: across either, GCC copies every argument on the stack back and forth (5 ns for the 23 of a batched
+  /// GEMM, measured; now none). The jump is predicted, so the choice delays nothing (for the ordering of the
+  /// binding, see kOrderedByAddress).
   [[gnu::always_inline]] static inline Real target(const void* caller) noexcept {
     if constexpr (kObserved) {
       return kSlow;
@@ -131,7 +130,7 @@ struct Shim<function, R(A...)> {
     const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));
     if (real == nullptr) [[unlikely]]
       return Missing<R>::value();
-    // Only where the call is made, and so has an end.
+    // Only if the call will be made, and so will end.
     if constexpr (kCallerSeen) Observer<function>::called_from(__builtin_return_address(0));
     if constexpr (kSeenAfter) {
       R result{};
@@ -169,7 +168,7 @@ struct Shim<function, R(A...)> {
       if constexpr (kMayBeCaptured) {
         if ((control & kControlCapture) != 0) return capturable(real, control, args...);
       }
-      // What has been told may have opened a window or closed it.
+      // The observer may have opened or closed a window.
       if ((control_word.load(std::memory_order_relaxed) & kFramed) == 0) INJECT_TAIL_CALL real(args...);
       return framed(real, args...);
     }
@@ -197,7 +196,7 @@ struct Shim<function, R(A...)> {
     }
   }
 
-  /// The full record of a call that may be short: rare, and so not in the hot section.
+  /// The full record of a call that may be short: rare, and therefore not in the hot section.
   [[gnu::noinline]] static R recorded_apart(Real real, A... args) { return recorded(real, args...); }
 
   [[gnu::always_inline]] static inline R recorded(Real real, A... args) {
@@ -227,8 +226,8 @@ struct Shim<function, R(A...)> {
 
 #define INJECT_EXPORT __attribute__((visibility("default")))
 
-// A row's name as it is spelled must be its name as it expands: a vendor's renaming macro would have us hook
-// another function. To be used where the row's arguments are not expanded yet.
+// A row's name as written must be its name as expanded: with a vendor's renaming macro, we would hook another
+// function. Must be used where the row's arguments are not expanded yet.
 #define INJECT_CHECK_SPELLING(spelling, name)                        \
   static_assert(inject::same_text(spelling, INJECT_STRINGISE(name)), \
                 spelling " is a macro of the vendor's: spell the exported name");

@@ -16,8 +16,8 @@ constinit SameLibraryFunction<cudaError_t(const char**, const void*)> name_of_fu
 
 bool tell_kernel_name(SeenLaunch launch, const void* real) noexcept {
   const CallerState state;
-  // The launch has succeeded, so context and module are there: the runtime looks the name up, no more. An
-  // error that the program has not asked for yet is left alone: another one would take its place.
+  // The launch has succeeded, so context and module exist: the runtime only looks the name up. A pending
+  // error that the program has not queried yet is left alone, because another one would replace it.
   auto* peek = peek_at_error.get(real);
   auto* get_name = name_of_function.get(real);
   auto* take = take_error.get(real);

@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What a hooked call tells the search for iterations (record/launch_sign.h), read from its arguments: the
-// kernel and its launch shape, the direction and size of a copy, the sizes of a matrix product. Written once
-// for all rows of the tables, by category and type of argument.
+// What a hooked call reports to the search for iterations (record/launch_sign.h), read from its arguments:
+// the kernel and its launch shape, the direction and size of a copy, the sizes of a matrix product. Written
+// once for all rows of the tables, by category and type of argument.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +16,7 @@
 
 namespace inject {
 
-/// The categories of the tables, for the compiler.
+/// The categories of the tables, as compile-time constants.
 template <FunctionId function>
 inline constexpr Category kCategory = Category::kOther;
 #define INJECT_HOOK(name, arity, category) \
@@ -45,7 +44,7 @@ inline constexpr Category kCategory = Category::kOther;
   inline constexpr Category kCategory<kFn_##name> = Category::category;
 #include "libinject/model/cupti.def"
 
-/// is_bookkeeping(), for the compiler.
+/// is_bookkeeping(), as a compile-time constant.
 template <FunctionId function>
 inline constexpr bool kBookkeeping = false;
 #define INJECT_HOOK(name, arity, category) \
@@ -53,7 +52,7 @@ inline constexpr bool kBookkeeping = false;
   inline constexpr bool kBookkeeping<kFn_##name> = is_bookkeeping_name(#name);
 #include "libinject/model/cudart.def"
 
-/// Whether calls of this category are signs.
+/// True if calls of this category are signs.
 constexpr bool is_sign(Category category) {
   switch (category) {
     case Category::kLaunch:
@@ -82,7 +81,7 @@ constexpr std::uint64_t hash_with(std::uint64_t hash, std::uint64_t value) {
   return hash_mix((hash ^ value) * kHashSeed);
 }
 
-/// A kernel's identity as signs have it: its handle or host-side address.
+/// A kernel's identity in signs: a hash of its handle or host-side address.
 inline std::uint64_t function_hash(std::uint64_t handle) noexcept {
   return hash_mix(handle * kHashSeed + 1);
 }
@@ -101,14 +100,13 @@ inline std::uint64_t shape_hash(std::uint64_t function, const dim3& grid, const 
   return shape_hash(function, pair(grid.x, grid.y), grid.z, pair(block.x, block.y), block.z);
 }
 
-/// A launch that a hook has seen; `kernel` is 0 where it is not one of a kernel.
+/// A launch that a hook has seen; `kernel` is null if it does not launch a kernel.
 struct SeenLaunch {
   std::uint64_t function = 0;
   const void* kernel = nullptr;
 };
 
-/// What a sign has of one argument. Numbers are sizes, counts and modes; what pointers point to is the
-/// program's.
+/// Adds one argument to a sign. Numbers are sizes, counts and modes; what pointers refer to is the program's.
 template <typename Argument>
 [[gnu::always_inline]] inline void tell_argument(FunctionId function, Argument argument, SignKind& kind,
                                                  std::uint64_t& called, std::uint64_t& shape) noexcept {
@@ -126,8 +124,8 @@ template <FunctionId function, typename... A>
   constexpr Category kOwn = kCategory<function>;
   SeenLaunch seen;
   if constexpr (kOwn == Category::kLaunch && sizeof...(A) == 6) {
-    // (kernel, grid, block, arguments, shared memory, stream). Tuples are for launches alone: those of all
-    // the other functions would be half the time that these files take to compile.
+    // (kernel, grid, block, arguments, shared memory, stream). Tuples are used only for launches: for all
+    // other functions, they would take half of these files' compile time.
     const std::tuple<A...> all(args...);
     seen.kernel = reinterpret_cast<const void*>(std::get<0>(all));
     seen.function = function_hash(reinterpret_cast<std::uint64_t>(seen.kernel));
@@ -162,8 +160,9 @@ template <FunctionId function, typename... A>
   return seen;
 }
 
-/// Asks the runtime that made the launch, by its function `real`, for the kernel's name, once for each
-/// kernel. No error is left behind. False if it could not be asked, and is to be at the next launch.
+/// Queries the runtime that made the launch, by its function `real`, for the kernel's name, once for each
+/// kernel. Leaves no error behind. False if the query was not possible and is to be repeated at the next
+/// launch.
 bool tell_kernel_name(SeenLaunch launch, const void* real) noexcept;
 
 }  // namespace inject

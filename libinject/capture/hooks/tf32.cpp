@@ -16,7 +16,7 @@ bool is_set(const char* name) noexcept {
   return value != nullptr && *value != '\0' && std::string_view(value) != "0";
 }
 
-/// An answer that is found out once, as the libraries do: the program may change its environment in another
+/// An answer that is determined once, as the libraries do: the program may change its environment in another
 /// thread.
 class Once {
  public:

@@ -12,8 +12,8 @@ namespace inject {
 /// none of whose kernels used TF32.
 ComputeType tf32_if_allowed() noexcept;
 
-/// `compute`, or kOther where the environment lets cuBLAS emulate fp32 or fp64 by other types
-/// (CUBLAS_EMULATE_SINGLE_PRECISION, CUBLAS_EMULATE_DOUBLE_PRECISION): whether it does is its own choice.
+/// `compute`, or kOther if the environment lets cuBLAS emulate fp32 or fp64 by other types
+/// (CUBLAS_EMULATE_SINGLE_PRECISION, CUBLAS_EMULATE_DOUBLE_PRECISION): cuBLAS decides whether it does.
 ComputeType unless_emulated(ComputeType compute) noexcept;
 
 }  // namespace inject

@@ -1,11 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// PyTorch's caching allocator calls c10::reportMemoryUsageToProfiler() with each allocation and free,
-// profiler or not, from another library than the one that has it (c10/cuda/CUDACachingAllocator.cpp,
-// c10/core/Allocator.h): the call can be hooked like any other. It tells how much is allocated and reserved
-// on the device, as signed numbers in PyTorch 1.13 and as unsigned ones in 2.11, which makes two names of one
-// function.
+// PyTorch's caching allocator calls c10::reportMemoryUsageToProfiler() with each allocation and free, with a
+// profiler or without, from another library than the one that defines it (c10/cuda/CUDACachingAllocator.cpp,
+// c10/core/Allocator.h): the call can be hooked like any other. It reports how much is allocated and reserved
+// on the device, as signed numbers in PyTorch 1.13 and as unsigned ones in 2.11, so that the function has two
+// symbol names.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,7 @@ constexpr std::int8_t kCuda = 1;  // c10::DeviceType::CUDA
 using Report = void (*)(void* address, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
                         Device device);
 
-/// Where calls go on to.
+/// Resolves the real function.
 class RealReport {
  public:
   constexpr explicit RealReport(const char* name) noexcept : name_(name) {}
@@ -42,7 +41,7 @@ class RealReport {
  private:
   const char* name_;
   std::atomic<Report> real_{nullptr};
-  std::atomic<std::uint32_t> found_after_{0};  // the count of unloads then, plus 1
+  std::atomic<std::uint32_t> found_after_{0};  // the unload count at that time, plus 1
 };
 
 constexpr const char* kSignedName = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// A hook remembers where the real function lies, so it has to learn of unloading. dlclose, unlike dlopen and
-// dlsym, does not depend on who calls it and can be passed on.
+// A hook remembers the address of the real function, so it has to notice unloading. dlclose, unlike dlopen
+// and dlsym, does not depend on its caller and can be forwarded.
 #include <dlfcn.h>
 
 #include <atomic>
