@@ -11,27 +11,28 @@ namespace {
 
 constexpr Nanoseconds kIntervalsPerPoll = 100;
 constexpr Nanoseconds kMaxPoll = 20 * kMillisecond;
-// A decode costs by what the hardware has written since the last, and next to nothing by the call (H200): it
-// is done well before the hardware's buffer is full.
+// The cost of a decode depends on what the hardware has written since the last one; the call itself costs
+// next to nothing (H200). So it is done well before the hardware's buffer is full.
 constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
-// A sample of the automatic set takes some 46 kilobytes in CUPTI's image: 35 for each counter of each of the
-// device's units. With the hardware's buffer it is 50 MB a device.
+// A sample of the automatic set takes some 46 kilobytes in CUPTI's image: 35 bytes for each counter of each
+// of the device's units. Together with the hardware's buffer, that is 50 MB per device.
 constexpr std::size_t kMaxImageBytes = std::size_t{16} << 20;
-// In the hardware's buffer a unit's counters share records of 32 bytes: a quarter of that where many are
-// sampled, all of it where one is.
+// In the hardware's buffer, a unit's counters share records of 32 bytes: a sample takes a quarter of its size
+// in the image if many counters are sampled, all of it if there is one.
 constexpr std::size_t kBufferShare = 4;
 constexpr std::size_t kMaxBytesInBuffer = 8192;
-// Beyond a sample's own records as many come each time so much of it has passed, whatever its length: on an
-// H200 150 us in a product in bfloat16, between 40 and 80 in one in fp32 or where memory is the limit, and
-// much more while it idles.
+// In addition to a sample's own records, as many are written each time this much of it has passed, whatever
+// its length: on an H200 every 150 us in a product in bfloat16, every 40 to 80 in one in fp32 or where memory
+// is the limit, and at much longer intervals while it idles.
 constexpr Nanoseconds kRecordsRepeat = 40'000;
-// Both have to hold what comes between two decodes, and as much again where our thread comes late: what finds
-// no room is lost. Emptying the image takes ten microseconds for each sample that it has room for: it has
-// room for more.
+// Both have to hold what arrives between two decodes, and as much again if our thread is late: what does not
+// fit is lost. Emptying the image takes ten microseconds for each sample that it can hold, so it can hold
+// more than that.
 constexpr std::size_t kRoomInPauses = 2;
 constexpr std::size_t kImageInPauses = 8;
 
-// How long the hardware's buffer can wait, however busy the device, by what a sample takes in CUPTI's image.
+// The time within which the hardware's buffer must be decoded, however busy the device, given the size of a
+// sample in CUPTI's image.
 Nanoseconds max_buffer_pause(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval) {
   const std::size_t records =
       std::max(bytes_in_image / kBufferShare, std::min(bytes_in_image, kMaxBytesInBuffer));
@@ -52,7 +53,7 @@ DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, N
   plan.image_samples = static_cast<std::uint32_t>(
       std::clamp<std::size_t>(kImageInPauses * (buffer / interval), kMinImageSamples,
                               std::max<std::size_t>(kMaxImageBytes / each, kMinImageSamples)));
-  // Beyond its room for what comes late, so that it needs not be emptied each time.
+  // The rest is reserved for late samples, so that the image need not be emptied each time.
   const Nanoseconds image = plan.image_samples / (kRoomInPauses + 1) * interval;
   plan.pause = std::max(std::min({buffer, image, most}), kMinPause);
   return plan;

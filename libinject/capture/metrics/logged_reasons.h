@@ -11,7 +11,7 @@ namespace inject {
 /// Reasons that have been logged, so that each is logged once. For one thread.
 class LoggedReasons {
  public:
-  /// Notes a reason. False: it has been logged before.
+  /// Notes a reason. False if it has been logged before.
   bool add(const std::string& reason) {
     if (std::find(logged_.begin(), logged_.end(), reason) != logged_.end()) return false;
     logged_.push_back(reason);

@@ -27,13 +27,13 @@ struct Entry {
   const char* title;
   std::string_view rollup;
   double scale;
-  // Base names in order of preference: chips call the same thing by different names, or have it only where it
-  // does not fit beside the rest. Where the preferred ones of all do not go together, `_realtime` counters
-  // come first, which leave room for others.
+  // Base names in order of preference: chips have different names for the same thing, or have it only in a
+  // form that does not fit beside the rest. If the preferred ones of all entries do not fit together,
+  // `_realtime` counters come first, because they leave room for others.
   std::array<std::string_view, 5> names;
 };
 
-// The most important first: what does not fit beside those before it is left out.
+// The most important first: what does not fit beside the earlier ones is left out.
 constexpr Entry kEntries[] = {
     {Quantity::kSmActive, "SM Active (%)", kElapsed, 1, {"sm__cycles_active"}},
     {Quantity::kTensor,
@@ -48,9 +48,10 @@ constexpr Entry kEntries[] = {
      1,
      {"sm__inst_executed_pipe_fma_realtime", "sm__pipe_fma_cycles_active_realtime",
       "smsp__inst_executed_pipe_fma", "sm__inst_executed_pipe_fma", "sm__pipe_fma_cycles_active"}},
-    // The SM's, whose peak is the warps that it can hold; first the counter that profilers of single kernels
-    // read. Of a CUDA program all warps are those of compute shaders. Not the TPC's: on an H200 (CUDA 13.0)
-    // tpc__warps_active_realtime has its percentage of one SM's warps, and tells too few where it has more.
+    // The SM's, whose peak is the number of warps that it can hold; first the counter that profilers of
+    // single kernels read. In a CUDA program, all warps are those of compute shaders. Not the TPC's: on an
+    // H200 (CUDA 13.0) tpc__warps_active_realtime gives a percentage of one SM's warps, and too small a value
+    // if the TPC has more.
     {Quantity::kWarpsActive,
      "Warps Active (%)",
      kElapsed,
@@ -62,14 +63,14 @@ constexpr Entry kEntries[] = {
      kElapsed,
      1,
      {"dramc__write_throughput", "dram__write_throughput"}},
-    // By SM Active below: CUPTI's own quotient counts the active cycles once more.
+    // Divided by SM Active below: CUPTI's own quotient counts the active cycles again.
     {Quantity::kIpc, "IPC", kPerCycle, 1, {"sm__inst_executed_realtime", "sm__inst_executed"}},
     {Quantity::kFp64,
      "FP64 Pipe (%)",
      kElapsed,
      1,
      {"sm__pipe_fp64_cycles_active_realtime", "sm__pipe_fp64_cycles_active", "sm__inst_executed_pipe_fp64"}},
-    // Throughput is made of several counters, which differ from chip to chip, and takes twice the room.
+    // Throughput consists of several counters, which differ from chip to chip, and takes twice the room.
     {Quantity::kL2, "L2 (%)", kElapsed, 1, {"lts__t_sectors", "lts__throughput"}},
     {Quantity::kPcieRead, "PCIe Read (MB/s)", kPerSecond, kMega, {"pcie__read_bytes"}},
     {Quantity::kPcieWrite, "PCIe Write (MB/s)", kPerSecond, kMega, {"pcie__write_bytes"}},
@@ -78,7 +79,7 @@ constexpr Entry kEntries[] = {
 };
 constexpr const char* kOccupancyTitle = "Occupancy (%)";
 
-// The vendor's groups of counters that can be had together in one pass stand before the base name:
+// The vendor's groups of counters that can be measured together in one pass precede the base name:
 // `TPC.TriageCompute.sm__cycles_active`. The same counter may be in several groups.
 int rank_of_group(std::string_view prefix) {
   if (prefix.find("TriageCompute") != std::string_view::npos) return 0;
@@ -87,7 +88,7 @@ int rank_of_group(std::string_view prefix) {
   return 3;
 }
 
-/// The names under which a chip has an entry, the best first, with their rollup.
+/// The names of an entry's metric on a chip, the best first, with their rollup.
 std::vector<std::string> candidates(const ChipMetrics& chip, const Entry& entry) {
   std::vector<std::string> found;
   for (const std::string_view wanted : entry.names) {
@@ -114,10 +115,10 @@ bool is_realtime(std::string_view name) {
   return name.find("_realtime.") != std::string_view::npos;
 }
 
-/// Which candidate of each entry is measured; kNone for none.
+/// The index of the candidate measured for each entry; kNone for none.
 std::vector<std::size_t> fit(const ChipMetrics& chip, const std::vector<std::vector<std::string>>& names) {
   std::vector<std::size_t> taken(names.size(), MetricChoice::kNone);
-  // Mostly the best names of all go together. Asking takes milliseconds.
+  // Usually the best names of all entries fit together. A query takes milliseconds.
   std::vector<std::string> best;
   for (const auto& of_entry : names) {
     if (!of_entry.empty()) best.push_back(of_entry.front());
@@ -166,7 +167,7 @@ MetricChoice choose_metrics(const ChipMetrics& chip) {
     return std::find_if(columns.begin(), columns.end(),
                         [quantity](const Column& column) { return column.info.quantity == quantity; });
   };
-  // Per cycle in which the SM was active: what was counted over all cycles, by SM Active.
+  // Per cycle in which the SM was active: a count over all cycles, divided by SM Active.
   const auto by_active = [&](const Column& over_all, const char* title, Quantity quantity) {
     const auto active = place(Quantity::kSmActive);
     if (active == columns.end()) return std::optional<Column>();
@@ -253,7 +254,7 @@ std::vector<std::string> leave_out_least_important(MetricChoice& choice) {
       titles.push_back(choice.metrics[i].title);
     }
     if (titles.empty()) continue;
-    // What nothing is made of any more is not measured.
+    // A metric from which no value is computed any more is not measured.
     std::vector<std::string> measured;
     std::vector<std::size_t> places(choice.measured.size(), kNone);
     const auto place = [&](std::size_t& index) {
@@ -300,7 +301,8 @@ std::array<float, kMaxMetrics> MetricChoice::values(std::span<const double> of_m
     double value = of_measured[source.measured] * source.scale;
     if (source.share_of != kNone) {
       const double whole = of_measured[source.share_of];
-      // Of nothing there is no share. What is more than it can be is told apart where it is used.
+      // A share of nothing is undefined. Values above the possible maximum are recognised where they are
+      // used.
       value = whole > 0 ? value / whole : std::numeric_limits<double>::quiet_NaN();
     }
     if (std::isfinite(value)) values[i] = static_cast<float>(value);
@@ -314,7 +316,7 @@ bool MetricChoice::contradictory(std::span<const float> values) const {
     return metric.quantity == Quantity::kSmActive;
   });
   if (active == metrics.end()) return false;
-  // A value that was not measured is neither more nor less than another.
+  // A value that was not measured compares as neither more nor less.
   const float most = values[static_cast<std::size_t>(active - metrics.begin())] * kRounded;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const Quantity quantity = metrics[i].quantity;

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Which hardware metrics are sampled on a chip: what it can measure in one pass. Pure; who asks CUPTI is
-// metrics/metric_host.
+// Which hardware metrics are sampled on a chip: those that it can measure in one pass. Pure;
+// metrics/metric_host makes the calls to CUPTI.
 #pragma once
 
 #include <array>
@@ -16,34 +15,36 @@
 
 namespace inject {
 
-/// What is asked of a chip.
+/// What has to be known about a chip.
 struct ChipMetrics {
   std::vector<std::string> base_names;  ///< of all metrics, without rollups
-  /// Passes that these metrics (names with rollups) need together; 0: at least one of them is not known.
+  /// Number of passes that these metrics (names with rollups) need together; 0 if at least one of them is
+  /// unknown.
   std::function<std::size_t(const std::vector<std::string>& names)> passes;
-  /// Why the latest passes() came to 0, if it is not that a metric is unknown. May be empty.
+  /// Why the latest passes() returned 0, if not because a metric is unknown. May be empty.
   std::function<std::string()> problem = nullptr;
 };
 
 struct MetricChoice {
   std::vector<MetricInfo> metrics;    ///< in the order of MetricSample::values
-  std::vector<std::string> measured;  ///< what CUPTI is asked for
+  std::vector<std::string> measured;  ///< what is requested from CUPTI
   std::vector<std::string> left_out;  ///< titles of what this chip lacks or can't measure in the same pass
-  bool temporary = false;             ///< … the next time it may be otherwise
-  std::string error;                  ///< why nothing can be sampled; empty if all is well
+  bool temporary = false;             ///< the next attempt may have another result
+  std::string error;                  ///< why nothing can be sampled; empty if there is no error
 
-  /// A sample's values from what CUPTI measured, in the order of `measured`.
+  /// Converts what CUPTI measured, in the order of `measured`, to a sample's values.
   std::array<float, kMaxMetrics> values(std::span<const double> of_measured) const;
 
-  /// Whether a sample's values can't all be right: more warps, or more work of a pipe, than the SMs were
+  /// True if a sample's values can't all be right: more warps, or more work of a pipe, than the SMs were
   /// active for.
   bool contradictory(std::span<const float> values) const;
 
-  /// How each of `metrics` comes out of `measured`.
+  /// How each of `metrics` is computed from `measured`.
   struct Source {
     std::size_t measured = 0;
     double scale = 1;
-    /// Not kNone: the share of another, in percent. Occupancy is warps active by cycles in which the SM was.
+    /// If not kNone: the value is a percentage of this one. Occupancy is warps active divided by cycles in
+    /// which the SM was active.
     std::size_t share_of = kNone;
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
@@ -53,15 +54,16 @@ struct MetricChoice {
 /// INJECT_METRICS=auto: the quantities of Quantity that fit into one pass, the most important first.
 MetricChoice choose_metrics(const ChipMetrics& chip);
 
-/// INJECT_METRICS=NAME,…: these, all of them.
+/// INJECT_METRICS=NAME,…: exactly these.
 MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::string>& names);
 
-/// Leaves out what matters the least of what is measured, NVLink first, for a device some of whose units tell
-/// nothing. The columns stay, without a value. Their titles; none: all that is left is needed, or the user's.
+/// Leaves out the least important of the measured metrics, NVLink first, for a device some of whose units
+/// report nothing. The columns remain, without values. Returns their titles; empty if everything left is
+/// needed, or chosen by the user.
 std::vector<std::string> leave_out_least_important(MetricChoice& choice);
 
 /// For a second chip beside one whose metrics have been chosen: its own `choice` with the columns of `first`.
-/// What it lacks stays without a value.
+/// Columns that it lacks remain without values.
 MetricChoice with_columns_of(const MetricChoice& first, const MetricChoice& choice);
 
 }  // namespace inject

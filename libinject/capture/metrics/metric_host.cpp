@@ -24,7 +24,7 @@ CUptiResult MetricHost::make(CUpti_Profiler_Host_Object*& object) const {
   params.pCounterAvailabilityImage = availability_.empty() ? nullptr : availability_.data();
   CUptiResult result = api_.ProfilerHostInitialize(&params);
   if (result != CUPTI_SUCCESS && !availability_.empty()) {
-    // It is a help, and no more.
+    // The availability image is optional.
     params.pCounterAvailabilityImage = nullptr;
     result = api_.ProfilerHostInitialize(&params);
   }
@@ -75,7 +75,7 @@ CUptiResult MetricHost::configure(CUpti_Profiler_Host_Object* object, std::vecto
   return api_.ProfilerHostGetConfigImage(&image);
 }
 
-// With an object of its own each time: metrics that have been added to one can't be taken back.
+// With a new object each time, because metrics that have been added to one can't be removed.
 std::size_t MetricHost::passes(const std::vector<std::string>& names) {
   CUpti_Profiler_Host_Object* object = nullptr;
   result_of_passes_ = make(object);

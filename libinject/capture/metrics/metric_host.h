@@ -14,7 +14,7 @@
 
 namespace inject {
 
-/// What CUPTI's host API knows of a chip's metrics. Works without a device. One thread at a time.
+/// What CUPTI's host API knows about a chip's metrics. Works without a device. One thread at a time.
 class MetricHost {
  public:
   MetricHost(const PmApi& api, std::string chip) : api_(api), chip_(std::move(chip)) {}
@@ -22,25 +22,26 @@ class MetricHost {
   MetricHost(const MetricHost&) = delete;
   MetricHost& operator=(const MetricHost&) = delete;
 
-  /// The device's counter availability (cuptiPmSamplingGetCounterAvailability): from now on, metrics that it
-  /// lacks are left out. Without it, chips newer than CUPTI are unknown, and reserved counters are included.
+  /// Sets the device's counter availability (cuptiPmSamplingGetCounterAvailability): from now on, metrics
+  /// that it lacks are left out. Without it, chips newer than CUPTI are unknown, and reserved counters are
+  /// included.
   void availability(std::vector<std::uint8_t> image) { availability_ = std::move(image); }
 
-  /// Loads the vendor's libraries for it, which takes up to a third of a second the first time.
+  /// Loads the vendor's libraries needed for it, which takes up to a third of a second the first time.
   CUptiResult base_names(std::vector<std::string>& names);
-  /// Passes that `names` need together; 0: one of them is unknown.
+  /// Number of passes that `names` need together; 0 if one of them is unknown.
   std::size_t passes(const std::vector<std::string>& names);
   /// The result of the latest passes().
   CUptiResult result_of_passes() const { return result_of_passes_; }
 
-  /// Prepares evaluate() for these metrics, and the image that a device is configured with.
+  /// Prepares evaluate() for these metrics, and the image with which a device is configured.
   CUptiResult open(const std::vector<std::string>& names, std::vector<std::uint8_t>& config);
   /// The metrics' values in one sample of a counter data image.
   CUptiResult evaluate(std::span<const std::uint8_t> image, std::size_t sample, std::span<double> values);
   void close() noexcept;
-  /// Without a call: CUPTI is gone.
+  /// close() without a call: CUPTI is gone.
   void forget() noexcept { object_ = nullptr; }
-  /// As the functions that take a list of names want it; good until close().
+  /// In the form needed by functions that take a list of names; valid until close().
   std::vector<const char*>& names() { return names_; }
 
  private:
@@ -58,7 +59,7 @@ class MetricHost {
   std::vector<const char*> names_;
 };
 
-/// A chip's metrics by way of `host`, which has to outlive them.
+/// A chip's metrics, queried through `host`, which has to outlive them.
 ChipMetrics chip_metrics(MetricHost& host, std::vector<std::string> base_names);
 
 }  // namespace inject

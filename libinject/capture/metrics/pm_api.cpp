@@ -11,15 +11,14 @@ namespace inject {
 
 namespace {
 
-// Those of CUDA 12.6 to 12.9 have the functions, but are reported to deliver no kernel record while they
-// sample.
+// CUDA 12.6 to 12.9 have the functions, but are reported to deliver no kernel records while they sample.
 constexpr std::uint32_t kOldestVersion = 130000;
 
 }  // namespace
 
 bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error) {
   const LoaderUse use;
-  // It is loaded and stays: one reference more does not matter.
+  // It is loaded and stays loaded: another reference does not matter.
   void* handle =
       cupti.version < kOldestVersion ? nullptr : dlopen(cupti.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
   bool complete = handle != nullptr;

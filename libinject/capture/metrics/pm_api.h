@@ -43,15 +43,15 @@ struct PmApi {
 #define INJECT_PM_MEMBER(name) decltype(&::cupti##name) name = nullptr;
   INJECT_PM_FUNCTIONS(INJECT_PM_MEMBER)
 #undef INJECT_PM_MEMBER
-  /// Optional: without it every board of a chip is taken to have all of the chip's counters.
+  /// Optional: without it, every board with a chip is assumed to have all of the chip's counters.
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiPmSamplingGetCounterAvailability) PmSamplingGetCounterAvailability = nullptr;
 };
 
-/// Finds them in the CUPTI that has been loaded. False if it is too old; says so in `error`.
+/// Finds them in the CUPTI that has been loaded. False if it is too old; `error` then says so.
 bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error);
 
-/// Parameters of one of these functions: zero, with the size that tells CUPTI how much of them the caller
+/// Parameters of one of these functions: zeroed, with the size that tells CUPTI which part of them the caller
 /// knows.
 template <typename Params>
 Params sized_params(std::size_t size) noexcept {

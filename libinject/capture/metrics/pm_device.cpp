@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-// Chips without a timer for sampling: by the system clock's cycles instead, whose frequency may vary.
+// Chips without a timer for sampling: the system clock's cycles are used instead, whose frequency may vary.
 bool lacks_timer(const std::string& chip) {
   return chip.rfind("TU", 0) == 0 || chip == "GA100";
 }
@@ -72,8 +72,8 @@ CUptiResult PmDevice::configure(Nanoseconds interval) {
   params.configSize = config_.size();
   params.pConfig = config_.data();
   params.hardwareBufferSize = kHardwareBuffer;
-  // The other mode is not for all chips, and what it keeps are the newest samples: a gap in the middle of a
-  // window instead of one at its end.
+  // The other mode is not available on all chips, and keeps the newest samples, so that a gap would be in the
+  // middle of a window instead of at its end.
   params.hwBufferAppendMode = CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_OLDEST;
   if (!lacks_timer(chip_)) {
     params.triggerMode = CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL;
@@ -143,7 +143,7 @@ CUptiResult PmDevice::times(std::size_t sample, Nanoseconds& start, Nanoseconds&
   return result;
 }
 
-// Twice, as disable(): what keeps on sampling is worse than a call too many.
+// Twice, as in disable(): sampling that goes on is worse than a superfluous call.
 bool PmDevice::stop() noexcept {
   INJECT_PM_PARAMS(params, CUpti_PmSampling_Stop);
   params.pPmSamplingObject = object_;

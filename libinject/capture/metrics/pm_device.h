@@ -14,7 +14,7 @@
 
 namespace inject {
 
-/// CUPTI's PM sampling of one device, call by call, and what the vendor's functions need to be called right:
+/// CUPTI's PM sampling of one device, call by call, with what the vendor's functions need:
 ///   read_availability, enable, open, configure, make_image, start
 ///   → decode, image_state, times, evaluate, …, empty_image
 ///   → stop, disable
@@ -26,7 +26,7 @@ class PmDevice {
 
   PmDevice(const PmApi& api, std::uint32_t index, std::string chip);
 
-  /// Null where CUPTI has no name for the device's chip.
+  /// Null if CUPTI has no name for the device's chip.
   static CUptiResult chip_name(const PmApi& api, std::uint32_t index, const char*& name);
 
   std::uint32_t index() const { return index_; }
@@ -36,24 +36,24 @@ class PmDevice {
   std::size_t image_bytes() const { return image_.size(); }
 
   /// Reads which of its chip's counters the board has, for the host side. CUPTI refuses it while the device
-  /// is sampled; metrics can be sampled without.
+  /// is being sampled; sampling works without it.
   void read_availability();
   CUptiResult enable();
-  /// The host side: what open() prepares, configure() sets the device up with.
+  /// The host side: open() prepares the configuration, configure() applies it to the device.
   CUptiResult open(const std::vector<std::string>& names);
   CUptiResult configure(Nanoseconds interval);
-  /// What an image with room for so many samples takes.
+  /// The size of an image with room for `samples`.
   CUptiResult image_size(std::uint32_t samples, std::size_t& bytes);
-  /// Memory alone: to be followed by empty_image().
+  /// Only allocates; must be followed by empty_image().
   void make_image(std::size_t bytes) { image_.resize(bytes); }
-  /// Takes some ten microseconds for each sample that it has room for, however few it holds.
+  /// Takes some ten microseconds for each sample that the image can hold, however few it holds.
   CUptiResult empty_image();
   CUptiResult start();
 
   struct Decoded {
     CUptiResult result = CUPTI_SUCCESS;
-    bool overflow = false;  ///< the hardware's buffer was full: nothing more comes
-    bool full = false;      ///< the image is: there is more to decode
+    bool overflow = false;  ///< the hardware's buffer was full: no more samples arrive
+    bool full = false;      ///< the image is full: there is more to decode
   };
   Decoded decode();
 
@@ -63,16 +63,16 @@ class PmDevice {
     std::size_t completed = 0;
   };
   CUptiResult image_state(ImageState& state);
-  /// A sample's times, on CUPTI's clock; also what there is of them where the call fails.
+  /// A sample's times, on CUPTI's clock; if the call fails, those that are known.
   CUptiResult times(std::size_t sample, Nanoseconds& start, Nanoseconds& end);
   /// The values of open()'s metrics in a sample.
   CUptiResult evaluate(std::size_t sample, std::span<double> values) {
     return host_.evaluate(image_, sample, values);
   }
 
-  /// False: it can't be stopped.
+  /// False if it can't be stopped.
   bool stop() noexcept;
-  /// False: CUPTI refuses to switch the sampling off. CUPTI that is finalized with its sampling on ends the
+  /// False if CUPTI refuses to switch the sampling off. Finalizing CUPTI with its sampling on ends the
   /// program.
   bool disable() noexcept;
   /// disable() without a call: CUPTI is gone, or must be left alone.

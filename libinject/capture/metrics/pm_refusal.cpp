@@ -17,7 +17,7 @@ bool lacks(CUpti_Profiler_Support_Level level) {
 }  // namespace
 
 const char* reason_of(CUptiResult result, std::string_view action) noexcept {
-  // Elsewhere it is a call out of order.
+  // From other functions, it means a call out of order.
   if (result == CUPTI_ERROR_INVALID_OPERATION && action != kPmEnable) return nullptr;
   switch (result) {
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:

@@ -18,7 +18,7 @@ namespace {
 
 // Samples of all devices that the drain side has not taken yet: 120 bytes each.
 constexpr std::size_t kMaxQueued = std::size_t{1} << 15;
-// What is left in the hardware's buffer when sampling stops is decoded for this long at most.
+// Time limit for decoding what is left in the hardware's buffer when sampling stops.
 constexpr Nanoseconds kMaxRest = kSecond;
 // For our lock, which is held only briefly, unless a signal handler has interrupted the thread that holds
 // it.
@@ -48,7 +48,7 @@ void PmSampler::start(const CuptiApi& cupti) noexcept {
       Log::warn(kForeignProfiler);
       return;
     }
-    // A thread that was to stop, and now continues, starts again: what it had started does not count.
+    // A thread that was asked to stop, and now continues, starts again: what it had started does not count.
     if (!std::exchange(wanted_, true)) started_ = false;
     if (running_) return;
     devices_.use(cupti);
@@ -58,7 +58,7 @@ void PmSampler::start(const CuptiApi& cupti) noexcept {
     refused_ = true;
     Log::warn("no hardware metrics: a thread can't be started");
   } catch (...) {
-    // No memory: no metrics.
+    // Out of memory: no metrics.
   }
 }
 
@@ -83,7 +83,7 @@ bool PmSampler::stop(Nanoseconds most) noexcept {
   if (wanted_) stop_.request();
   wanted_ = false;
   wake_.notify_one();
-  // start() may be called meanwhile: then the thread continues, but has been out of CUPTI.
+  // start() may be called in the meantime: then the thread continues, but has been outside CUPTI.
   const auto out_of_cupti = [this, asked = stop_.requests()]()
                                 INJECT_REQUIRES(mutex_) { return !attached_ || stopped_ >= asked; };
   return lock.wait_for(changed_, most, out_of_cupti) && !still_on();
@@ -118,7 +118,7 @@ bool PmSampler::yield_cupti(bool initialize, Nanoseconds most) noexcept {
   {
     if (!mutex_.try_lock_within(kMaxLockWait)) return false;
     const MutexLock lock(mutex_, std::adopt_lock);
-    // Where its beginning was not seen, it is the program's to end.
+    // Its initialisation was not seen, so the profiler is the program's to end.
     if (!initialize) keep_profiler_ = true;
     if (!std::exchange(refused_, true)) Log::warn(kForeignProfiler);
   }
@@ -156,7 +156,7 @@ void PmSampler::note_window_end(Nanoseconds end) noexcept {
   count_unsampled_until(end);
 }
 
-// Of the devices that have been sampled, or that the program is known to use.
+// Counts them for devices that have been sampled, or that the program is known to use.
 void PmSampler::count_unsampled_until(Nanoseconds time) noexcept {
   const Nanoseconds since = std::exchange(unsampled_since_, 0);
   if (since == 0 || time <= since) return;
@@ -204,10 +204,10 @@ void PmSampler::run() noexcept {
     attached_ = false;
     stopped_ = stop_.requests();
     started_ = !stop_.requested();
-    // If nothing can be sampled, which has been logged, nothing is lost.
+    // If nothing can be sampled, which has been logged, nothing counts as lost.
     if (started_) unsampled_since_ = 0;
     changed_.notify_all();
-    // What can't be sampled now can't be until CUPTI has been detached and attached again.
+    // What can't be sampled now will not be possible until CUPTI has been detached and attached again.
     lock.wait(wake_, [this] { return stop_.requested(); });
   }
   running_ = false;
@@ -226,7 +226,7 @@ void PmSampler::sample() {
     {
       const MutexLock lock(mutex_);
       info_.start += starting;
-      // Not where start() has been called since: that is followed by another beginning.
+      // Not if start() has been called since: another begin follows.
       if (stop_.requested()) return;
       if (!std::exchange(started_, true)) {
         count_unsampled_until(now());
@@ -252,7 +252,7 @@ void PmSampler::shut_down() noexcept {
   }
   if (usable) {
     if (devices_.stop()) {
-      // A window that has begun meanwhile has had samples until now.
+      // A window that has begun since has had samples until now.
       const MutexLock lock(mutex_);
       if (unsampled_since_ != 0) unsampled_since_ = std::max(unsampled_since_, now());
     }
@@ -262,13 +262,13 @@ void PmSampler::shut_down() noexcept {
   try {
     log_lost_samples();
   } catch (...) {
-    // No memory for a line: run.json has the numbers.
+    // Out of memory for a message: run.json has the numbers.
   }
   const MutexLock lock(mutex_);
   info_.stop += now() - begin;
 }
 
-// Where it is more than one in a hundred.
+// Logs losses of more than one percent.
 void PmSampler::log_lost_samples() {
   const MetricsInfo about = info();
   if (about.lost == 0 || about.lost * 100 <= about.lost + about.samples) return;

@@ -48,7 +48,7 @@ std::uint64_t SampleAccount::take(ImageReader& image, std::size_t completed) {
   return fresh;
 }
 
-// Whether the image holds other samples in the place of those that have been taken from it.
+// True if the image holds other samples in place of those that have been taken from it.
 bool SampleAccount::image_restarted(ImageReader& image, std::size_t completed) {
   if (taken_ == 0) return false;
   if (completed < taken_) return true;
@@ -56,8 +56,8 @@ bool SampleAccount::image_restarted(ImageReader& image, std::size_t completed) {
   Nanoseconds end = 0;
   image.times(taken_ - 1, start, end);
   if (end == taken_end_) return false;
-  // CUPTI may compare clocks between two decodes, and the sample that was taken last then be a microsecond
-  // later (seen on an H200): it is the same one.
+  // CUPTI may compare clocks between two decodes, which shifts the sample taken last by a microsecond (seen
+  // on an H200): it is the same sample.
   if (2 * distance(end, taken_end_) >= end - start) return true;
   if (last_end_ == taken_end_) last_end_ = end;
   taken_end_ = end;
@@ -69,9 +69,9 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
   Nanoseconds end = 0;
   const bool told = image.times(index, start, end);
   taken_end_ = end;
-  // There are samples without times, or with the time of the set-up as both: where others found no room in
-  // the image before it, and once sampling has stopped. They have no time to lose: if there was one, it is
-  // missing between those that have both.
+  // Some samples have no times, or the set-up's time as both: if others did not fit in the image before them,
+  // and once sampling has stopped. They represent no lost time of their own: if one does, the gap appears
+  // between samples that have both times.
   if (!told || start == 0 || end == start) {
     unplaced_ = true;
     suspect(image, MetricLoss::kTimeless, start, end);
@@ -96,7 +96,7 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
   if (torn) --torn_;
   const Nanoseconds before = std::exchange(last_end_, end);
   const Nanoseconds our_end = end - clock_ahead_;
-  // The first one spans the set-up; where sampling has been started again, what lies before it is lost.
+  // The first sample spans the set-up; if sampling was restarted, the time before it is lost.
   if (std::exchange(first_, false)) {
     if (reopened_)
       count_lost_gap(samples_between(before == 0 ? opened_ : before - clock_ahead_, our_end, interval_));
@@ -107,7 +107,7 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
     placed.sample.end = our_end;
     placed.sample.device = device_;
     placed.times = {start, end, placed.sample.start, our_end, time};
-    // It has been noted among those that were given up, and is not another one.
+    // It was counted among those given up, and is not another one.
     std::uint64_t& incomplete = unusable_[kIncomplete];
     if (torn && incomplete != 0) --incomplete;
     count_lost_gap(samples_between(before, start, end - start));
@@ -162,7 +162,7 @@ MetricLoss SampleAccount::main_reason() const {
   return main_loss(reasons);
 }
 
-// A sample that came and can't be used. Whether it is one that is missing shows at the next that can.
+// A sample arrived but can't be used. The next usable one will show whether it is missing.
 void SampleAccount::suspect(ImageReader& image, MetricLoss loss, Nanoseconds start, Nanoseconds end) {
   if (loss != MetricLoss::kIncomplete) {
     ++fruitless_;
@@ -199,7 +199,7 @@ void SampleAccount::count_lost(MetricLoss loss, std::uint64_t count) {
   totals_.first_lost_error = suspect_error_;
 }
 
-// What is missing up to here, by what came instead of it.
+// Attributes the samples missing up to here to the unusable ones that arrived in their place.
 void SampleAccount::count_lost_gap(std::uint64_t count) {
   for (std::size_t loss = 0; loss < kMetricLosses && count != 0; ++loss) {
     const std::uint64_t known = std::min(count, unusable_[loss]);

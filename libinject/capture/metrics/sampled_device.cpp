@@ -14,7 +14,7 @@ namespace inject {
 
 namespace {
 
-/// A device's image, for its account.
+/// A device's image, as its account reads it.
 class Image final : public ImageReader {
  public:
   Image(PmDevice& device, const CuptiApi& cupti) : device_(device), cupti_(cupti) {}
@@ -74,7 +74,7 @@ CuptiCall SampledDevice::set_up(Nanoseconds max_pause) {
   decoding.buffer_bytes = PmDevice::kHardwareBuffer;
   decoding.pause = plan.pause;
   account.set_up();
-  // Making the image takes milliseconds, in which CUPTI may have given up.
+  // Making the image takes milliseconds, during which CUPTI may have given up.
   if (stop_.must_stop()) return {};
   return {"cuptiPmSamplingCounterDataImageInitialize", pm.empty_image()};
 }
@@ -100,7 +100,7 @@ bool SampledDevice::decode_image(CuptiCall& failed) {
   report_.cpu += called - begin;
   overflowed = decoded.overflow;
   if (decoded.result != CUPTI_SUCCESS && !overflowed) {
-    // Once more from the beginning.
+    // Start over once.
     overflowed = pace.may_retry(now());
     if (!overflowed) failed = {"cuptiPmSamplingDecodeData", decoded.result};
     return false;
@@ -118,8 +118,8 @@ bool SampledDevice::decode_image(CuptiCall& failed) {
   if (state.populated == 0) return false;
   take_samples(state.completed);
   account.wait_for(state.populated - std::min(state.populated, state.completed));
-  // Units tell their parts of a sample one after the other: what is not complete yet will be, in the same
-  // image. So it is not emptied each time, which takes as long as all that it has room for would.
+  // Units report their parts of a sample one after the other: what is incomplete will be completed in the
+  // same image. So it is not emptied each time, which would also take time for all that it can hold.
   const std::size_t left = state.room - std::min(state.room, state.populated);
   if (decoded.full || pace.is_tight(left, interval_)) failed = empty_image();
   report_.cpu += thread_cpu_time() - called;
@@ -140,7 +140,7 @@ void SampledDevice::take_samples(std::size_t completed) {
       continue;
     }
     const std::array<float, kMaxMetrics> values = choice_.values(measured_);
-    // Which of its counters is wrong can't be known.
+    // It is unknown which of its counters is wrong.
     if (choice_.contradictory(values))
       account.drop(one.times, MetricLoss::kContradictory);
     else

@@ -16,7 +16,7 @@
 
 namespace inject {
 
-/// The devices' samples and what they cost: a part of it since it was last taken, the rest since the
+/// The devices' samples and their cost: some counts since the report was last taken, the rest since the
 /// beginning.
 struct SamplingReport {
   SampleTotals totals;
@@ -25,7 +25,7 @@ struct SamplingReport {
   MetricDecoding decoding;      ///< since the beginning
 };
 
-/// A call of CUPTI's and what it returned.
+/// A call to CUPTI and its result.
 struct CuptiCall {
   const char* function = "";
   CUptiResult result = CUPTI_SUCCESS;
@@ -33,46 +33,49 @@ struct CuptiCall {
   bool failed() const { return result != CUPTI_SUCCESS; }
 };
 
-/// One sampled device, from set-up to end: PmDevice makes the calls, SampleAccount says which samples count,
-/// DecodePace when to decode. The sampling thread's alone; calls nothing more where `stop` says so. What to
-/// do about a failure or an overflow is for SampledDevices, which has the other devices as well.
+/// One sampled device, from set-up to end: PmDevice makes the calls, SampleAccount decides which samples
+/// count, DecodePace when to decode. Used only by the sampling thread; makes no further calls once `stop`
+/// says so. What to do about a failure or an overflow is decided by SampledDevices, which has the other
+/// devices as well.
 class SampledDevice {
  public:
-  /// All but the chip's name outlive it.
+  /// All but the chip's name must outlive it.
   SampledDevice(const PmApi& api, const CuptiApi& cupti, const SamplingStop& stop, std::uint32_t index,
                 const char* chip, Nanoseconds interval, SamplingReport& report);
 
-  /// What is measured: before set_up().
+  /// Sets what is measured: before set_up().
   void choose(const MetricChoice& choice);
   const MetricChoice& choice() const { return choice_; }
 
-  /// After pm.enable(): buffers and configuration. No decode is later than `max_pause` after the one before.
+  /// After pm.enable(): prepares buffers and configuration. Decodes are at most `max_pause` apart.
   CuptiCall set_up(Nanoseconds max_pause);
   CuptiCall start();
 
-  /// Decodes once; `failed` is the call that failed, if one did. True if there is more than has been decoded.
+  /// Decodes once; `failed` is the call that failed, if any. True if there is more to decode.
   bool decode_image(CuptiCall& failed);
 
-  /// False: CUPTI keeps on sampling it.
+  /// False if CUPTI keeps sampling it.
   bool disable() noexcept;
-  /// Stops and disables it, to be set up again: samples that have not come until now are lost. As disable().
+  /// Stops and disables it, to be set up again: samples that have not arrived by now are lost. Returns as
+  /// disable().
   bool close_for_restart();
 
-  /// Stops it for good. Whether it was being sampled.
+  /// Stops it permanently. True if it was being sampled.
   bool end() noexcept;
-  /// At end(). If not, for instance between a restart's set_up() and start(), there is nothing to decode.
+  /// State at end(). If false, for instance between a restart's set_up() and start(), there is nothing to
+  /// decode.
   bool was_started() const { return was_started_; }
-  /// After the last decode_image(), which returned `more`: what has not come is lost. Samples were taken
-  /// until the call that stopped it had ended, some time after it began if this thread lost its processor:
-  /// where all of them came, there is no need to know.
+  /// After the last decode_image(), which returned `more`: what has not arrived is lost. Samples were taken
+  /// until the call that stopped it had returned, some time after it began if this thread was preempted; if
+  /// all of them have arrived, that makes no difference.
   void note_end(bool more);
 
   PmDevice pm;
   SampleAccount account;
   DecodePace pace;
   bool started = false;
-  bool held_up = false;     // another one was set up while its buffer filled
-  bool overflowed = false;  // and there will be no further sample
+  bool held_up = false;     // another device was set up while its buffer filled
+  bool overflowed = false;  // there will be no further samples
   bool broken = false;
 
  private:
@@ -87,7 +90,7 @@ class SampledDevice {
   MetricChoice choice_;
   std::vector<double> measured_;
   bool unstoppable_ = false;
-  // When end() was called: it was being sampled, the call that stops it was begun, it had returned.
+  // At end(): whether it was being sampled, when the stopping call began, when it returned.
   bool was_started_ = false;
   Nanoseconds stop_begun_ = 0;
   Nanoseconds stopped_ = 0;

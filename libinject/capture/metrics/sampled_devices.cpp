@@ -19,9 +19,9 @@ namespace inject {
 
 namespace {
 
-// Images that are decoded in a row.
+// Maximum number of images decoded in a row.
 constexpr int kMaxRounds = 8;
-// The driver is asked so often which devices are in use, once one is.
+// How often the driver is queried for the devices in use, once there is one.
 constexpr Nanoseconds kAskInterval = 100 * kMillisecond;
 constexpr std::size_t kMaxNotedDevices = 64;
 
@@ -55,7 +55,7 @@ void SampledDevices::initialize() {
 }
 
 std::vector<std::uint32_t> SampledDevices::devices_to_open(const std::atomic<std::uint64_t>& noted) {
-  // 1 + 2 calls a device, which may have to wait for a context that is being created.
+  // 1 + 2 calls per device, which may have to wait for a context that is being created.
   std::vector<std::uint32_t> wanted;
   if (devices_.empty() || now() - asked_at_ >= kAskInterval) {
     wanted = devices_in_use();
@@ -68,7 +68,8 @@ std::vector<std::uint32_t> SampledDevices::devices_to_open(const std::atomic<std
   return wanted;
 }
 
-// Devices appear as the program uses them. Nothing is started before there is one: we may be inside cuInit.
+// Devices appear when the program uses them. Nothing is started before there is one, because we may be inside
+// cuInit.
 Nanoseconds SampledDevices::open(const std::atomic<std::uint64_t>& noted) {
   Nanoseconds took = 0;
   std::vector<std::uint32_t> prepared;
@@ -90,9 +91,9 @@ Nanoseconds SampledDevices::open(const std::atomic<std::uint64_t>& noted) {
       if (device->started && !stop_.must_stop() && device->pace.due(now())) decode(*device);
     }
   }
-  // Setting one up takes up to 0.3 s (H200), during which the samples of those before it are not decoded.
+  // Setting one up takes up to 0.3 s (H200), during which earlier devices' samples are not decoded.
   for (const std::uint32_t index : prepared) {
-    if (stop_.must_stop() || refused_) break;  // what there is of them ends with the others
+    if (stop_.must_stop() || refused_) break;  // those prepared end with the others
     const Nanoseconds begin = now();
     if (!begin_sampling(index)) failed_.push_back(index);
     took += now() - begin;
@@ -187,7 +188,7 @@ void SampledDevices::notify_loaded(bool& notified) const {
   if (!std::exchange(notified, true) && options_.loaded != nullptr) options_.loaded();
 }
 
-// The last call that was made.
+// Returns the last call made.
 CuptiCall SampledDevices::set_up(SampledDevice& device) {
   std::optional<LoaderUse> use;
   if (!sampling_loaded_) use.emplace();
@@ -208,14 +209,14 @@ Nanoseconds SampledDevices::until_due(Nanoseconds max) const {
   return max;
 }
 
-// What the hardware's buffer holds.
+// Decodes the contents of the hardware's buffer.
 void SampledDevices::decode(SampledDevice& device) {
   const Nanoseconds begin = now();
   device.account.begin_decode();
   const bool held_up = std::exchange(device.held_up, false);
   for (int round = 0; round < kMaxRounds && !stop_.must_stop() && decode_image(device); ++round) {
   }
-  // Where it was held up, that says nothing of its own pauses.
+  // If it was held up, that says nothing about its own pauses.
   if (!held_up && (device.overflowed || device.account.missing() >= DecodePace::kMinMissing))
     shorten_pause(device);
   if (held_up && device.overflowed) device.pace.forgive_overflow();
@@ -228,7 +229,7 @@ void SampledDevices::decode(SampledDevice& device) {
     drop_least_metrics(device);
 }
 
-// The hardware's buffer was full: CUPTI says so, or samples are missing between two decodes.
+// The hardware's buffer was full: CUPTI reports it, or samples are missing between two decodes.
 void SampledDevices::shorten_pause(SampledDevice& device) {
   if (!device.pace.shorten()) return;
   const Nanoseconds pause = device.pace.longest_pause();
@@ -248,7 +249,7 @@ bool SampledDevices::decode_image(SampledDevice& device) {
   return more;
 }
 
-// After an overflow no more samples come, whatever is decoded: start again.
+// After an overflow no more samples arrive, whatever is decoded: start again.
 void SampledDevices::restart_after_overflow(SampledDevice& device) {
   if (device.pace.too_fast()) {
     device.broken = true;
@@ -261,8 +262,8 @@ void SampledDevices::restart_after_overflow(SampledDevice& device) {
   restart_with(device);
 }
 
-// None of many samples was usable. CUPTI does not say whose part of them is missing: drop the least important
-// metrics first.
+// None of many samples was usable. CUPTI does not report which units' part is missing: drop the least
+// important metrics first.
 void SampledDevices::drop_least_metrics(SampledDevice& device) {
   const std::string reason(loss_text(device.account.main_reason()));
   MetricChoice choice = device.choice();
@@ -274,7 +275,7 @@ void SampledDevices::drop_least_metrics(SampledDevice& device) {
   }
   Log::info(str_format("device {} is sampled without {}, because no sample with it was usable: {}",
                        device.pm.index(), str_join(titles, ", "), reason));
-  // Others of its kind will have the same problem, and restart with it.
+  // Other devices of its kind will have the same problem, so they restart with it.
   for (const auto& other : devices_) {
     if (other.get() != &device && (other->pm.chip() != device.pm.chip() || other->account.useful())) continue;
     other->choose(choice);
@@ -284,8 +285,8 @@ void SampledDevices::drop_least_metrics(SampledDevice& device) {
   restart_with(device);
 }
 
-// Setting one up takes longer than the others' buffers last, which would then overflow and restart in turn:
-// so all of them restart at once.
+// Setting up one device takes longer than the others' buffers last, which would then overflow and restart in
+// turn: so all of them restart at once.
 void SampledDevices::restart_with(SampledDevice& due) {
   std::vector<SampledDevice*> all;
   for (const auto& device : devices_) {
@@ -317,7 +318,7 @@ void SampledDevices::leave_on() noexcept {
   owner_.leave_on();
 }
 
-// All of them first: what comes meanwhile would have to be decoded as well.
+// Stops all of them first: samples that arrive in between would have to be decoded as well.
 bool SampledDevices::stop() noexcept {
   bool any = false;
   for (const auto& device : devices_) any = device->end() || any;
@@ -329,10 +330,10 @@ void SampledDevices::decode_rest(Nanoseconds deadline) noexcept {
   for (const auto& pointer : devices_) {
     SampledDevice& device = *pointer;
     const std::size_t sharing = left--;
-    // Also where it could not be started again: what has not come since is lost.
+    // Also if it could not be restarted: what has not arrived since is lost.
     if (device.account.opened() == 0) continue;
     try {
-      // Each its share of what is left of the time.
+      // Each gets its share of the remaining time.
       const Nanoseconds time = now();
       const Nanoseconds until = deadline > time ? time + (deadline - time) / sharing : time;
       bool more = device.was_started();
@@ -343,7 +344,7 @@ void SampledDevices::decode_rest(Nanoseconds deadline) noexcept {
       device.note_end(more);
       owner_.hand_over(report_);
     } catch (...) {
-      // No memory for the last samples.
+      // Out of memory for the last samples.
     }
   }
 }
@@ -380,7 +381,7 @@ bool SampledDevices::log_failure(std::uint32_t device, const CuptiCall& failed) 
   return false;
 }
 
-// One line for each reason, not for each device or window.
+// One line per reason, not per device or window.
 void SampledDevices::log_refusal(const std::string& reason, std::uint32_t device) {
   if (!logged_.add(reason)) return;
   const bool sampled = std::any_of(devices_.begin(), devices_.end(), [device](const auto& known) {

@@ -19,10 +19,10 @@ namespace inject {
 
 struct SamplingOptions {
   bool on = false;
-  std::vector<std::string> names;  ///< the user's; none: a set chosen for the chip
+  std::vector<std::string> names;  ///< the user's; empty: a set chosen for the chip
   Nanoseconds interval = 0;
-  /// Called on the sampling thread when each of the vendor's libraries has been loaded: their exit
-  /// handlers run before those that were registered earlier.
+  /// Called on the sampling thread when each of the vendor's libraries has been loaded, because their exit
+  /// handlers run before those registered earlier.
   void (*loaded)() = nullptr;
 };
 
@@ -37,7 +37,7 @@ class SamplingOwner {
   virtual void add_device(std::uint32_t device, const MetricChoice& choice) = 0;
   /// Columns of these titles stay without values.
   virtual void leave_out(const std::vector<std::string>& titles) = 0;
-  /// Takes out of the report what counts until it is taken.
+  /// Takes those parts of the report that count until they are taken.
   virtual void hand_over(SamplingReport& report) = 0;
   /// No device can ever be sampled.
   virtual void refuse_for_good() noexcept = 0;
@@ -49,33 +49,33 @@ class SamplingOwner {
 };
 
 /// The devices that are sampled while CUPTI is attached: sets them up one after the other, has each decoded
-/// when it is due, restarts them all where a buffer overflows or nothing comes, and logs what fails. The
-/// sampling thread's alone; calls CUPTI, and returns early where `stop` says so.
+/// when it is due, restarts them all if a buffer overflows or nothing arrives, and logs failures. Used only
+/// by the sampling thread; calls CUPTI, and returns early if `stop` says so.
 class SampledDevices {
  public:
-  /// All of these outlive it.
+  /// All of these must outlive it.
   SampledDevices(const SamplingOptions& options, const SamplingStop& stop, SamplingOwner& owner);
   SampledDevices(const SampledDevices&) = delete;
   SampledDevices& operator=(const SampledDevices&) = delete;
 
-  /// While there is no thread.
+  /// Call while there is no thread.
   void use(const CuptiApi& cupti) { cupti_ = cupti; }
 
   /// CUPTI has been attached again.
   void begin();
-  /// Opens the devices that have come into use. Those in `noted`, a bit each, are; others the driver is asked
-  /// for. How long it took.
+  /// Opens the devices that have come into use. Those in `noted`, one bit each, are in use; the driver is
+  /// queried for others. Returns the time it took.
   Nanoseconds open(const std::atomic<std::uint64_t>& noted);
-  /// Whether nothing can be sampled until CUPTI is attached again.
+  /// True if nothing can be sampled until CUPTI is attached again.
   bool refused() const { return refused_; }
   void decode_due();
-  /// Until the next one is due, `max` at most.
+  /// Time until the next device is due, at most `max`.
   Nanoseconds until_due(Nanoseconds max) const;
 
-  /// The end, in this order. stop(): whether any was being sampled.
+  /// The end, in this order. stop(): true if any was being sampled.
   bool stop() noexcept;
   void decode_rest(Nanoseconds deadline) noexcept;
-  /// `usable`: CUPTI may be called. `end_profiler`: what we have initialised is ours to end.
+  /// `usable`: CUPTI may be called. `end_profiler`: we have initialised the profiler and have to end it.
   void close(bool usable, bool end_profiler) noexcept;
 
  private:
@@ -107,17 +107,17 @@ class SampledDevices {
   PmApi api_;
   bool found_api_ = false;
   bool initialized_ = false;
-  bool metrics_loaded_ = false;   // the vendor's library of metrics, and the owner knows
-  bool sampling_loaded_ = false;  // … the one that samples
-  Nanoseconds asked_at_ = 0;      // the driver, for the devices in use
+  bool metrics_loaded_ = false;   // the vendor's metrics library has been loaded and reported
+  bool sampling_loaded_ = false;  // the same for the sampling library
+  Nanoseconds asked_at_ = 0;      // when the driver was last queried for devices in use
   bool refused_ = false;          // until CUPTI is attached again
   bool left_on_ = false;          // CUPTI keeps on sampling
   LoggedReasons logged_;
   std::map<std::string, MetricChoice> choices_;  // by chip
   std::vector<std::unique_ptr<SampledDevice>> devices_;
   std::vector<std::uint32_t> failed_;        // devices, until CUPTI is attached again
-  std::vector<std::uint32_t> never_;         // … for good
-  Nanoseconds max_pause_ = ~Nanoseconds{0};  // between decodes, where the hardware's buffer was full
+  std::vector<std::uint32_t> never_;         // permanently
+  Nanoseconds max_pause_ = ~Nanoseconds{0};  // between decodes, after the hardware's buffer was full
   SamplingReport report_;
 };
 

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/nvtx/injection.h"
 
-// The tables that a client hands to an injection library are declared in the implementation part of the
-// header alone.
+// The tables that a client passes to an injection library are declared only in the implementation part of the
+// header.
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
@@ -31,13 +31,13 @@ constexpr std::uint32_t kMaxOpen = 1u << kSlotBits;
 constexpr std::uint32_t kEnding = ~std::uint32_t{0};
 
 struct OpenRange {
-  // 0: free. Whoever ends the range makes it kEnding, and so is the only one who does.
+  // 0: free. The thread that ends the range sets kEnding; only one can.
   std::atomic<std::uint32_t> serial{0};
-  // By a thread that does not own the path it is in. False in a free place, so that whoever reads true here
-  // reads the rest of that range, too, and not that of the one that takes the place.
+  // Ended by a thread that does not own its path. False in a free slot, so that a thread that reads true also
+  // reads the rest of that range, and not of the one that reuses the slot.
   std::atomic<bool> ended{false};
-  std::atomic<bool> watched{false};  // opened, and not ended, to the trigger's knowledge
-  bool on_path = false;              // of its thread: there was room for it
+  std::atomic<bool> watched{false};  // the trigger knows that it was opened, and not that it ended
+  bool on_path = false;              // of its thread: it fitted there
   std::uint32_t name = 0;
   std::uint32_t domain = 0;
   std::atomic<std::uint32_t> thread{0};
@@ -45,13 +45,13 @@ struct OpenRange {
 };
 constinit std::array<OpenRange, kMaxOpen> open_ranges;
 
-/// Which of open_ranges are taken: a program that never ends its ranges must not make each start look through
-/// all of them.
+/// Which of open_ranges are in use: if a program never ends its ranges, a start must not have to search all
+/// of them.
 class Places {
  public:
   static constexpr std::uint32_t kNone = kMaxOpen;
 
-  /// A free one, the next after `first` if it can be had.
+  /// Takes a free slot, preferably the next after `first`.
   std::uint32_t take(std::uint32_t first) noexcept {
     for (std::uint32_t i = 0; i <= kWords; ++i) {
       const std::uint32_t word = (first / kBits + i) % kWords;
@@ -86,15 +86,15 @@ constinit std::atomic<std::uint32_t> next_serial{1};
 constinit std::atomic<std::uint32_t> next_slot{0};
 constinit std::atomic<std::uint64_t> lost_ranges{0};
 
-/// A message or a domain: its name's id, and whether the window trigger watches for it, or it is that of
-/// Core::unit_ranges. That is known from the text: a name that finds no room in the table is still watched.
+/// A message or a domain: its name's id, and whether the window trigger watches for it, or it is the one of
+/// Core::unit_ranges. That is derived from the text: a name that does not fit in the table is still watched.
 struct Name {
   std::uint32_t id = NameTable::kEmpty;
   bool watched = false;
   bool has_units = false;
 };
 
-// Handles are never dereferenced by the program: ours are names in a pointer's clothes.
+// The program never dereferences handles: ours are names stored in pointers.
 constexpr unsigned kWatchedBit = 32;
 constexpr unsigned kUnitsBit = 33;
 static_assert(sizeof(void*) == 8);
@@ -111,12 +111,12 @@ Handle handle_of(Name name) noexcept {
 
 constexpr std::size_t kMaxMessageLength = 1024;
 
-// Messages are cut at 1 KiB: they are names, and a hostile one must not cost the program its time.
+// Messages are truncated to 1 KiB: they are names, and a huge one must not cost the program time.
 std::string_view cut(const char* text) noexcept {
   return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kMaxMessageLength));
 }
 
-/// A wide text as UTF-8, cut likewise.
+/// Converts a wide text to UTF-8, truncated in the same way.
 class Narrow {
  public:
   explicit Narrow(const wchar_t* text) noexcept {
@@ -191,7 +191,7 @@ Name domain_of(const Core* core, nvtxDomainHandle_t domain) noexcept {
   return domain == nullptr ? default_domain(core) : name_of(domain);
 }
 
-/// The units of work that a range or mark of that name tells. Without a payload it tells nothing.
+/// Emits the units of work given by a range or mark of this name. Without a payload it gives none.
 void say_payload(const nvtxEventAttributes_t* attributes, Name message, Name domain) noexcept {
   if (!message.has_units || !domain.has_units) [[likely]]
     return;
@@ -229,14 +229,14 @@ void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node, std::uint3
   ThreadRegistry::push(thread, record);
 }
 
-/// A start/end range's edge is that of the range by itself: it may end on another thread's path.
+/// The record of a start/end range's edge names the range by itself: it may end on another thread's path.
 void publish_alone(Core& core, ThreadState& thread, RangeEdge edge, std::uint32_t name, std::uint32_t domain,
                    std::uint32_t serial, std::uint32_t owner) noexcept {
   const std::uint32_t node = core.ranges.child(0, name, domain, RangeStyle::kStartEnd);
   if (node != 0) publish(thread, edge, node, serial, owner);
 }
 
-// What the tables call a range: "domain:message", as Nsight Systems writes it; ":message" in the default
+// The name of a range in the tables: "domain:message", as Nsight Systems writes it; ":message" in the default
 // domain.
 std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
   const std::string_view first = core.names.name(domain);
@@ -254,12 +254,13 @@ bool is_watched(Core& core, Name message, Name domain) noexcept {
   return false;
 }
 
-/// As NVTX counts them: from 0; below 0: none is open.
+/// The level as NVTX counts it: from 0; negative if none is open.
 int level_of(const Core& core, const ThreadState& thread, std::uint32_t node, std::uint32_t domain) noexcept {
   return static_cast<int>(core.ranges.level(node, domain) + thread.unplaced.count(domain)) - 1;
 }
 
-// The window opens before the range's edge is recorded and closes after it: the range lies in its window.
+// The window opens before the range's edge is recorded and closes after it, so that the range lies in its
+// window.
 int push(Core* core, Name message, Name domain) noexcept {
   ThreadState* thread = ThreadRegistry::current();
   if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
@@ -348,12 +349,12 @@ void end_range(Core* core, ThreadState* thread, OpenRange& open, std::uint32_t s
     return;
   }
   // It lies on another thread's path, which only that thread may change. If that thread has gone, its state
-  // may have been given to a new one: the owner's index tells, and the slot is free again.
+  // may have been reused: the owner's index shows it, and the slot is free again.
   if (open.state->index != owner_index) {
     free_place(open);
     return;
   }
-  // Counted first: the owner may find it as soon as it is marked.
+  // Counted first, because the owner may find it as soon as it is marked.
   open.state->ended_ranges.fetch_add(1, std::memory_order_relaxed);
   open.ended.store(true, std::memory_order_release);
 }
@@ -369,13 +370,13 @@ void end(nvtxRangeId_t id) noexcept {
   if (serial == 0 || serial == kEnding ||
       !open.serial.compare_exchange_strong(current, kEnding, std::memory_order_acq_rel))
     return;
-  // Taken before the slot is free for another range.
+  // Read before the slot is free for another range.
   const bool watched = open.watched.exchange(false, std::memory_order_acq_rel);
   end_range(core, thread, open, serial);
   if (watched) core->nvtx_trigger.closed();
 }
 
-// In the window that the range may open.
+// After the push, so that they belong to the window that the range may open.
 int push_told(Core* core, const nvtxEventAttributes_t* attributes, Name domain) noexcept {
   const Name name = message(core, attributes);
   const int level = push(core, name, domain);
@@ -480,7 +481,7 @@ bool fill(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module,
   unsigned int size = 0;
   if (callbacks.GetModuleFunctionTable(module, &table, &size) == 0 || table == nullptr) return false;
   for (const TableEntry& entry : entries) {
-    // In one piece: the client's other threads may call through the table meanwhile (its header takes no
+    // Atomically: the client's other threads may call through the table at the same time (its header takes no
     // lock).
     if (entry.id < size && table[entry.id] != nullptr)
       __atomic_store_n(table[entry.id], entry.function, __ATOMIC_RELEASE);
@@ -497,7 +498,8 @@ int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
       callbacks->GetModuleFunctionTable == nullptr) {
     return 0;
   }
-  // The client asks once. Without it no mark would be heard, and no string registered meanwhile known.
+  // The client requests the functions once. Without a Core no mark would be seen, and no string registered in
+  // the meantime would be known.
   const Core* made = Core::get_or_wait();
   const TableEntry core[] = {
       {NVTX_CBID_CORE_RangePushEx, pointer(&push_ex)},   {NVTX_CBID_CORE_RangePushA, pointer(&push_a)},
@@ -518,7 +520,7 @@ int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
   const bool filled = fill(*callbacks, NVTX_CB_MODULE_CORE, core);
   // Clients older than NVTX 2.1 have no domains.
   fill(*callbacks, NVTX_CB_MODULE_CORE2, core2);
-  // Of marks nothing but payloads is of interest: without a wish for these they stay as cheap as they are.
+  // Only the payloads of marks matter: if none are wanted, marks stay as cheap as they are.
   if (made != nullptr && made->unit_ranges.armed()) {
     const TableEntry mark[] = {{NVTX_CBID_CORE_MarkEx, pointer(&mark_ex)}};
     const TableEntry mark2[] = {{NVTX_CBID_CORE2_DomainMarkEx, pointer(&domain_mark_ex)}};

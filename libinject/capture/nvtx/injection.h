@@ -8,10 +8,9 @@
 
 namespace inject {
 
-/// Fills the function table of one NVTX client (each library that uses NVTX has one of its own) with our
-/// functions. `get_export_table` is the NvtxGetExportTableFunc_t that the client hands to
-/// InitializeInjectionNvtx2. Returns 1 if the client's tables were understood, else 0, and the client's calls
-/// then go nowhere.
+/// Fills the function table of one NVTX client (each library that uses NVTX has its own) with our functions.
+/// `get_export_table` is the NvtxGetExportTableFunc_t that the client passes to InitializeInjectionNvtx2.
+/// Returns 1 if the client's tables were understood, else 0; the client's calls then have no effect.
 int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept;
 
 /// Removes ranges that other threads have ended from the calling thread's path.
@@ -24,7 +23,7 @@ inline std::uint32_t nvtx_current(ThreadState& thread) noexcept {
   return thread.range;
 }
 
-/// Start/end ranges that found no room among those open at once.
+/// Number of start/end ranges that exceeded the limit of those open at once.
 std::uint64_t nvtx_ranges_lost() noexcept;
 
 }  // namespace inject

@@ -14,7 +14,7 @@ namespace inject {
 
 namespace {
 
-/// Of a deeper stack the innermost frames are kept, below kOuterFrames.
+/// Of a deeper stack, only the innermost frames are kept, below kOuterFrames.
 constexpr std::size_t kMaxFrames = 128;
 constexpr std::size_t kMaxText = 512;
 
@@ -37,7 +37,7 @@ std::uint32_t frame_node(PythonFrame frame, std::uint32_t parent, CodePlaces& pl
   return places.node(node);
 }
 
-/// A call of the module with its names; without one if it is not found below its caller.
+/// The call of the module with its name; without one if it is not found below its caller.
 CodePlaces::ModuleCall named_call(const void* module, const void* caller, CodePlaces& places) noexcept {
   CodePlaces::ModuleCall call;
   call.caller = caller;
@@ -53,12 +53,12 @@ CodePlaces::ModuleCall named_call(const void* module, const void* caller, CodePl
   });
 }
 
-/// Enters the call of a module, in the modules that it is called in. False if there is no room.
+/// Enters a module's call into the chain of modules in which it is called. False if there is no room.
 bool enter_module(const void* module, CodeContext& context, CodePlaces& places) noexcept {
   CodePlaces::ModuleCall call;
   std::uint32_t around = context.module;
   const void* object = context.object;
-  // A module that another one has been given to is a child of one further out.
+  // A module that was passed to another one is a child of one further out.
   for (;; around = places.node(around).parent, object = places.object(around)) {
     if (around != 0 && object == module) {
       context.module = around;
@@ -68,7 +68,7 @@ bool enter_module(const void* module, CodeContext& context, CodePlaces& places) 
     call = named_call(module, around == 0 ? nullptr : object, places);
     if (around == 0 || call.name != NameTable::kEmpty) break;
   }
-  // One that stands in none of the modules that call it is shown by its class, in the one that does.
+  // If it is in none of the modules that call it, it is shown by its class, in the module that calls it.
   if (call.name == NameTable::kEmpty) {
     around = context.module;
     call.name = call.type_name;
@@ -117,7 +117,7 @@ CodeContext code_context(PythonFrame innermost, CodePlaces& places, const Backwa
   } else if (node.frame == nullptr && count != 0) {
     context.stack = node.forward.stack;
   }
-  // Modules belong to that of the forward pass, which counts only if one has been called.
+  // Modules belong below that of the forward pass, which counts only if one has been called.
   CodeContext around = node.forward;
   const void* last = nullptr;
   bool any_called = false;
@@ -133,7 +133,7 @@ CodeContext code_context(PythonFrame innermost, CodePlaces& places, const Backwa
     }
     if (frame.frame == node.frame) is_inside = true;
   }
-  // Those of the frames that have been left out are not known, nor in what the others stand.
+  // The modules of omitted frames are not known, nor those around the others.
   context.module_unknown = is_deeper || (any_called && around.module_unknown);
   if (any_called && !context.module_unknown) {
     context.module = around.module;

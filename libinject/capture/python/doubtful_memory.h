@@ -17,24 +17,24 @@
 
 namespace inject {
 
-/// Whether the kernel can read the eight bytes at `address`, a multiple of eight. rt_sigprocmask() copies the
-/// new mask before it looks at what to do with it, and what we ask for is nothing that it knows: EFAULT or
-/// EINVAL. Unlike a write into a pipe it needs no descriptor, which the program could close meanwhile, and
-/// unlike process_vm_readv() no container forbids it.
+/// True if the kernel can read the eight bytes at `address`, a multiple of eight. rt_sigprocmask() copies the
+/// new mask before it checks the operation, and ours is an unknown one: it returns EFAULT or EINVAL. Unlike a
+/// write into a pipe it needs no descriptor, which the program could close, and unlike process_vm_readv() no
+/// container forbids it.
 inline bool can_be_read(const void* address) noexcept {
   constexpr int kNothingKnown = -1;
   constexpr std::size_t kMaskSize = 8;
   return syscall(SYS_rt_sigprocmask, kNothingKnown, address, nullptr, kMaskSize) == -1 && errno == EINVAL;
 }
 
-/// What both kinds of memory below can do, each by its own way to copy some of it.
+/// The common interface of both kinds of memory below, each with its own way of copying.
 template <typename Memory>
 class CopiedMemory {
   friend Memory;
   CopiedMemory() = default;
 
  public:
-  /// False if it can't be read, or has no room.
+  /// False if it can't be read, or does not fit.
   template <typename T, std::size_t kCount>
   bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
     return bytes <= sizeof to && memory().copy_bytes(begin, static_cast<void*>(to.data()), bytes);
@@ -62,11 +62,11 @@ class CopiedMemory {
   const Memory& memory() const noexcept { return static_cast<const Memory&>(*this); }
 };
 
-/// Memory that may not be mapped. It can still disappear between check and read, if another thread frees
-/// it: so it is read right after the check.
+/// Memory that may not be mapped. It can still disappear between check and read, if another thread frees it,
+/// so it is read right after the check.
 class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
  public:
-  /// Emulated kernels may check the operation first; on those the test does not work.
+  /// False on emulated kernels that check the operation first: the test does not work there.
   bool works() const noexcept {
     alignas(8) std::uint64_t here = 0;
     return can_be_read(&here) && !can_be_read(reinterpret_cast<const void*>(std::uintptr_t{8}));
@@ -90,12 +90,12 @@ class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
   }
 };
 
-/// Memory that another thread uses, and may free at any moment: the kernel copies it, or says that it is not
-/// there. Some containers forbid that; nothing can be read then. It is copied in blocks: what lies close
-/// together was so at one moment, and takes one system call.
+/// Memory that another thread uses, and may free at any moment: the kernel copies it, or reports that it is
+/// not mapped. Some containers forbid that; nothing can be read then. It is copied in blocks: adjacent data
+/// is from one moment, and takes one system call.
 class ChangingMemory : public CopiedMemory<ChangingMemory> {
  public:
-  /// What is read from now on is as it will be then.
+  /// Drops the copies: later reads copy the memory again.
   void forget() noexcept {
     process_ = getpid();
     begins_.fill(0);
@@ -135,7 +135,7 @@ class ChangingMemory : public CopiedMemory<ChangingMemory> {
   }
 
   pid_t process_ = getpid();
-  mutable std::array<std::uintptr_t, kBlocks> begins_{};  // 0: nothing is in it
+  mutable std::array<std::uintptr_t, kBlocks> begins_{};  // 0: empty
   mutable std::array<std::array<char, kBlockBytes>, kBlocks> blocks_;
 };
 

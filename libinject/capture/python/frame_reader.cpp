@@ -22,10 +22,10 @@ enum class PythonState : unsigned char { kNone, kUntested, kBeingTested, kReadab
 // `known_python` is written before the state becomes kUntested, and never again.
 constinit PythonInterpreter known_python;
 constinit std::atomic<PythonState> python_state{PythonState::kNone};
-/// Why the test failed. Written before kRefused, by a thread of the program's, told by ours.
+/// Why the test failed. Set before kRefused, by a program thread, and logged by ours.
 constinit std::atomic<const char*> python_fault{nullptr};
 
-/// Frames that run no function lie between others, one or two at a time.
+/// Frames that run no function occur between others, one or two at a time.
 constexpr int kMaxHidden = 64;
 constexpr std::int64_t kMaxTable = std::int64_t{1} << 20u;
 constexpr std::int64_t kMaxTuple = std::int64_t{1} << 20u;
@@ -44,7 +44,8 @@ const void* this_thread() noexcept {
   return is_plausible(thread) ? thread : nullptr;
 }
 
-/// Whether frames may be read. Tests that on a thread that has some; meanwhile there are none for the others.
+/// True if frames may be read. Tests this on a thread that has frames; in the meantime, other threads have
+/// none.
 bool is_readable() noexcept {
   PythonState state = python_state.load(std::memory_order_acquire);
   if (state == PythonState::kReadable) return true;
@@ -67,7 +68,7 @@ const void* code_of(const void* frame) noexcept {
   return is_of_type(code, known_python.code_type) ? code : nullptr;
 }
 
-/// The code unit that the frame is at; -1 before the first.
+/// The code unit at which the frame is; -1 before the first.
 std::int64_t unit_of(const void* frame, const void* code) noexcept {
   const PythonLayout& layout = *known_python.layout;
   if (layout.has_frame_objects()) return number_at(frame, layout.instruction);
@@ -76,7 +77,7 @@ std::int64_t unit_of(const void* frame, const void* code) noexcept {
   return static_cast<std::int64_t>(at - begin) / 2;
 }
 
-/// `code` is null for some of the interpreter's own.
+/// `code` is null for some of the interpreter's own frames.
 bool is_hidden(const void* frame, const void* code) noexcept {
   const PythonLayout& layout = *known_python.layout;
   if (layout.owner == kNoMember) return false;
@@ -113,8 +114,8 @@ const void* contents_of(const void* cell) noexcept {
 }
 
 /// 3.10 moves an argument that is a cell variable to a cell behind the local variables. Its own slot is empty
-/// from then on, or has an older value where the function is traced. co_cell2arg tells which cell is for
-/// which argument: this cell, null if there is none.
+/// from then on, or has an older value if the function is traced. co_cell2arg maps cells to arguments:
+/// returns this argument's cell, null if there is none.
 const void* cell_of_argument(const void* frame, const void* code, int index) noexcept {
   const PythonLayout& layout = *known_python.layout;
   const void* arguments = pointer_at(code, layout.cell_arguments);
@@ -128,7 +129,7 @@ const void* cell_of_argument(const void* frame, const void* code, int index) noe
   return nullptr;
 }
 
-/// From 3.11 on the cell is in the argument's own slot; co_localspluskinds has which slots those are.
+/// From 3.11 on the cell is in the argument's own slot; co_localspluskinds marks such slots.
 bool is_cell_variable(const void* code, int index) noexcept {
   const void* kinds = pointer_at(code, known_python.layout->local_kinds);
   return is_of_type(kinds, known_python.bytes_type) &&
@@ -148,7 +149,7 @@ const void* argument_at(const void* frame, const void* code, int index) noexcept
   return is_of_type(cell, known_python.cell_type) ? contents_of(cell) : object;
 }
 
-/// Why the test failed, once.
+/// Logs why the test failed, once.
 void tell_of_fault() noexcept {
   const char* fault = python_fault.exchange(nullptr, std::memory_order_acq_rel);
   if (fault == nullptr) return;
@@ -252,7 +253,7 @@ const void* first_argument(PythonFrame frame) noexcept {
   if (arguments > 0) return argument_at(frame.frame, code, 0);
   if ((static_cast<unsigned>(number_at(code, layout.flags)) & python_object::kHasVarargs) == 0)
     return nullptr;
-  // *args follows the parameters that have to be named.
+  // *args follows the keyword-only parameters.
   const void* rest = argument_at(frame.frame, code, number_at(code, layout.keyword_count));
   if (!is_of_type(rest, known_python.tuple_type) || read_at<std::int64_t>(rest, python_object::kSize) < 1)
     return nullptr;
@@ -269,7 +270,7 @@ std::size_t copy_type_name(const void* object, char* text, std::size_t size) noe
   if (name == nullptr) return 0;
   std::size_t length = 0;
   while (length < size - 1 && name[length] != '\0') ++length;
-  // It is UTF-8 already: a character that does not fit is left out as a whole.
+  // It is UTF-8 already: a character that does not fit is left out entirely.
   const auto continues = [&](std::size_t at) {
     return (static_cast<unsigned char>(name[at]) & 0xC0u) == 0x80u;
   };

@@ -17,7 +17,7 @@ namespace inject {
 
 namespace {
 
-/// The object that has an interpreter, and the program itself, which is the first of all.
+/// The object that contains an interpreter, and the program itself, which is the first of all.
 struct PythonObject {
   explicit PythonObject(unsigned long long before) : seen(before) {}
   unsigned long long seen;  // objects that had been loaded by the last search
@@ -48,13 +48,14 @@ int look_for_python(dl_phdr_info* info, std::size_t, void* data) noexcept {
   return 1;
 }
 
-/// The object's symbols, by the loader. It stays loaded while this lives, and for ever after keep().
+/// The object's symbols, looked up by the loader. It stays loaded while this exists, and permanently after
+/// keep().
 class PythonSymbols {
  public:
   explicit PythonSymbols(const PythonObject& found)
       : object_(found.object),
         program_(found.program),
-        // Waits until nobody is loading it any more: it is in the loader's list before it is relocated.
+        // Waits until no thread is loading it any more: it is in the loader's list before it is relocated.
         library_(dlopen(found.is_program ? nullptr : found.path.data(), RTLD_LAZY | RTLD_NOLOAD)) {}
   ~PythonSymbols() {
     if (library_ != nullptr) dlclose(library_);
@@ -65,7 +66,7 @@ class PythonSymbols {
   bool is_loaded() const noexcept { return library_ != nullptr; }
   void keep() noexcept { library_ = nullptr; }
 
-  /// What the object itself defines; null if it has no such symbol.
+  /// A symbol that the object itself defines; null if there is none.
   void* find(const char* name) const noexcept {
     void* own = dlsym(library_, name);
     return own != nullptr && object_.contains(own) ? own : nullptr;
@@ -97,8 +98,8 @@ struct PythonVersion {
   bool is_final() const noexcept { return ((hex >> 4u) & 0xFu) == 0xF; }
 };
 
-/// 3.10 doesn't say its version without a call that writes to memory: it is the one that has PyIter_Send()
-/// and lacks what came with 3.11, Py_Version among it. Zero for older ones.
+/// 3.10 can't report its version without a call that writes to memory: it is the one that has PyIter_Send()
+/// and lacks what came with 3.11, such as Py_Version. Zero for older ones.
 PythonVersion version_of_python(const PythonSymbols& symbols) noexcept {
   if (const void* version = symbols.find_data("Py_Version"); version != nullptr)
     return {read_at<unsigned long>(version, 0)};
@@ -107,7 +108,7 @@ PythonVersion version_of_python(const PythonSymbols& symbols) noexcept {
   return {};
 }
 
-/// The stable interface's.
+/// Functions of the stable ABI.
 void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
   set_function(calls.add_pending_call, symbols.find("Py_AddPendingCall"));
   set_function(calls.compile, symbols.find("Py_CompileString"));
@@ -149,10 +150,11 @@ void find_calls(const PythonSymbols& symbols, PythonCalls& calls) noexcept {
   calls.keyboard_interrupt = type("PyExc_KeyboardInterrupt");
 }
 
-/// Why it is refused; null if it isn't.
+/// Why it is refused; null if it is not.
 const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonInterpreter& python) noexcept {
   if (!version.is_final()) return "it is not a final release";
-  // With Py_REF_DEBUG, which Py_DEBUG implies; Py_TRACE_REFS moves every object's type, which the test sees.
+  // With Py_REF_DEBUG, which Py_DEBUG implies; Py_TRACE_REFS moves every object's type, which the test
+  // detects.
   if (symbols.find("_Py_NegativeRefcount") != nullptr) return "it is a debug build";
   python.layout = version.major() == 3 ? python_layout(version.minor()) : nullptr;
   if (python.layout == nullptr) return "only 3.10 to 3.14 are supported";
@@ -194,7 +196,7 @@ PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text)
     text += str_format(", whose frames are not read: {}", refusal);
     return PythonSearch::kRefused;
   }
-  // Its functions may be called from now on, at any time.
+  // Its functions may be called at any time from now on.
   symbols.keep();
   return PythonSearch::kFound;
 }

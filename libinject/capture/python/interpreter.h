@@ -9,7 +9,6 @@
 
 namespace inject {
 
-/// By which Python of ours is run (program_python.h). With the GIL, but for the first.
 /// A PyMethodDef.
 struct PythonFunction {
   const char* name;
@@ -18,6 +17,8 @@ struct PythonFunction {
   const char* text;
 };
 
+/// The functions with which our own Python code is run (program_python.h). With the GIL, except for the
+/// first.
 struct PythonCalls {
   int (*add_pending_call)(int (*call)(void*), void* argument) = nullptr;
   void* (*compile)(const char* text, const char* file, int start) = nullptr;
@@ -53,7 +54,7 @@ struct PythonCalls {
   long long (*as_integer)(void* number) = nullptr;
   void* (*error_is_set)() = nullptr;  ///< borrowed
   void (*interrupt)() = nullptr;
-  // Where it keeps its types of errors:
+  // The variables holding its error types:
   void* const* memory_error = nullptr;
   void* const* import_error = nullptr;
   void* const* recursion_error = nullptr;
@@ -78,7 +79,7 @@ struct PythonCalls {
   }
 };
 
-/// What is used of a CPython in this process.
+/// What we use of a CPython in this process.
 struct PythonInterpreter {
   const PythonLayout* layout = nullptr;
   /// PyGILState_GetThisThreadState(): reads thread-specific data.
@@ -97,14 +98,15 @@ struct PythonInterpreter {
 
 enum class PythonSearch : unsigned char { kNotThere, kRefused, kFound };
 
-/// Looks for CPython among the objects that have been loaded since the last call: the program itself or a
-/// libpython. `text` says what was found, or why it is refused. Waits for the loader: not from the program's
-/// threads. Throws std::bad_alloc.
+/// Looks for CPython among the objects loaded since the last call: the program itself or a libpython. `text`
+/// says what was found, or why it is refused. Waits for the loader: not for the program's threads. Throws
+/// std::bad_alloc.
 PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text);
 
-/// The one whose frames are read (frame_reader.h); null if there is none, or it has not been tested yet.
+/// The interpreter whose frames are read (frame_reader.h); null if there is none, or it has not been tested
+/// yet.
 const PythonInterpreter* readable_python() noexcept;
-/// The one that has been found, tested or not; null if there is none.
+/// The interpreter that was found, tested or not; null if there is none.
 const PythonInterpreter* found_python() noexcept;
 
 }  // namespace inject

@@ -155,7 +155,7 @@ constexpr std::array<PythonLayout, 5> kLayouts = {{
      .compact_size = 56},
 }};
 
-/// Members of _Py_DebugOffsets, by their number in the array of 64-bit words that it is.
+/// Members of _Py_DebugOffsets, by their index in it as an array of 64-bit words.
 struct DebugWords {
   std::uint8_t in_313;
   std::uint8_t in_314;

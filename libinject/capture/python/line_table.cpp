@@ -6,7 +6,7 @@ namespace inject {
 
 namespace {
 
-// _PyCodeLocationInfoKind (cpython/code.h). Those below kOneLine are of the line before.
+// _PyCodeLocationInfoKind (cpython/code.h). Kinds below kOneLine are on the line before.
 constexpr unsigned kOneLine = 10;
 constexpr unsigned kNoColumns = 13;
 constexpr unsigned kLong = 14;
@@ -16,7 +16,7 @@ int line_of_number(std::int64_t line) noexcept {
   return line > 0 && line <= INT32_MAX ? static_cast<int>(line) : PythonLine::kNone;
 }
 
-/// Pairs of bytes: by how much the instruction's offset and the line rise.
+/// Pairs of bytes: the increments of the instruction's offset and of the line.
 PythonLine find_in_pairs(std::span<const unsigned char> table, int first_line, std::uint64_t unit) noexcept {
   constexpr int kNoLine = -128;
   std::int64_t line = first_line;
@@ -32,7 +32,7 @@ PythonLine find_in_pairs(std::span<const unsigned char> table, int first_line, s
   return {.line = PythonLine::kNone, .units = end / 2};
 }
 
-/// The signed number that begins at `at`: six bits a byte, the lowest first, the sign in the lowest of all.
+/// The signed number that begins at `at`: six bits per byte, the lowest first, the sign in the lowest bit.
 std::int64_t signed_number(std::span<const unsigned char> table, std::size_t at) noexcept {
   constexpr unsigned kContinues = 0x40;
   std::uint64_t value = 0;
@@ -44,7 +44,7 @@ std::int64_t signed_number(std::span<const unsigned char> table, std::size_t at)
   return (value & 1u) != 0 ? -magnitude : magnitude;
 }
 
-/// Entries that begin with a byte whose top bit is set, which no other byte of theirs has.
+/// Each entry begins with a byte whose top bit is set; its other bytes have it clear.
 PythonLine find_in_locations(std::span<const unsigned char> table, int first_line,
                              std::uint64_t unit) noexcept {
   constexpr unsigned kBegins = 0x80;

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The tables by which CPython finds an instruction's line. They are read as bytes, of which none outside the
-// table is touched, whatever they say.
+// The tables by which CPython finds an instruction's line. They are read as bytes, and whatever they contain,
+// nothing outside the table is read.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +14,11 @@ namespace inject {
 struct PythonLine {
   static constexpr int kNone = 0;
   int line = kNone;
-  /// How many instructions the table tells of, in code units of two bytes, if it was read to its end.
+  /// Number of instructions that the table covers, in code units of two bytes, if it was read to its end.
   std::uint64_t units = 0;
 };
 
-/// Number of the instruction, in code units, of which no table tells.
+/// An instruction number, in code units, that no table covers.
 inline constexpr std::uint64_t kBeyondCode = ~std::uint64_t{0};
 
 /// The line of the code unit `unit`. `pairs`: the table of 3.10 (Objects/lnotab_notes.txt), otherwise that of

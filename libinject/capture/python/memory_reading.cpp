@@ -40,7 +40,7 @@ void read_bytes(JsonReader& json, DevicePurposes& device) {
   std::size_t at = 0;
   json.array([&] {
     if (at >= kMemoryPurposes) return;
-    device.unknown[at] = json.peek() == 'n';  // null, which is skipped
+    device.unknown[at] = json.peek() == 'n';  // null; the value is skipped
     if (!device.unknown[at]) device.bytes[at] = size_in(json);
     ++at;
   });

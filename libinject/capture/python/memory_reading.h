@@ -9,8 +9,8 @@
 
 namespace inject {
 
-/// What memory_reading.py has written; empty if it has nothing to tell, or this is not its JSON. May throw
-/// std::bad_alloc.
+/// Parses the output of memory_reading.py; empty if there is nothing to report, or this is not its JSON. May
+/// throw std::bad_alloc.
 std::optional<MemoryPurposes> memory_purposes_of(std::string_view json);
 
 }  // namespace inject

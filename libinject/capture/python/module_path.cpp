@@ -25,17 +25,18 @@ constexpr int kMaxModules = 4096;
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 16u;
 constexpr std::int64_t kMaxObject = std::int64_t{1} << 16u;
 
-/// Where the attributes of an object are that has no dictionary for them.
+/// Where an object's attributes are if it has no dictionary for them.
 enum class BareValues : unsigned char {
   kNone,    // 3.10: there always is one
   kBefore,  // _PyObject_ValuesPointer(), pycore_object.h in 3.11
-  kTagged,  // PyDictOrValues, pycore_object.h in 3.12: in the place of the dictionary, if the lowest bit is
+  kTagged,  // PyDictOrValues, pycore_object.h in 3.12: in the dictionary's place, if the lowest bit is
             // set
   kInline,  // _PyObject_InlineValues(), pycore_object.h: in the object itself
 };
 
 /// PyDictKeysObject (pycore_dict.h; Objects/dict-common.h in 3.10) and what belongs to it. The offsets are
-/// offsetof() in the headers of 3.10.13, 3.11.7, 3.12.1 and 3.13.0; those of 3.14 have been read, not tested.
+/// offsetof() in the headers of 3.10.13, 3.11.7, 3.12.1 and 3.13.0; those of 3.14 have been taken from the
+/// source, not tested.
 struct DictLayout {
   unsigned minor;
   PythonOffset count;        // dk_nentries
@@ -44,7 +45,7 @@ struct DictLayout {
   PythonOffset cached_keys;  // PyHeapTypeObject.ht_cached_keys (cpython/object.h)
   BareValues bare;
 
-  /// 3.10 has dk_size, the others its logarithm, that of the bytes of dk_indices, and dk_kind.
+  /// 3.10 has dk_size; the others have its logarithm, that of the size of dk_indices, and dk_kind.
   bool has_logarithms() const noexcept { return minor > 10; }
 };
 constexpr PythonOffset kKeysSize = 8;           // dk_size
@@ -71,7 +72,7 @@ const DictLayout* dict_layout(unsigned minor) noexcept {
   return found == kDictLayouts.end() ? nullptr : found;
 }
 
-/// A dictionary's entries, in the order in which they were made; empty if it is none that is known.
+/// A dictionary's entries, in insertion order; empty if its form is not known.
 class Entries {
  public:
   Entries() = default;
@@ -122,7 +123,7 @@ class Entries {
     count_ = static_cast<std::size_t>(count);
   }
 
-  /// Calls `visit(key, value)` for each, until it returns true. Whether it has.
+  /// Calls `visit(key, value)` for each, until it returns true. Returns whether it has.
   template <typename Visit>
   bool any_of(const DoubtfulMemory& memory, Visit visit) const noexcept {
     constexpr std::size_t kAtOnce = 16;
@@ -137,7 +138,7 @@ class Entries {
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t end = (i + 1) * words_;
         const void* value = values_ != nullptr ? values[i] : entries[end - 1];
-        // Null where the entry has been deleted.
+        // Null if the entry has been deleted.
         if (is_plausible(value) && visit(entries[end - 2], value)) return true;
       }
     }
@@ -147,7 +148,7 @@ class Entries {
  private:
   const char* entries_ = nullptr;
   const char* values_ = nullptr;
-  std::size_t words_ = 0;  // of an entry: the value is the last one, before it the key
+  std::size_t words_ = 0;  // per entry: the last one is the value, the one before it the key
   std::size_t count_ = 0;
 };
 
@@ -158,22 +159,22 @@ class ModuleSearch {
 
   bool works() const noexcept { return memory_.works(); }
 
-  /// Level by level, each from the top: that takes no memory for the modules in between, and finds the
-  /// nearest one first.
+  /// Searches level by level, each from the top: this needs no memory for the modules in between, and finds
+  /// the nearest one first.
   std::size_t find(const void* parent, const void* child, char* text, std::size_t size) noexcept {
     for (int level = 0; level < kMaxLevels && left_ > 0; ++level) {
       const int left = left_;
       if (is_below(parent, child, 0, level)) return copy_path(level, text, size);
-      if (left_ == left) break;  // there are none so deep
+      if (left_ == left) break;  // no module is that deep
     }
     return 0;
   }
 
  private:
-  /// Whether `child` is among those that are `last` levels below the children of `module`; their names are
-  /// noted.
+  /// True if `child` is among the modules that are `last` levels below the children of `module`; notes their
+  /// names.
   bool is_below(const void* module, const void* child, int level, int last) noexcept {
-    // Those above have been counted when they were the last.
+    // Those on higher levels were counted when theirs was the last.
     if (level == last && left_-- <= 0) return false;
     return children_of(module).any_of(memory_, [&](const void* name, const void* other) {
       if (level == last ? other != child : left_ <= 0 || !is_below(other, child, level + 1, last))
@@ -227,7 +228,7 @@ class ModuleSearch {
            std::string_view(copy.data(), copy.size()) == kChildren;
   }
 
-  /// The dictionary `_modules`. Its name is mostly the same object for all of them.
+  /// The dictionary `_modules`. Its name is usually the same object in all modules.
   Entries children_of(const void* module) noexcept {
     const Entries attributes = attributes_of(module);
     const void* children = nullptr;
@@ -259,7 +260,7 @@ class ModuleSearch {
   const PythonInterpreter& python_;
   const DictLayout& layout_;
   DoubtfulMemory memory_;
-  int left_ = kMaxModules;  // modules that may still be looked into
+  int left_ = kMaxModules;  // number of modules that may still be searched
   const void* key_ = nullptr;
   std::array<const void*, kMaxLevels> names_{};
 };

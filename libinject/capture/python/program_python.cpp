@@ -28,20 +28,20 @@ constexpr int kFileInput = 257;  // Py_file_input
 constexpr std::size_t kMaxReadingText = std::size_t{32} << 10u;
 constexpr std::size_t kMaxPath = 4096;
 
-/// What the pending call is to do.
+/// Tasks of the pending call.
 enum Task : unsigned { kReadMemory = 1, kWatchErrors = 2 };
 
 constinit std::atomic<unsigned> tasks{0};
-constinit std::atomic<pid_t> owner{0};  // the process that asked; 0: nothing is run
+constinit std::atomic<pid_t> owner{0};  // the process that requested it; 0: nothing is run
 enum class Reading : unsigned char { kNone, kExpected, kAsked };
 constinit std::atomic<Reading> reading{Reading::kNone};
 constinit std::atomic<bool> reading_at_step{false};
 
-/// What libraries were handed, as read() takes it. The main thread's.
+/// The buffers passed to libraries, in the form that read() takes. Used only by the main thread.
 constexpr std::size_t kBufferText = 2 * 20 + 4;  // two numbers, a digit and what is between
 constinit std::array<char, LibraryBuffers::kRoom * kBufferText + 1> handed_text{};
 
-// Written on the main thread, before the flags that say so.
+// Written on the main thread, before the corresponding flags.
 constinit std::array<char, kMaxReadingText> memory_text{};
 constinit std::atomic<bool> memory_told{false};
 constinit std::atomic<bool> errors_watched{false};
@@ -50,16 +50,16 @@ constinit std::array<char, kMaxPath> error_path{};
 enum class PathState : unsigned char { kNone, kBeingWritten, kKnown };
 constinit std::atomic<PathState> error_path_state{PathState::kNone};
 
-/// The functions of memory_reading.py. The main thread's, with the GIL; they stay.
+/// The functions of memory_reading.py. Used only by the main thread, with the GIL; never released.
 void* functions = nullptr;
 bool has_failed = false;
 
 constexpr int kOneArgument = 8;  // METH_O
 
-/// The types of a walk through objects, which are few.
+/// The types met in a walk through objects, which are few.
 class KnownTypes {
  public:
-  /// By bits: which of `kinds` it is derived from.
+  /// One bit for each of `kinds` from which it is derived.
   unsigned kinds_of(const PythonCalls& python, void* type, void* kinds) noexcept {
     Known& known = known_[(reinterpret_cast<std::uintptr_t>(type) >> 4u) % known_.size()];
     if (known.type == type) return known.kinds;
@@ -81,12 +81,13 @@ class KnownTypes {
 
 struct ObjectCounts {
   std::ptrdiff_t objects = 0;
-  std::ptrdiff_t kinds = 0;  ///< of the types asked for, those that are among the objects themselves
+  std::ptrdiff_t kinds = 0;  ///< those requested types that are among the objects themselves
 };
 
-/// Appends the objects that the garbage collector knows of each type to its list. While there is a list of
-/// all objects, no instruction of Python's may run: another thread would find what it has alone in two hands,
-/// and end what it makes of it (a tuple of a generator's) with an error; and what it drops would die here.
+/// Appends the objects that the garbage collector knows of each type to its list. While a list of all objects
+/// exists, no Python instruction may run: another thread would find an additional reference to an object that
+/// should have only one, and its operation (such as a generator's on a tuple) would fail with an error; and
+/// objects that it releases would be destroyed here.
 bool find_objects(const PythonCalls& python, void* kinds, void* lists, ObjectCounts& counts) noexcept {
   void* get_objects = python.get_item(functions, "get_objects");
   void* objects = get_objects == nullptr ? nullptr : python.call(get_objects, nullptr);
@@ -110,8 +111,8 @@ bool find_objects(const PythonCalls& python, void* kinds, void* lists, ObjectCou
   return done;
 }
 
-/// find_objects(kinds) of memory_reading.py, with a list of types: a list of lists, of which the last one has
-/// the ObjectCounts.
+/// find_objects(kinds) of memory_reading.py, with a list of types: returns a list of lists, the last of which
+/// has the ObjectCounts.
 void* find_for_python(void* /*self*/, void* kinds) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr) return nullptr;
@@ -133,7 +134,7 @@ void* find_for_python(void* /*self*/, void* kinds) noexcept {
   return done ? lists : nullptr;
 }
 
-/// unseen(function) of memory_reading.py: what it calls is not the program's.
+/// unseen(function) of memory_reading.py: its calls are not attributed to the program.
 void* call_unseen(void* /*self*/, void* function) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr) return nullptr;
@@ -152,8 +153,8 @@ bool add_function(const PythonCalls& python, void* globals, const PythonFunction
   return done;
 }
 
-/// Null if they can't be loaded; `is_programs`: by an error of the program's, from a handler of a signal that
-/// ran in between.
+/// Null if they can't be loaded; `is_programs`: because of an error of the program, from a signal handler
+/// that ran in between.
 void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
   is_programs = false;
   if (functions != nullptr || has_failed) return functions;
@@ -183,7 +184,7 @@ void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
   return functions;
 }
 
-/// Takes over the text that a function has returned; false if it has raised what is the program's.
+/// Stores the text that a function has returned; false if it has raised an exception of the program.
 bool keep_text(const PythonCalls& python, void* result, char* to, std::size_t size) noexcept {
   if (result == nullptr) return false;
   std::ptrdiff_t length = 0;
@@ -232,7 +233,8 @@ bool watch_errors(const PythonCalls& python, void* globals) noexcept {
   return done;
 }
 
-/// The pending call: -1 with the program's exception, if one of its handlers of signals has raised meanwhile.
+/// The pending call: -1 with the program's exception, if one of its signal handlers has raised one in the
+/// meantime.
 int run_tasks(void* /*argument*/) noexcept {
   const unsigned asked = tasks.exchange(0, std::memory_order_acq_rel);
   const PythonInterpreter* interpreter = found_python();
@@ -253,7 +255,7 @@ int run_tasks(void* /*argument*/) noexcept {
 void ask(Task task) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr || !interpreter->calls.complete() || interpreter->is_finalizing() != 0) return;
-  // Those that wait are run by one call. It may be full: then the next one asks again.
+  // One call runs all waiting tasks. Its queue may be full: then the next request tries again.
   if (tasks.fetch_or(task, std::memory_order_acq_rel) != 0) return;
   if (interpreter->calls.add_pending_call(&run_tasks, nullptr) != 0)
     tasks.store(0, std::memory_order_release);

@@ -13,12 +13,12 @@
 
 namespace inject {
 
-/// Text of a bounded size, in which there is always room for the zero.
+/// Text of bounded size, with room for the terminating zero.
 class BoundedText {
  public:
   BoundedText(char* text, std::size_t size) noexcept : text_(text), room_(size == 0 ? 0 : size - 1) {}
 
-  /// False if it has no room, as from then on.
+  /// False if it does not fit; from then on always.
   bool add(std::uint32_t character) noexcept {
     constexpr std::uint32_t kFirstSurrogate = 0xD800;
     constexpr std::uint32_t kLastSurrogate = 0xDFFF;
@@ -38,7 +38,7 @@ class BoundedText {
   }
 
  private:
-  /// `bytes` of UTF-8, of which the first begins with the bits of `lead`.
+  /// Appends `bytes` of UTF-8, the first of which begins with the bits of `lead`.
   bool put(unsigned bytes, std::uint32_t lead, std::uint32_t character) noexcept {
     if (room_ - length_ < bytes) {
       room_ = length_;
@@ -75,7 +75,7 @@ struct TextState {
   bool is_ascii;
 };
 
-/// Nothing for a kind that is none: 3.10 and 3.11 have texts that are made ready at their first use.
+/// Does nothing for an unknown kind: in 3.10 and 3.11, some texts are completed at their first use.
 inline void add_characters(BoundedText& text, unsigned kind, const void* data, std::int64_t length) noexcept {
   switch (kind) {
     case 1:
@@ -92,8 +92,8 @@ inline void add_characters(BoundedText& text, unsigned kind, const void* data, s
   }
 }
 
-/// cpython/unicodeobject.h: the characters follow the struct, which is longer if they are not all ASCII; one
-/// that is not compact points to them.
+/// cpython/unicodeobject.h: the characters follow the struct, which is longer if they are not all ASCII; a
+/// text that is not compact points to them.
 inline void add_text(const PythonInterpreter& python, BoundedText& text, const void* object) noexcept {
   if (!is_plausible(object) || pointer_at(object, python_object::kType) != python.text_type) return;
   const PythonLayout& layout = *python.layout;
@@ -105,13 +105,13 @@ inline void add_text(const PythonInterpreter& python, BoundedText& text, const v
   if (data != nullptr) add_characters(text, state.kind, data, length);
 }
 
-/// Text in memory that may not be there (doubtful_memory.h).
+/// Text in memory that may not be mapped (doubtful_memory.h).
 struct DoubtfulText {
   static constexpr std::uint64_t kMaxLength = 512;
 
   std::uint64_t length = 0;
   TextState state{0};
-  const char* data = nullptr;  ///< null if it is none that can be read
+  const char* data = nullptr;  ///< null if it can't be read
 
   template <typename Memory>
   static DoubtfulText of(const PythonInterpreter& python, const Memory& memory, const void* object) noexcept {
@@ -128,7 +128,7 @@ struct DoubtfulText {
     return text;
   }
 
-  /// False if it is empty, longer than kMaxLength, or can't be read.
+  /// False if the text is empty, longer than kMaxLength, or can't be read.
   template <typename Memory>
   bool add_to(BoundedText& out, const Memory& memory) const noexcept {
     constexpr std::size_t kMaxCharacter = 4;

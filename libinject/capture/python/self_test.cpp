@@ -42,7 +42,7 @@ class LayoutTest {
   }
 
  private:
-  /// Frames that run a function. A program may have functions without lines, but not only such.
+  /// Frames that run a function. A program may have functions without lines, but not only those.
   struct Seen {
     int complete = 0;
     int with_lines = 0;
@@ -85,15 +85,15 @@ class LayoutTest {
     const bool compact = ((state >> 5u) & 1u) != 0;
     const bool ascii = ((state >> 6u) & 1u) != 0;
     if (length < 0 || length > kMaxTestedSize || (kind != 1 && kind != 2 && kind != 4)) return false;
-    if (!compact) return true;  // read by its own pointer, rare
+    if (!compact) return true;  // read through its own pointer, rare
     const auto* data = static_cast<const char*>(object) + (ascii ? layout_.ascii_size : layout_.compact_size);
     const std::size_t bytes = static_cast<std::size_t>(length) * kind;
     if (!memory_.holds(data, bytes + kind)) return false;
-    // A character that is zero ends it.
+    // It ends with a zero character.
     return std::all_of(data + bytes, data + bytes + kind, [](char byte) { return byte == 0; });
   }
 
-  /// The bytes of a bytes object; with a null pointer if it is none.
+  /// The bytes of a bytes object; with a null pointer if it is not one.
   std::span<const unsigned char> bytes_of(const void* object) const noexcept {
     if (!memory_.has_type(object, python_.bytes_type)) return {};
     const auto size = memory_.read<std::int64_t>(object, python_object::kSize);
@@ -104,7 +104,7 @@ class LayoutTest {
     return {data, static_cast<std::size_t>(size)};
   }
 
-  /// A tuple of `count` names; with -1, of any number.
+  /// True for a tuple of `count` names; -1: of any number.
   bool are_names(const void* object, std::int64_t count) const noexcept {
     if (!memory_.has_type(object, python_.tuple_type)) return false;
     const auto size = memory_.read<std::int64_t>(object, python_object::kSize);
@@ -119,7 +119,7 @@ class LayoutTest {
     return memory_.read<std::int32_t>(object, offset);
   }
 
-  /// How many code units the code has; 0 if it can't be told.
+  /// Number of code units in the code; 0 if it is unknown.
   std::uint64_t units_of(const void* code) const noexcept {
     if (layout_.has_frame_objects()) return bytes_of(memory_.pointer(code, layout_.instructions)).size() / 2;
     const auto units = memory_.read<std::int64_t>(code, python_object::kSize);
@@ -173,7 +173,7 @@ class LayoutTest {
     return true;
   }
 
-  /// Null if there is none.
+  /// The fault found; null if there is none.
   const char* fault_in(const void* frame, Seen& seen) const noexcept {
     constexpr unsigned kLastOwner = 4;  // FRAME_OWNED_BY_CSTACK in 3.14
     constexpr unsigned kFirstHiddenOwner = 3;
@@ -185,12 +185,12 @@ class LayoutTest {
     if (layout_.owner != kNoMember) owner = memory_.read<std::uint8_t>(frame, layout_.owner);
     if (owner > kLastOwner) return "a frame has an unknown owner";
     const void* code = referred(layout_, memory_.pointer(frame, layout_.code));
-    // Where C has called Python, a frame of the interpreter's own.
+    // One of the interpreter's own frames, where C has called Python.
     if (owner >= kFirstHiddenOwner) return is_object(code) ? nullptr : "a frame has nothing to run";
     if (!memory_.has_type(code, python_.code_type)) return "a frame has no code";
     if (const char* why = fault_in_code(code); why != nullptr) return why;
     const auto units = static_cast<std::int64_t>(units_of(code));
-    // Made for a traceback alone (PyCode_NewEmpty() in 3.10), it says nothing.
+    // Made only for a traceback (PyCode_NewEmpty() in 3.10): nothing to test.
     if (units == 0) return nullptr;
     std::int64_t unit = 0;
     std::int64_t traceable = 0;

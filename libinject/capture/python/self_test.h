@@ -10,13 +10,13 @@ enum class PythonTest : unsigned char { kPassed, kFailed, kNoFrames };
 
 struct PythonTestResult {
   PythonTest test = PythonTest::kNoFrames;
-  const char* why = "";  // it failed; a constant
+  const char* why = "";  // if it failed; a constant
 };
 
-/// Whether the frames of `thread`, the calling thread's PyThreadState, are as the layout says: types, counts,
-/// zeros behind texts, a line table that tells of as many instructions as there are. What is not yet trusted
-/// is read only after the kernel has said that it can be, so a wrong layout fails and does no harm. Makes
-/// some hundred system calls; no lock, no allocation, errno is kept.
+/// Tests whether the frames of `thread`, the calling thread's PyThreadState, match the layout: types, counts,
+/// zeros after texts, a line table that covers as many instructions as there are. Untested memory is read
+/// only after the kernel has confirmed that it can be, so a wrong layout fails and does no harm. Makes some
+/// hundred system calls; no lock, no allocation, errno is preserved.
 PythonTestResult test_layout(const PythonInterpreter& interpreter, const void* thread) noexcept;
 
 }  // namespace inject

@@ -21,16 +21,16 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxNameText = 512;
-/// Frames that run no function lie between others, one or two at a time: with kMaxFrames there may be so
-/// many.
+/// Frames that run no function occur between others, one or two at a time: the limit for a stack of
+/// kMaxFrames.
 constexpr std::size_t kMaxHiddenFrames = 256;
-/// As much of a frame or a code object as is looked at.
+/// The part of a frame or a code object that is read.
 constexpr std::size_t kMaxHead = 512;
 constexpr PythonOffset kReferences = 0;  // PyObject.ob_refcnt
 /// CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR in co_flags.
 constexpr std::uint32_t kIsGenerator = 0x20 | 0x80 | 0x200;
 
-/// The beginning of an object, copied.
+/// A copy of an object's beginning.
 class Head {
  public:
   bool copy(const ChangingMemory& memory, const void* object, std::size_t bytes) noexcept {
@@ -64,13 +64,13 @@ std::size_t code_bytes(const PythonLayout& layout) noexcept {
   return std::min(bytes, kMaxHead);
 }
 
-/// Its number; none if it can't be read.
+/// The name's number; none if it can't be read.
 std::optional<std::uint32_t> intern(const PythonInterpreter& python, const ChangingMemory& memory,
                                     const void* object, NameTable& names) noexcept {
   DoubtfulText text = DoubtfulText::of(python, memory, object);
   if (text.data == nullptr) return std::nullopt;
   if (text.length == 0) return NameTable::kEmpty;
-  // Cut as copy_name() does.
+  // Truncated like in copy_name().
   text.length = std::min(text.length, DoubtfulText::kMaxLength);
   std::array<char, kMaxNameText> copy;
   BoundedText out(copy.data(), copy.size());
@@ -80,8 +80,8 @@ std::optional<std::uint32_t> intern(const PythonInterpreter& python, const Chang
 
 }  // namespace
 
-// A thread has another state each time that C, in which it runs, calls Python anew; what the last one was is
-// gone then, or is another thread's.
+// A thread gets another state each time that C code running in it calls Python anew; the previous one is then
+// gone, or belongs to another thread.
 void SampledThread::offer(std::uint32_t index) noexcept {
   const PythonInterpreter* python = readable_python();
   if (python == nullptr || python->is_finalizing() != 0) return;
@@ -103,7 +103,7 @@ void SampledThread::clear() noexcept {
   state_.store(nullptr, std::memory_order_relaxed);
 }
 
-// Another thread may be chosen between the two reads: then one sample is taken for the wrong one of them.
+// Another thread may be chosen between the two reads: then one sample is attributed to the wrong thread.
 SampledThread::Chosen SampledThread::chosen() const noexcept {
   const void* state = state_.load(std::memory_order_acquire);
   return {index_.load(std::memory_order_relaxed), state};
@@ -123,7 +123,7 @@ ThreadStacks::Reading ThreadStacks::read_chain(const void* state, Chain& chain) 
   bool is_generator = false;
   for (std::size_t hidden = 0; frame != nullptr;) {
     if (!head.copy(memory_, frame, frame_bytes(layout))) return Reading::kTorn;
-    // One that has been freed is kept for the next call, and its caller is none, or another such frame.
+    // A freed frame object is kept for the next call; it has no caller, or another freed one.
     if (layout.has_frame_objects() &&
         (!head.has_type(python.frame_type) || head.read<std::int64_t>(kReferences) <= 0))
       return Reading::kTorn;
@@ -155,18 +155,18 @@ ThreadStacks::Reading ThreadStacks::read_chain(const void* state, Chain& chain) 
     }
     frame = head.read<const void*>(layout.caller);
   }
-  // A generator that has just given its value has no caller any more.
+  // A generator that has just yielded has no caller any more.
   return chain.count != 0 && !is_generator ? Reading::kWhole : Reading::kTorn;
 }
 
-/// The innermost frames of short calls have often gone when they are read. False if they always have.
+/// The innermost frames of short calls have often gone when they are read. False if this happens each time.
 bool ThreadStacks::read_whole(const void* state, Chain& chain) noexcept {
   Reading reading = Reading::kTorn;
   for (int i = 0; i < kReadings && reading == Reading::kTorn; ++i) reading = read_chain(state, chain);
   return reading == Reading::kWhole;
 }
 
-/// Into lines_, how many bytes.
+/// Copies the table into lines_; returns the number of bytes.
 std::size_t ThreadStacks::read_lines(const void* table) noexcept {
   if (!memory_.has_type(table, readable_python()->bytes_type)) return 0;
   const auto size = memory_.read<std::uint64_t>(table, python_object::kSize);
@@ -175,7 +175,7 @@ std::size_t ThreadStacks::read_lines(const void* table) noexcept {
   return memory_.copy_bytes(bytes, lines_.data(), part) ? part : 0;
 }
 
-/// Whether it could be read.
+/// True if it could be read.
 bool ThreadStacks::read_code(Frame& frame, NameTable& names) noexcept {
   const PythonInterpreter& python = *readable_python();
   const PythonLayout& layout = *python.layout;
@@ -197,19 +197,19 @@ bool ThreadStacks::read_code(Frame& frame, NameTable& names) noexcept {
   return true;
 }
 
-/// Leaves the frames from `begin` to `end`.
+/// Keeps only the frames from `begin` to `end`.
 void ThreadStacks::keep(Chain& chain, std::size_t begin, std::size_t end) noexcept {
   chain.count = end - begin;
   std::copy_n(chain.frames.begin() + static_cast<std::ptrdiff_t>(begin), chain.count, chain.frames.begin());
 }
 
-/// Leaves of the chain what is in the other one as well, from the outermost frame on. A frame that has gone
-/// on to another instruction is the last one: it may have called another one since.
+/// Keeps the part of the chain that is also in the other one, from the outermost frame on. A frame that has
+/// moved to another instruction is the last one kept, because it may have called another function since.
 void ThreadStacks::keep_common(Chain& chain, const Chain& other) noexcept {
   std::size_t end = chain.count;
   std::size_t other_end = other.count;
   if (chain.is_cut || other.is_cut) {
-    // Other frames are left out of one that has grown or shrunk.
+    // If the stack has grown or shrunk, other frames are left out of it.
     const auto find_outermost = [](const Chain& of, const Chain& in) {
       for (std::size_t i = in.count; i != 0; --i) {
         if (in.frames[i - 1].frame == of.frames[of.count - 1].frame) return i;
@@ -234,17 +234,17 @@ void ThreadStacks::keep_common(Chain& chain, const Chain& other) noexcept {
   keep(chain, begin, end);
 }
 
-/// Into first_, what stays the same; false if nothing does.
+/// Reads the stable part into first_; false if there is none.
 bool ThreadStacks::read_stable(const void* state, NameTable& names) noexcept {
   if (!read_whole(state, second_) || !read_whole(state, first_)) return false;
   keep_common(first_, second_);
-  // From the outermost one on: without a frame's name what it has called can't be shown.
+  // From the outermost frame on: without a frame's name, its callees can't be shown.
   for (std::size_t i = first_.count; i != 0; --i) {
     if (read_code(first_.frames[i - 1], names)) continue;
     keep(first_, i, first_.count);
     break;
   }
-  // The frames may have gone before that, and the names may be those of other code that was made since.
+  // The frames may have gone before this, and the names may be those of other code created since.
   if (first_.count == 0 || !read_whole(state, second_)) return false;
   keep_common(first_, second_);
   return first_.count != 0;

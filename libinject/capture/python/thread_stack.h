@@ -1,17 +1,16 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The Python stack of a thread of the program, read by ours while it runs.
+// The Python stack of a program thread, read by ours while the thread runs.
 //
 // Nothing stops the thread meanwhile, so its frames may come and go while they are read. They are read three
-// times: what is outermost and the same in all readings was there all the time in between. In a loop of calls
-// that take a few microseconds, less than a reading, a frame may have gone and come back each time: then one
-// of some thousand stacks has a function below a line that did not call it. The kernel copies the memory, so
-// that what is gone is no fault, and what is read counts only if it has the types that it must have
+// times: the outermost part that is the same in all readings existed all the time in between. In a loop of
+// calls that take a few microseconds, less than a reading, a frame may have gone and come back each time:
+// then one in some thousand stacks has a function below a line that did not call it. The kernel copies the
+// memory, so that freed memory causes no fault, and what is read counts only if it has the required types
 // (frame_reader.h has been tested by then).
 //
 // It takes some tens of system calls, mostly one for each page that has frames, code objects, their names and
-// tables of lines.
+// line tables.
 #pragma once
 
 #include <array>
@@ -24,10 +23,10 @@
 
 namespace inject {
 
-/// Which thread is read: one that launches and runs Python, the process's main thread rather than another.
+/// Which thread is read: one that launches and runs Python, preferably the process's main thread.
 class SampledThread {
  public:
-  /// For the calling thread, which has a frame. Any number of threads; no lock.
+  /// Offers the calling thread, which has a frame. Any number of threads; no lock.
   void offer(std::uint32_t index) noexcept;
   void clear() noexcept;
 
@@ -43,12 +42,12 @@ class SampledThread {
   std::atomic<bool> is_main_{false};
 };
 
-/// Reads stacks, for one thread of ours. Bounded, whatever is where the frames should be: a few milliseconds.
-/// Of a stack deeper than kMaxFrames the innermost frames are below [outer frames], less those by which it
-/// has grown or shrunk meanwhile.
+/// Reads stacks, for one thread of ours. Takes a few milliseconds at most, whatever is found in the frames'
+/// memory. If a stack is deeper than kMaxFrames, its innermost frames are placed below [outer frames], minus
+/// those by which it has grown or shrunk meanwhile.
 class ThreadStacks {
  public:
-  /// The node of the stack's innermost frame; 0 if it can't be told. `state`: a thread's PyThreadState, which
+  /// The node of the stack's innermost frame; 0 if it is unknown. `state`: a thread's PyThreadState, which
   /// may be gone.
   std::uint32_t read(const void* state, CodePlaces& places) noexcept;
 
@@ -60,7 +59,7 @@ class ThreadStacks {
   struct Frame {
     const void* frame = nullptr;
     const void* code = nullptr;
-    std::int64_t unit = 0;  // of the code, where it is; -1 before the first
+    std::int64_t unit = 0;  // its position in the code; -1 before the first
     std::uint32_t name = 0;
     std::uint32_t file = 0;
     std::uint32_t line = 0;
@@ -73,7 +72,7 @@ class ThreadStacks {
 
   enum class Reading : std::uint8_t {
     kNothing,  // no frame, or none that may be read
-    kTorn,     // it changed meanwhile
+    kTorn,     // it changed during the reading
     kWhole,    // up to the outermost frame, or kMaxFrames
   };
 

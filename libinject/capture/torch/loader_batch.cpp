@@ -17,11 +17,11 @@ namespace inject {
 
 namespace {
 
-/// Between `__next__` and PyTorch's end of the fetch lie the frames of record_function and of the operator
+/// Between `__next__` and PyTorch's end of the fetch are the frames of record_function and of the operator
 /// that it calls.
 constexpr int kMaxCallers = 8;
 constexpr int kMaxBatchDepth = 4;     // of tuples in dictionaries in lists
-constexpr int kMaxBatchObjects = 64;  // looked at
+constexpr int kMaxBatchObjects = 64;  // maximum number examined
 constexpr double kUnknownBatch = std::numeric_limits<double>::quiet_NaN();
 
 // Py_TPFLAGS_…_SUBCLASS (Include/object.h), the same in all versions.
@@ -29,7 +29,7 @@ constexpr unsigned long kListFlag = 1ul << 25u;
 constexpr unsigned long kTupleFlag = 1ul << 26u;
 constexpr unsigned long kDictFlag = 1ul << 29u;
 
-/// A reference that is ours, or none.
+/// An owned reference, or none.
 class Reference {
  public:
   Reference(const PythonCalls& python, void* object) : python_(python), object_(object) {}
@@ -46,7 +46,7 @@ class Reference {
   void* object_;
 };
 
-/// The search for the first tensor of a batch.
+/// Searches for the first tensor of a batch.
 class BatchSearch {
  public:
   explicit BatchSearch(const PythonCalls& python) : python_(python) {}
@@ -60,7 +60,7 @@ class BatchSearch {
       const Reference values(python_, python_.dict_values(object));
       return values ? in_sequence(values.get(), depth) : nothing();
     }
-    // A tensor, or an array of NumPy's: one without dimensions is no batch.
+    // A tensor, or an array of NumPy: one without dimensions is not a batch.
     if (const Reference shape(python_, attribute(object, "shape")); shape) return size_in(shape.get());
     // A dictionary in a wrapper, such as transformers.BatchEncoding (collections.UserDict).
     const Reference data(python_, attribute(object, "data"));
@@ -97,8 +97,8 @@ class BatchSearch {
     return size >= 0 ? std::optional<double>(static_cast<double>(size)) : nothing();
   }
 
-  /// An error of ours goes no further. What a handler of a signal has raised meanwhile is the program's: an
-  /// interrupt is asked for again.
+  /// Clears an error of ours. An exception that a signal handler has raised in the meantime is the program's:
+  /// an interrupt is requested again.
   std::nullopt_t nothing() {
     if (python_.error_matches(*python_.keyboard_interrupt) != 0) python_.interrupt();
     python_.clear_error();
@@ -117,10 +117,10 @@ bool has_code_named(const PythonCalls& python, BatchSearch& search, void* frame,
   return found != nullptr && std::string_view(found, static_cast<std::size_t>(size)) == name;
 }
 
-/// Empty where the loader has returned nothing; kUnknownBatch if that can't be told, or what it returned.
+/// Empty if the loader has returned nothing; kUnknownBatch if that, or what it returned, is unknown.
 std::optional<double> returned_batch(const PythonCalls& python) {
   BatchSearch search(python);
-  // Frames live as long as what they call; attributes are references of their own.
+  // Frames live as long as their callees; attributes are separate references.
   void* frame = python.current_frame();
   void* held = nullptr;
   std::optional<double> found = kUnknownBatch;
@@ -145,7 +145,7 @@ std::optional<double> returned_batch(const PythonCalls& python) {
 
 void say_batch() noexcept {
   const PythonInterpreter* interpreter = found_python();
-  // While iterations are not followed only that something was said matters.
+  // While iterations are not followed, it only matters that something was reported.
   if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone || interpreter == nullptr ||
       !interpreter->calls.can_read_batches() || interpreter->is_finalizing() != 0) {
     emit_units(kUnknownBatch, UnitSource::kLoader);
@@ -156,7 +156,7 @@ void say_batch() noexcept {
   {
     const UnseenThread unseen;
     const int state = python.take_gil();
-    // With an error on its way nothing may be asked for.
+    // With an error pending, Python must not be called.
     samples = kUnknownBatch;
     if (python.error_is_set() == nullptr) {
       samples = returned_batch(python);

@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // How many samples a DataLoader has returned (INJECT_BATCH=auto): the first dimension of the batch's first
-// tensor. As a fetch ends (loader_fetch.h), the iterator's `__next__` is a caller of ours, and has the batch
-// in its variable `data`, in PyTorch 1.12 to 2.15. It is asked for by CPython's stable interface, with the
-// GIL, which the thread is about to take anyway: PyTorch's operators, of which the end of a fetch is one, run
+// tensor. When a fetch ends (loader_fetch.h), the iterator's `__next__` is one of our callers, and has the
+// batch in its variable `data`, in PyTorch 1.12 to 2.15. It is queried through CPython's stable ABI, with the
+// GIL, which the thread is about to take anyway: PyTorch's operators, one of which is the end of a fetch, run
 // without it.
 #pragma once
 

@@ -19,7 +19,7 @@ FetchThread kind_of(const ThreadState& thread) noexcept {
   return iteration_watch.stepped.load(std::memory_order_relaxed) ? FetchThread::kOther : FetchThread::kAny;
 }
 
-/// `end` 0: it has just begun.
+/// `end` is 0 for a fetch that has just begun.
 void publish(ThreadState& thread, Nanoseconds end) noexcept {
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window == 0) return;
@@ -45,7 +45,7 @@ void fetch_begins(const void* function, FetchKind kind) noexcept {
   const Core* core = Core::get_if_any();
   if (core != nullptr && kind == FetchKind::kWaiting && kind_of(*thread) != FetchThread::kOther)
     fetching_thread.store(core->threads.tid(thread->index), std::memory_order_relaxed);
-  // A window may close before it ends.
+  // A window may close before the fetch ends.
   publish(*thread, 0);
 }
 
@@ -56,7 +56,7 @@ void fetch_ends(const void* function) noexcept {
   thread->fetch = nullptr;
   if (thread->fetch_kind == FetchKind::kWaiting) fetching_thread.store(0, std::memory_order_relaxed);
   publish(*thread, now());
-  // What other threads fetch, the one that trains may get at any time.
+  // What other threads fetch may reach the training thread at any time.
   const Core* core = Core::get_if_any();
   if (core != nullptr && core->configuration.options.unit_source() == UnitSource::kLoader &&
       kind_of(*thread) != FetchThread::kOther)

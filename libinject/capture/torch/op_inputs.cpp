@@ -15,13 +15,13 @@ namespace inject {
 
 namespace {
 
-/// c10::IValue: what it holds, or a pointer to that, and a tag.
+/// c10::IValue: its value, or a pointer to it, and a tag.
 constexpr std::size_t kValueSize = 16;
 constexpr std::size_t kValueTag = 8;
 constexpr std::uint32_t kNoneTag = 0;
-/// Of a c10::StorageImpl, which has a table of functions and counts its users: its memory.
+/// Offset of the memory in a c10::StorageImpl, which begins with a vtable and a reference count.
 constexpr std::size_t kStorageData = 16;
-/// Of the sizes of a tensor, in 8 bytes each: their number, room for five, and for as many strides.
+/// The size of a tensor's sizes, in words of 8 bytes: their number, room for five, and for as many strides.
 constexpr std::size_t kSizesWords = 11;
 
 template <typename T>
@@ -34,7 +34,7 @@ const void* torch_pointer(const void* object, std::size_t offset) noexcept {
   return torch_value<const void*>(object, offset);
 }
 
-/// The only offset of those from `begin` to `end` at which all tensors have what is looked for.
+/// The only offset between `begin` and `end` at which all tensors have what is searched for.
 template <typename Has>
 std::optional<std::size_t> only_offset(std::size_t begin, std::size_t end, std::size_t step,
                                        Has has) noexcept {
@@ -47,7 +47,7 @@ std::optional<std::size_t> only_offset(std::size_t begin, std::size_t end, std::
   return found;
 }
 
-/// A tensor of the test, on the host.
+/// A host tensor used in the test.
 class TestTensor {
  public:
   static constexpr std::size_t kMost = 5;
@@ -73,7 +73,7 @@ class TestTensor {
   TestTensor& operator=(const TestTensor&) = delete;
 
   void* handle() const noexcept { return handle_; }
-  /// The TensorImpl; null if there is none that can be looked at.
+  /// The TensorImpl; null if there is none that can be read.
   const void* object() const noexcept { return object_; }
   bool has_sizes(std::size_t offset) const noexcept {
     if (torch_value<std::uint64_t>(object_, offset) != dimensions_) return false;
@@ -105,7 +105,7 @@ class TestTensor {
   const void* object_ = nullptr;
 };
 
-/// Of a TensorImpl. The tensors differ in all that is looked for.
+/// Finds the layout of a TensorImpl. The tensors differ in everything searched for.
 bool find_tensor_layout(std::span<const TestTensor* const> tensors, InputLayout& layout) noexcept {
   const auto all = [&](auto has) {
     return [&tensors, has](std::size_t offset) {
@@ -131,17 +131,17 @@ bool find_tensor_layout(std::span<const TestTensor* const> tensors, InputLayout&
   return true;
 }
 
-/// The operator of the test, as our callback sees it.
+/// The operator used in the test, as seen by our callback.
 struct InputTest {
   const RecordFunctionApi* torch = nullptr;
   std::size_t sequence = 0;
-  std::array<const void*, 2> tensors{};  ///< which it is given
+  std::array<const void*, 2> tensors{};  ///< its inputs
   unsigned calls = 0;
   std::optional<std::size_t> inputs;
   std::uint32_t tag = 0;
 };
 InputTest input_test;
-/// Which thread's it is, 0 for none: other threads' operators come to the callback as well.
+/// The thread that runs the test, 0 for none: the callback is called for other threads' operators as well.
 std::atomic<pthread_t> testing_thread{0};
 
 /// copy_(Tensor self, Tensor src, bool non_blocking)
@@ -171,7 +171,7 @@ NoContext on_tested_operator(const void* function) noexcept {
 }
 void on_tested_end(const void* /*function*/, void* /*context*/) noexcept {}
 
-/// Of an operator that is given both.
+/// Finds the layout from an operator that takes both tensors.
 bool find_input_layout(const RecordFunctionApi& torch, std::size_t sequence, const TestTensor& to,
                        const TestTensor& from, InputLayout& layout) {
   input_test = {};
@@ -187,7 +187,7 @@ bool find_input_layout(const RecordFunctionApi& torch, std::size_t sequence, con
   return true;
 }
 
-/// With the callback registered.
+/// Runs the test with the callback registered.
 std::optional<InputLayout> test_inputs(const RecordFunctionApi& torch, std::size_t sequence) {
   // c10::ScalarType
   constexpr std::uint16_t kInt64 = 4;
@@ -220,7 +220,7 @@ OperatorInput torch_input(const InputLayout& layout, const void* value) noexcept
   if (tag != layout.tensor_tag) return input;
   const void* tensor = torch_pointer(value, 0);
   if (tensor == nullptr) return input;
-  // One that has no memory, as sparse, undefined and meta tensors and those that stand for others, has other
+  // A tensor without memory, such as sparse, undefined and meta tensors and wrappers of others, has other
   // sizes than these, or is not what is computed with.
   const void* storage = torch_pointer(tensor, layout.storage);
   if (storage == nullptr || torch_pointer(storage, kStorageData) == nullptr) return input;
@@ -232,7 +232,7 @@ OperatorInput torch_input(const InputLayout& layout, const void* value) noexcept
     if (size <= 0 || size > kMostSize || __builtin_mul_overflow(elements, size, &elements)) return input;
     input.sizes[i] = static_cast<std::uint32_t>(size);
   }
-  // Not so where sizes are symbols, or lists.
+  // Differs if sizes are symbols, or lists.
   if (torch_value<std::int64_t>(tensor, layout.elements) != elements) return input;
   input.kind = OperatorInput::Kind::kTensor;
   input.type = data_type_of_torch(torch_value<std::uint16_t>(tensor, layout.type));
@@ -255,7 +255,7 @@ std::optional<InputLayout> find_inputs(const RecordFunctionApi& torch, std::size
     torch.remove_callback(handle);
     return layout;
   } catch (...) {
-    return {};  // no memory
+    return {};  // out of memory
   }
 }
 
@@ -264,7 +264,7 @@ OperatorInputs read_inputs(const RecordFunctionApi& torch, const InputLayout& la
   OperatorInputs found;
   const void* values = torch_pointer(function, layout.inputs);
   const auto given = torch_value<std::size_t>(function, layout.inputs + 8);
-  // Before its inputs there may be what an interpreter has put on its stack for others.
+  // Its inputs may be preceded by what an interpreter has put on its stack for other operators.
   const std::size_t count = torch.num_inputs(function);
   if (values == nullptr || count == 0 || count > given) return found;
   found.count = count;

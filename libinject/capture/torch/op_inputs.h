@@ -1,11 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The inputs of an operator that PyTorch calls back for. If a callback asks for them, the RecordFunction
-// refers to them until it returns, as c10::IValue; one that holds a tensor is a pointer to a c10::TensorImpl
-// and a tag. Sizes are read from that memory: PyTorch's functions for it throw, print, or run Python for some
-// tensors. Where everything lies is found by a test with tensors of known sizes, and an operator that is
-// given them.
+// The inputs of an operator for which PyTorch calls a callback. If the callback requests them, the
+// RecordFunction refers to them until it returns, as c10::IValue; one that holds a tensor is a pointer to a
+// c10::TensorImpl and a tag. Sizes are read from that memory: PyTorch's functions for it throw, print, or run
+// Python for some tensors. The offsets are found by a test with tensors of known sizes, and an operator that
+// takes them.
 #pragma once
 
 #include <array>
@@ -20,24 +19,24 @@ namespace inject {
 
 /// In bytes from the beginning of each object.
 struct InputLayout {
-  std::size_t inputs = 0;  ///< of a RecordFunction: where the inputs are, followed by how many there are
+  std::size_t inputs = 0;  ///< of a RecordFunction: where the inputs are, followed by their number
   std::uint32_t tensor_tag = 0;
   // Of a TensorImpl:
   std::size_t storage = 0;
-  std::size_t sizes = 0;  ///< their number, followed by the sizes themselves if there are five at most
+  std::size_t sizes = 0;  ///< their number, followed by the sizes themselves if there are at most five
   std::size_t elements = 0;
   std::size_t type = 0;
 };
 
-/// Where an operator's inputs are, on the calling thread: with the loader held off (LoaderUse), on a thread
-/// of ours, which has none of the modes that a program may have put over its operators. Empty if that can't
-/// be told. `sequence`: find_sequence().
+/// Where an operator's inputs are. Must be called with the loader held off (LoaderUse), on a thread of ours,
+/// to which none of the program's operator modes apply. Empty if that is unknown. `sequence`:
+/// find_sequence().
 std::optional<InputLayout> find_inputs(const RecordFunctionApi& torch, std::size_t sequence) noexcept;
 
 /// The first inputs of an operator that has just begun on the calling thread.
 struct OperatorInputs {
   std::array<OperatorInput, OperatorFormula::kMostInputs> first;
-  std::size_t count = 0;  ///< of all
+  std::size_t count = 0;  ///< of all inputs
 };
 OperatorInputs read_inputs(const RecordFunctionApi& torch, const InputLayout& layout,
                            const void* function) noexcept;

@@ -21,14 +21,14 @@ RecordFunctionApi known_torch;
 std::size_t sequence_offset = 0;
 std::atomic<bool> told{false};
 std::atomic<bool> listening{false};
-/// Numbers the times that it is listened to.
+/// Incremented each time that listening starts.
 std::atomic<std::uint32_t> listening_number{0};
 /// Written before `inputs_told`, by our own thread.
 InputLayout input_layout;
 std::atomic<bool> inputs_told{false};
 CallbackTest forward_test;
 CallbackTest backward_test;
-// Of the callbacks that are registered.
+// Handles of the registered callbacks.
 std::uint64_t forward_handle = 0;
 std::uint64_t backward_handle = 0;
 
@@ -38,8 +38,8 @@ std::int64_t sequence_of(const void* function) noexcept {
   return sequence;
 }
 
-/// What the operator computes, if it is one whose inputs tell: `op` gets a number then, and
-/// ShapeTable::kOther where these inputs don't.
+/// Records what the operator computes, if its inputs determine that: `op` then gets a number, or
+/// ShapeTable::kOther if these inputs don't.
 void note_work(const void* function, OpenOperators& operators, OpenOperator& op, Core& core) noexcept {
   constexpr std::size_t kMaxName = 128;
   const char* name = known_torch.name(function);
@@ -54,7 +54,7 @@ void note_work(const void* function, OpenOperators& operators, OpenOperator& op,
   if (shape.flops != 0) op.shape = core.shapes.intern(shape);
 }
 
-/// The innermost node of the backward pass that the thread is in, if that has a forward pass; else null.
+/// The innermost node of the backward pass in which the thread is, if that has a forward pass; else null.
 const OpenOperator* innermost_backward(OpenOperators& operators) noexcept {
   for (std::uint32_t level = operators.depth(); level-- > 0;) {
     const OpenOperator& op = operators.at(level);
@@ -63,16 +63,16 @@ const OpenOperator* innermost_backward(OpenOperators& operators) noexcept {
   return nullptr;
 }
 
-/// What its forward pass was doing.
+/// The context of its forward pass.
 CodeContext forward_of(const OpenOperator& backward, const CodePlaces& places) noexcept {
   CodeContext unknown;
   unknown.module_unknown = true;
   return places.forward(static_cast<std::uint64_t>(backward.sequence)).value_or(unknown);
 }
 
-/// In the backward pass, what is done without Python belongs to where the forward pass was: it may have a
-/// backward pass of its own. So does a function that makes a part of the forward pass again, if it calls no
-/// module itself: it belongs to the module that it was called in.
+/// In the backward pass, work done without Python belongs to the place of the forward pass: it may have its
+/// own backward pass. The same holds for a function that recomputes a part of the forward pass, if it calls
+/// no module itself: it belongs to the module in which it was called.
 void note_forward(ThreadState& thread, PythonFrame frame, const OpenOperator& op,
                   CodePlaces& places) noexcept {
   CodeContext context = op.context;
@@ -89,7 +89,7 @@ void note_forward(ThreadState& thread, PythonFrame frame, const OpenOperator& op
   places.note_forward(static_cast<std::uint64_t>(op.sequence), thread.index, context);
 }
 
-// The thread is in a call from Python into C, or in no Python at all: its frames stand still.
+// The thread is in a call from Python into C, or not in Python at all: its frames do not change.
 void begin(const void* function, bool is_backward) noexcept {
   if (!listening.load(std::memory_order_acquire) || ThreadRegistry::this_thread_is_ignored()) return;
   const CallerState caller;
@@ -151,7 +151,7 @@ void remove_callbacks() {
   known_torch.remove_callback(backward_handle);
 }
 
-/// Whether each callback comes in its scope, and in no other.
+/// True if each callback is called in its scope, and in no other.
 bool come() {
   return comes(known_torch, forward_test, RecordScope::kFunction, 1) &&
          comes(known_torch, forward_test, RecordScope::kBackwardFunction, 0) &&
@@ -186,7 +186,7 @@ void prepare_operators(const RecordFunctionApi& torch) noexcept {
 }
 
 void prepare_operator_inputs() noexcept {
-  static bool tried = false;  // our own thread's
+  static bool tried = false;  // used only by our own thread
   if (tried || !operators_told() || !ThreadRegistry::this_thread_is_ignored()) return;
   tried = true;
   const std::optional<InputLayout> layout = find_inputs(known_torch, sequence_offset);
@@ -219,7 +219,7 @@ void listen_to_operators(bool listen) noexcept {
       remove_callbacks();
     }
   } catch (...) {
-    // No memory: launches stay without operators.
+    // Out of memory: launches have no operators.
   }
 }
 
@@ -231,7 +231,7 @@ bool operators_heard(const ThreadState& thread) noexcept {
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept {
   OpenOperators& operators = thread.operators;
   OpenOperator* innermost = operators.innermost();
-  // Python stands still while an operator runs that it has called.
+  // Python does not advance during an operator that it has called.
   const bool of_operator = innermost != nullptr && innermost->frame == frame.frame;
   if (of_operator && innermost->has_context) return innermost->context;
   CodeContext context;

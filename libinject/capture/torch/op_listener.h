@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Which of PyTorch's operators a thread is in, and which node of autograd's. Listened to only while launches
-// are named: every operator then costs a microsecond.
+// Which of PyTorch's operators a thread is in, and which of autograd's nodes. Tracked only while launches are
+// named: every operator then costs a microsecond.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ namespace inject {
 void prepare_operators(const RecordFunctionApi& torch) noexcept;
 /// Finds out how operators' inputs are read. On our own thread, after that test; the caller holds LoaderUse.
 void prepare_operator_inputs() noexcept;
-/// Whether the callbacks passed that test.
+/// True if the callbacks passed that test.
 bool operators_told() noexcept;
 
 /// Starts or stops tracking each thread's operators (ThreadState::operators). One caller at a time.
@@ -27,7 +26,7 @@ void listen_to_operators(bool listen) noexcept;
 /// it is a forked child.
 void ignore_operators() noexcept;
 bool listens_to_operators() noexcept;
-/// Whether an operator has begun on the thread since tracking started, or operators are not tracked.
+/// True if an operator has begun on the thread since tracking started, or operators are not tracked.
 bool operators_heard(const ThreadState& thread) noexcept;
 
 /// The context of the thread's stack_frame().

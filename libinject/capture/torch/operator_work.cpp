@@ -11,7 +11,7 @@ namespace {
 using Kind = OperatorFormula::Kind;
 constexpr std::uint8_t kNo = OperatorFormula::kNoInput;
 
-// By the schemas of PyTorch 2.4 and 2.11. Where only the first inputs matter, those behind may be others.
+// By the schemas of PyTorch 2.4 and 2.11. If only the first inputs matter, later ones may differ.
 constexpr OperatorFormula kFormulas[] = {
     {"aten::mm", Kind::kProduct, false, 0},
     {"aten::bmm", Kind::kProduct, false, 0},
@@ -78,7 +78,7 @@ std::uint64_t attention_work(const OperatorFormula& formula, std::span<const Ope
   const HeadSizes query(inputs[first], formula.kind);
   const HeadSizes key(inputs[first + 1], formula.kind);
   const HeadSizes value(inputs[first + 2], formula.kind);
-  // Several heads of the queries may have one of the keys and values.
+  // Several query heads may share one key and value head.
   if (key.batch != query.batch || value.batch != query.batch || value.length != key.length ||
       key.size != query.size || key.heads == 0 || value.heads == 0 || query.heads % key.heads != 0 ||
       query.heads % value.heads != 0)

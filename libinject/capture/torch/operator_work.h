@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What an operator of PyTorch's computes, by the sizes of its inputs: products of matrices and attention,
+// What a PyTorch operator computes, derived from the sizes of its inputs: matrix products and attention,
 // counted as torch.utils.flop_counter counts them. A multiply-add is two operations; attention counts every
-// pair of a query and a key, also where it is causal, and its backward pass five products where the forward
-// pass has two, since the scores are computed again.
+// pair of a query and a key, even if it is causal, and its backward pass five products where the forward pass
+// has two, because the scores are recomputed.
 #pragma once
 
 #include <array>
@@ -20,7 +19,7 @@ namespace inject {
 /// An input of an operator.
 struct OperatorInput {
   enum class Kind : std::uint8_t {
-    kOther,   ///< neither of these, or a tensor whose sizes can't be told
+    kOther,   ///< neither of these, or a tensor whose sizes are unknown
     kNone,    ///< left out by the caller
     kTensor,  ///< dense, with memory of its own
   };
@@ -32,7 +31,7 @@ struct OperatorInput {
   std::array<std::uint32_t, kMostDimensions> sizes{};
 };
 
-/// How an operator's inputs are read; one of those that operator_formula() knows.
+/// How an operator's inputs are read, for an operator known to operator_formula().
 struct OperatorFormula {
   enum class Kind : std::uint8_t {
     kProduct,         ///< of two matrices, or of as many in two batches
@@ -44,25 +43,25 @@ struct OperatorFormula {
   std::string_view name;
   Kind kind = Kind::kProduct;
   bool is_backward = false;
-  /// The first matrix, which the second one follows, or the queries, which keys and values follow; in the
-  /// backward pass the output's gradient comes before them.
+  /// The first matrix, followed by the second one, or the queries, followed by keys and values; in the
+  /// backward pass, the output's gradient precedes them.
   std::uint8_t first = 0;
-  /// If one of these is given the sizes are not what they seem: sequences are packed or have lengths of their
-  /// own, or only keys that are near count.
+  /// If one of these inputs is given, the sizes have another meaning: sequences are packed or have their own
+  /// lengths, or only nearby keys count.
   std::array<std::uint8_t, 4> absent{kNoInput, kNoInput, kNoInput, kNoInput};
 
   static constexpr std::size_t kMostInputs = 20;
-  /// With more than that it is another version of the operator, of which nothing is known.
+  /// With more inputs, it is another version of the operator, of which nothing is known.
   std::uint8_t most_inputs = kMostInputs;
 };
 
 /// Null for all other operators.
 const OperatorFormula* operator_formula(std::string_view name) noexcept;
 
-/// `inputs`: all, most_inputs at most. `flops` is 0 where the inputs are not as they should be.
+/// `inputs`: all, most_inputs at most. `flops` is 0 if the inputs are not as expected.
 OperatorShape operator_work(const OperatorFormula& formula, std::span<const OperatorInput> inputs) noexcept;
 
-/// Of c10::ScalarType; kUnknown for types that products are not known of.
+/// Converts a c10::ScalarType; kUnknown for types for which products are not known.
 DataType data_type_of_torch(std::uint16_t type) noexcept;
 
 }  // namespace inject

@@ -65,7 +65,7 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
   return 1;
 }
 
-/// The first two numbers of what follows `before` in `text`; zeros if there are none.
+/// The first two numbers after `before` in `text`; zeros if there are none.
 Version version_in(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return {};
@@ -86,8 +86,8 @@ std::string beginning_of(const std::string& path) {
   return text;
 }
 
-/// As the file beside the library has it, in Python's package or in the C++ distribution, or the library's
-/// own name (Debian). Zeros where none says.
+/// The version according to the file beside the library, in Python's package or in the C++ distribution, or
+/// to the library's own name (Debian). Zeros if neither contains it.
 Version version_of(const std::string& library) {
   const std::size_t slash = library.rfind('/');
   const std::string parent = library.substr(0, slash == std::string::npos ? 0 : slash + 1) + "../";
@@ -97,7 +97,8 @@ Version version_of(const std::string& library) {
   return version;
 }
 
-/// A function of that scope as PyTorch would make it; not seen by whoever looks at `tested` after its end.
+/// A function of this scope as PyTorch would create it; after its end, callbacks no longer see it in
+/// `tested`.
 class TestFunction {
  public:
   TestFunction(const RecordFunctionApi& torch, RecordScope scope) : torch_(torch) {
@@ -123,7 +124,7 @@ class TestFunction {
     return name != nullptr && std::strcmp(name, kName) == 0;
   }
 
-  /// Where the object has that number; empty if nowhere, or at several places.
+  /// Where the object contains this number; empty if nowhere, or at several places.
   std::optional<std::size_t> find(std::int64_t number) const {
     std::optional<std::size_t> found;
     for (std::size_t at = 0; at < kKnownSize; at += sizeof number) {
@@ -143,9 +144,9 @@ class TestFunction {
   alignas(64) std::array<std::byte, 4096> place_{};  // several times the object's size in PyTorch 2.11
 };
 
-/// Waits until nobody is loading the library any more: it is in the loader's list before it is relocated and
-/// its initialisers have run, and its loader has the lock until then. Null if that has failed. From then on
-/// it stays in the process until it is closed.
+/// Waits until no thread is loading the library any more: it is in the loader's list before it is relocated
+/// and its initialisers have run, and the loading thread holds the lock until then. Null if loading has
+/// failed. From then on, the library stays in the process until the handle is closed.
 void* hold(const char* path) noexcept {
   return dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
 }
@@ -177,7 +178,7 @@ bool comes(const RecordFunctionApi& api, CallbackTest& test, RecordScope scope, 
 }
 
 std::optional<std::size_t> find_sequence(const RecordFunctionApi& api) {
-  // Nothing else in the object has these values, and what was there before is zero.
+  // Nothing else in the object has these values, and the memory was zero before.
   constexpr std::int64_t kFirstSequence = 0x5EC0'0001'7A31'0D15;
   constexpr std::int64_t kSecondSequence = 0x1E55'7A11'0000'5EC1;
   std::optional<std::size_t> first;

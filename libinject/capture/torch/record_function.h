@@ -30,8 +30,8 @@
 
 namespace inject {
 
-/// std::unique_ptr<at::ObserverContext>: returned through a hidden pointer, as it has a destructor. Always
-/// null: PyTorch would delete what it points to.
+/// std::unique_ptr<at::ObserverContext>: returned through a hidden pointer, because it has a destructor.
+/// Always null: PyTorch would delete what it points to.
 struct NoContext {
   void* context = nullptr;
   NoContext() = default;
@@ -43,7 +43,7 @@ struct NoContext {
 /// at::RecordScope.
 enum class RecordScope : std::uint8_t { kFunction = 0, kBackwardFunction = 1, kUser = 7, kCount = 10 };
 
-/// at::RecordFunctionCallback, with zeros behind it for a version that has more. A function that is in
+/// at::RecordFunctionCallback, followed by zeros for a version that has more members. A function that is in
 /// progress when the callback is removed still calls its end.
 struct RecordCallback {
   NoContext (*start)(const void* function) = nullptr;
@@ -59,7 +59,7 @@ static_assert(offsetof(RecordCallback, needs_ids) == 36 && sizeof(RecordCallback
 
 /// The functions of libtorch_cpu.so.
 struct RecordFunctionApi {
-  /// Stands for c10::FunctionSchema, of which none is ever made here.
+  /// Stands for c10::FunctionSchema, of which none is ever created here.
   struct Schema;
   /// at::RecordFunction::FunctionDescriptor.
   using Descriptor = std::variant<std::string_view, std::reference_wrapper<const Schema>>;
@@ -71,9 +71,9 @@ struct RecordFunctionApi {
   void (*destroy)(void* function) = nullptr;
   void (*before)(void* function, const char* name, std::int64_t sequence) = nullptr;            // 1.x
   void (*before_descriptor)(void* function, Descriptor name, std::int64_t sequence) = nullptr;  // 2.x
-  void* step_callbacks = nullptr;  // says that it is 1.12 or later
+  void* step_callbacks = nullptr;  // exists in 1.12 or later
 
-  // For the test of how an operator's inputs are read (op_inputs.h); PyTorch 1 lacks them:
+  // For the test of how an operator's inputs are read (op_inputs.h); missing in PyTorch 1:
   std::size_t (*num_inputs)(const void* function) = nullptr;
   std::int32_t (*tensor_from_blob)(void* data, std::int64_t dimensions, const std::int64_t* sizes,
                                    const std::int64_t* strides, std::int64_t offset, std::int32_t type,
@@ -92,27 +92,27 @@ struct RecordFunctionApi {
   }
 };
 
-/// PyTorch among the objects that are loaded.
+/// PyTorch, found among the loaded objects.
 struct LoadedTorch {
   RecordFunctionApi api;
   std::string library;
-  std::pair<unsigned, unsigned> version;  ///< zeros where none is told
-  void* held = nullptr;                   ///< of dlopen(): it stays until that is closed
+  std::pair<unsigned, unsigned> version;  ///< zeros if unknown
+  void* held = nullptr;                   ///< from dlopen(): keeps it loaded until closed
 
   bool is_known_version() const { return version >= kOldest && version <= kNewest; }
   static constexpr std::pair<unsigned, unsigned> kOldest{1, 12};
   static constexpr std::pair<unsigned, unsigned> kNewest{2, 15};
 };
 
-/// Looks for it among what has been loaded since `adds_seen`, which is brought up to date. Waits for a thread
-/// that is loading it. Empty if it is not there, or has gone meanwhile. May throw std::bad_alloc.
+/// Looks for PyTorch among the objects loaded since `adds_seen`, which is updated. Waits for a thread that is
+/// loading it. Empty if it is not there, or has been unloaded in the meantime. May throw std::bad_alloc.
 std::optional<LoadedTorch> find_torch(unsigned long long& adds_seen);
 
-/// How often a callback came in a test.
+/// How often a callback was called in a test.
 struct CallbackTest {
   std::atomic<unsigned> starts{0};
   std::atomic<unsigned> ends{0};
-  /// What callbacks ask first: whether the function is the test's, which is then counted in `count`.
+  /// What callbacks check first: true if the function is the test's, which is then counted in `count`.
   static bool counts(const void* function, std::atomic<unsigned>& count) noexcept {
     if (function != tested.load(std::memory_order_relaxed)) return false;
     count.fetch_add(1, std::memory_order_relaxed);
@@ -122,10 +122,11 @@ struct CallbackTest {
   static std::atomic<const void*> tested;
 };
 
-/// Whether the callback comes so often for a function of that scope. With the loader held off (LoaderUse).
+/// True if the callback is called this often for a function of this scope. With the loader held off
+/// (LoaderUse).
 bool comes(const RecordFunctionApi& api, CallbackTest& test, RecordScope scope, unsigned times);
 
-/// Where a RecordFunction has its sequence number, in bytes from its beginning; empty if that can't be told.
+/// The offset of the sequence number in a RecordFunction, in bytes; empty if it is unknown.
 std::optional<std::size_t> find_sequence(const RecordFunctionApi& api);
 
 }  // namespace inject

@@ -1,12 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // The callback for user scope stays registered: a function that is in progress when it is removed would still
-// call its end. So it asks iteration_watch.source, which is kNone outside of the search and in a forked
+// call its end. So it checks iteration_watch.source, which is kNone outside of the search and in a forked
 // child.
 //
-// at::clearCallbacks() is public and takes everybody's callbacks, ours too. PyTorch doesn't tell anyone, so a
-// PyTorch that has been silent is tested again, and the callback registered anew if it is gone.
+// at::clearCallbacks() is public and removes everybody's callbacks, including ours. PyTorch notifies nobody,
+// so if PyTorch has been silent, it is tested again, and the callback registered again if it is gone.
 #include "libinject/capture/torch/step_listener.h"
 
 #include <dlfcn.h>
@@ -39,20 +38,20 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "Optimizer.step#";
 constexpr std::size_t kMaxRangeName = 256;
-/// The wrapper around step() is so near: between it and PyTorch lie the frames of record_function and of the
-/// operator that it calls.
+/// Maximum distance of the wrapper around step(): between it and PyTorch are the frames of record_function
+/// and of the operator that it calls.
 constexpr int kMaxFramesOut = 8;
-/// So often the callback is registered anew in vain.
+/// Maximum number of times the callback is registered again in vain.
 constexpr unsigned kMaxRefusals = 8;
 
 std::atomic<const char* (*)(const void*)> read_name{nullptr};
-/// PyTorch has called back since our thread asked for it last.
+/// PyTorch has called back since our thread last checked.
 std::atomic<bool> heard{false};
 CallbackTest test;
 
 /// Which optimizer steps, as a hash of its address (LaunchSign::optimizer): the first argument of the
-/// innermost Python function that got an object of the class in the mark's name. 0 if there is none, as in
-/// C++.
+/// innermost Python function whose first argument is an object of the class in the mark's name. 0 if there is
+/// none, as in C++.
 std::uint32_t stepping_optimizer(const char* name) noexcept {
   const std::string_view text(name, ::strnlen(name, kMaxRangeName));
   const std::size_t end = text.rfind(".step");
@@ -72,11 +71,11 @@ std::uint32_t stepping_optimizer(const char* name) noexcept {
 }
 
 // PyTorch calls these on its threads, at every function of user scope. They neither wait, allocate nor throw,
-// and of the interpreter they only read the frames of their own thread.
+// and the only data of the interpreter that they read are their own thread's frames.
 NoContext on_start(const void* function) noexcept {
   if (CallbackTest::counts(function, test.starts)) return {};
   if (!heard.load(std::memory_order_relaxed)) heard.store(true, std::memory_order_relaxed);
-  // Not before the test has been passed.
+  // Ignored until the test has been passed.
   if (!iteration_watch.steps_told.load(std::memory_order_acquire) ||
       iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) {
     return {};
@@ -88,7 +87,7 @@ NoContext on_start(const void* function) noexcept {
   if (ThreadRegistry::this_thread_is_ignored()) return {};
   const CallerState caller;
   ThreadState* thread = ThreadRegistry::current();
-  // Of steps within steps, as a wrapper's around the wrapped one's, the outermost counts.
+  // Of nested steps, such as a wrapper's around the wrapped one's, the outermost counts.
   if (thread == nullptr || thread->step != nullptr) return {};
   std::uint64_t hash = kHashSeed;
   for (std::size_t i = 0; i < kMaxRangeName && name[i] != '\0'; ++i)
@@ -100,14 +99,14 @@ NoContext on_start(const void* function) noexcept {
   thread->step_optimizer = stepping_optimizer(name);
   thread->step_sum = thread->sign_sum;
   thread->step_count = thread->sign_count;
-  // Parameters, gradients and the optimizer's state are all there.
+  // Parameters, gradients and the optimizer's state all exist now.
   if (memory_is_expected()) reading_is_due(true);
-  // The name is this object's, so it is copied while that lives.
+  // The name belongs to this object, so it is copied while the object lives.
   if (function_is_new(hash)) emit_name(hash, name);
   return {};
 }
 
-// Also if the search has ended meanwhile.
+// Also if the search has ended in the meantime.
 void on_end(const void* function, void* /*context*/) noexcept {
   if (CallbackTest::counts(function, test.ends)) return;
   fetch_ends(function);
@@ -123,12 +122,12 @@ void on_end(const void* function, void* /*context*/) noexcept {
             thread->sign_count - thread->step_count, false);
 }
 
-/// Whether our callback comes for what PyTorch calls by user scope, and for nothing else.
+/// True if our callback is called for functions of user scope, and for no others.
 bool is_registered(const RecordFunctionApi& torch) {
   return comes(torch, test, RecordScope::kUser, 1) && comes(torch, test, RecordScope::kFunction, 0);
 }
 
-/// Registers the callback; takes it back and returns false if it does not come as it should.
+/// Registers the callback; removes it and returns false if it is not called as expected.
 bool register_callback(const RecordFunctionApi& torch) {
   RecordCallback callback;
   callback.start = &on_start;
@@ -140,7 +139,7 @@ bool register_callback(const RecordFunctionApi& torch) {
   return false;
 }
 
-/// What the callback is registered with. Our thread's, once steps are told.
+/// The interface with which the callback is registered. Used only by our thread, once steps are reported.
 RecordFunctionApi listening_to;
 
 void listen(const LoadedTorch& torch) {
@@ -165,7 +164,7 @@ void listen(const LoadedTorch& torch) {
   prepare_operators(torch.api);
 }
 
-/// Registers the callback anew if the program has cleared it. Steps may have gone unheard until now.
+/// Registers the callback again if the program has cleared it. Steps may have been missed until now.
 void listen_again() noexcept {
   static unsigned refused = 0;
   if (heard.exchange(false, std::memory_order_relaxed) || refused == kMaxRefusals) return;
@@ -184,7 +183,7 @@ bool look_for_torch(unsigned long long& adds_seen) noexcept {
     const std::optional<LoadedTorch> torch = find_torch(adds_seen);
     if (!torch) return false;
     if (torch->held != nullptr) listen(*torch);
-    // Its functions are called again later.
+    // Otherwise it stays loaded, because its functions are called again later.
     if (torch->held != nullptr && !iteration_watch.steps_told.load(std::memory_order_relaxed))
       dlclose(torch->held);
   } catch (...) {
@@ -197,12 +196,13 @@ bool look_for_torch(unsigned long long& adds_seen) noexcept {
 
 void listen_to_steps() noexcept {
   static std::atomic<bool> busy{false};
-  // Of whoever is busy:
+  // Used by whichever thread has set `busy`:
   static bool found = false;
   static unsigned long long adds_seen = 0;
   if (busy.exchange(true, std::memory_order_acq_rel)) return;
   {
-    // A fork waits as well: PyTorch's mutex must not be taken in the child by a thread that is not there.
+    // A fork waits as well: PyTorch's mutex must not be left locked in the child by a thread that does not
+    // exist there.
     const LoaderUse use;
     if (!found) {
       found = look_for_torch(adds_seen);
@@ -210,7 +210,7 @@ void listen_to_steps() noexcept {
       listen_again();
     }
     prepare_operator_inputs();
-    // Whose steps they are is known by Python's frames.
+    // Python's frames show which optimizer steps.
     if (iteration_watch.steps_told.load(std::memory_order_relaxed)) find_python();
   }
   busy.store(false, std::memory_order_release);
