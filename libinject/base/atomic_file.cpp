@@ -25,7 +25,7 @@ bool OutputFile::cannot(std::string_view action, const std::string& reason) {
   try {
     return fail("cannot " + std::string(action) + " " + path_ + ": " + reason);
   } catch (...) {
-    return fail("out of memory");  // short enough to need none
+    return fail("out of memory");  // short enough to need no allocation
   }
 }
 
@@ -61,7 +61,7 @@ bool OutputFile::flush() {
     if (written < 0) {
       if (errno == EINTR && ++tries < kMaxTries) continue;
       cannot("write", errno);
-      // No line that ends in its middle.
+      // Leave no incomplete line in the file.
       if (bytes_ > before && ::ftruncate(descriptor_.get(), static_cast<off_t>(before)) == 0) bytes_ = before;
       return false;
     }
@@ -85,7 +85,7 @@ bool OutputFile::sync() {
   if (!flush()) return false;
   const int descriptor = descriptor_.get();
   if (descriptor < 0) return cannot("sync", EBADF);
-  // Pipes and some network file systems know no fsync: EINVAL is not a loss.
+  // Pipes and some network file systems don't support fsync: EINVAL is not a loss.
   if (::fsync(descriptor) != 0 && errno != EINVAL) return cannot("sync", errno);
   return true;
 }
@@ -115,7 +115,7 @@ AtomicFile::AtomicFile(const std::string& folder, std::string_view name)
 
 AtomicFile::AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary)
     : path_(folder + "/" + std::string(name)), temporary_(folder + "/" + std::string(temporary)) {
-  // One that is there is a dead process's, or a trap.
+  // An existing one belongs to a dead process, or is a trap.
   file_.open(temporary_, OutputFile::Existing::kReplace);
 }
 
@@ -130,8 +130,8 @@ bool AtomicFile::finish() {
   return finished_;
 }
 
-// By their paths, which takes no memory. Whoever leads these elsewhere meanwhile gains nothing: what is
-// renamed has to be there under the temporary name.
+// By their paths, which needs no memory. Whoever redirects these in the meantime gains nothing: what is
+// renamed has to exist under the temporary name.
 bool AtomicFile::commit() noexcept {
   if (!finished_) return false;
   const FileWork work;
@@ -140,7 +140,7 @@ bool AtomicFile::commit() noexcept {
   try {
     error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
   } catch (...) {
-    error_ = "out of memory";  // short enough to need none
+    error_ = "out of memory";  // short enough to need no allocation
   }
   return false;
 }

@@ -11,10 +11,10 @@
 
 namespace inject {
 
-/// An open file with a buffer before it. Every failure is remembered: later calls do nothing, error() says
-/// what happened first. Writing past RLIMIT_FSIZE raises SIGXFSZ, which ends a process that does not expect
-/// it: use this on threads that have all signals blocked or within QuietSignals, where the write fails with
-/// EFBIG instead.
+/// An open file with a buffer in front of it. Every failure is remembered: later calls do nothing, and
+/// error() returns the first failure. Writing past RLIMIT_FSIZE raises SIGXFSZ, which ends a process that
+/// does not expect it: use this on threads that have all signals blocked or within QuietSignals, where the
+/// write fails with EFBIG instead.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -32,16 +32,16 @@ class OutputFile {
   void write_if_full() {
     if (buffer_.size() >= kBufferBytes) flush();
   }
-  /// False: none of the buffer's contents are in the file.
+  /// False if none of the buffer's contents are in the file.
   bool flush();
-  /// Other users may read it from here on, whatever the umask.
+  /// Makes the file readable for other users, whatever the umask.
   bool let_others_read();
   /// Flushes and waits until the data is on the device.
   bool sync();
   /// Truncates the file to `bytes`: the next text is written there.
   bool cut(std::uint64_t bytes);
   bool close();
-  /// Marks the file as failed, for a reason of the caller's. Returns false.
+  /// Marks the file as failed, for a reason given by the caller. Returns false.
   bool fail(std::string problem) noexcept;
 
   const std::string& error() const { return error_; }
@@ -59,12 +59,12 @@ class OutputFile {
   std::uint64_t bytes_ = 0;
 };
 
-/// A file that appears whole or not at all: written beside its place, synced, then renamed. What was there
-/// before stays until then.
+/// A file that appears completely or not at all: written beside its place, synced, then renamed. Until then,
+/// the previous file stays.
 class AtomicFile {
  public:
   AtomicFile(const std::string& folder, std::string_view name);
-  /// Written under a name of the caller's, in the same folder: where several processes may write `name`.
+  /// Uses a temporary name given by the caller, in the same folder: if several processes may write `name`.
   AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -72,7 +72,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   OutputFile& file() { return file_; }
-  /// Everything has been appended: makes it durable. False: see error().
+  /// Everything has been appended: makes it durable. False on failure: see error().
   bool finish();
   /// Puts the finished file in its place.
   bool commit() noexcept;

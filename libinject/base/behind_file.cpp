@@ -11,7 +11,7 @@ bool BehindFile::open(std::string path, OutputFile::Existing existing) {
   return open_;
 }
 
-// Where no thread can be started the caller does it itself.
+// If the queue's thread can't be started, the caller runs the jobs itself.
 void BehindFile::add(std::size_t bytes, FileQueue::Job job) {
   if (queue_ == nullptr) {
     job();
@@ -35,7 +35,7 @@ bool BehindFile::flush() {
     try {
       add(held, [this, rows, text = std::exchange(buffer_, {})]() mutable { write(text, rows); });
     } catch (...) {
-      // No memory for the job. What would come after a gap is of no use.
+      // Out of memory for the job. Rows after a gap would be of no use.
       rows_lost_.fetch_add(rows, std::memory_order_relaxed);
       closed_ = true;
       throw;
@@ -57,7 +57,7 @@ bool BehindFile::then(Step step) {
     try {
       step(file_);
     } catch (...) {
-      file_.fail("out of memory");  // short enough to need none
+      file_.fail("out of memory");  // short enough to need no allocation
     }
     settle();
   });
@@ -72,7 +72,7 @@ bool BehindFile::close() {
 
 void BehindFile::write(std::string& text, std::uint64_t rows) noexcept {
   file_.buffer().swap(text);
-  // A failed write leaves nothing of it in the file.
+  // A failed write leaves none of its data in the file.
   if (!file_.flush()) rows_lost_.fetch_add(rows, std::memory_order_relaxed);
   file_.buffer().swap(text);
   settle();

@@ -14,8 +14,8 @@
 
 namespace inject {
 
-/// A file that grows row by row. With a FileQueue, its thread writes and callers do not wait; a failure
-/// is then reported later. The first failure ends the file. For one thread in addition to the queue's; both
+/// A file that grows row by row. With a FileQueue, its thread writes and callers do not wait; a failure is
+/// then reported later. The first failure closes the file. For one thread in addition to the queue's; both
 /// have all signals blocked (OutputFile).
 class BehindFile {
  public:
@@ -24,14 +24,14 @@ class BehindFile {
 
   /// Call before open(). Null: writes are synchronous.
   void write_behind(FileQueue* queue) { queue_ = queue; }
-  /// Before open(). Called once, by the thread on which the file fails.
+  /// Call before open(). `tidy` is called once, by the thread on which the file fails.
   void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
-  /// Synchronous in either case.
+  /// Synchronous, with a queue or without.
   bool open(std::string path, OutputFile::Existing existing);
   bool was_opened() const { return open_; }
-  /// It is open, and has not failed.
+  /// True if it is open, and has not failed.
   bool is_open() const { return open_ && !closed_ && !failed(); }
-  /// False if the disk is too far behind: rows have to be left out.
+  /// False if the disk is too far behind: rows then have to be dropped.
   bool has_room() { return queue_ == nullptr || queue_->has_room(); }
 
   std::string& buffer() { return buffer_; }
@@ -43,22 +43,22 @@ class BehindFile {
   void write_if_full() {
     if (buffer_.size() >= kBufferBytes) flush();
   }
-  /// False: it has failed.
+  /// False if it has failed.
   bool flush();
-  /// What comes next is written at `bytes`.
+  /// Further text is written at `bytes`.
   bool cut(std::uint64_t bytes);
   /// Runs `step` after everything flushed so far, even if the file has failed.
   bool then(Step step);
   /// Flushes; nothing can be added from here on.
   bool close();
 
-  /// Whether anything has failed since it was opened.
+  /// True if anything has failed since it was opened.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// What failed first; empty if nothing has.
+  /// The first failure; empty if there was none.
   std::string error() const { return !open_ ? file_.error() : failed() ? error_ : std::string(); }
-  /// Flushed so far.
+  /// Number of bytes flushed so far.
   std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Rows that were flushed, or would have been, and are not in the file.
+  /// Rows that were flushed, or would have been, but are not in the file.
   std::uint64_t rows_lost() const noexcept { return rows_lost_.load(std::memory_order_relaxed); }
 
  private:
@@ -75,7 +75,7 @@ class BehindFile {
   std::uint64_t bytes_ = 0;
   bool open_ = false;
   bool closed_ = false;
-  OutputFile file_;    // touched by jobs alone, once there is a queue
+  OutputFile file_;    // touched only by jobs, once there is a queue
   std::string error_;  // set before failed_, constant after
   std::atomic<bool> failed_{false};
   std::atomic<std::uint64_t> rows_lost_{0};

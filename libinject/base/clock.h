@@ -8,7 +8,7 @@
 
 namespace inject {
 
-/// CLOCK_MONOTONIC by way of the vDSO: no system call, never steps.
+/// CLOCK_MONOTONIC through the vDSO: no system call, never steps.
 inline Nanoseconds now() noexcept {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -22,8 +22,8 @@ inline Nanoseconds realtime() noexcept {
   return static_cast<Nanoseconds>(t.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(t.tv_nsec);
 }
 
-/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, by the fastest of a few readings: the thread may be
-/// preempted in the middle of one.
+/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, from the fastest of a few readings, because the thread
+/// may be preempted in the middle of one.
 inline Nanoseconds realtime_ahead() noexcept {
   Nanoseconds ahead = 0;
   Nanoseconds quickest = ~Nanoseconds{0};

@@ -20,8 +20,8 @@ constexpr int kMaxGroupLevels = 64;
 
 using LookAtGroup = std::function<void(const std::string& folder, GroupVersion version)>;
 
-// From the group up to the root of what is mounted. In a container the path may be one of the host's, of
-// which nothing is mounted but the end: the root is the container's own group then.
+// Walks from the group up to the root of what is mounted. In a container, the path may be one of the host's,
+// of which only the end is mounted: the root is then the container's own group.
 void look_along_groups(const std::string& mounted, std::string path, GroupVersion version,
                        const LookAtGroup& look) {
   if (path.find("/..") != std::string::npos) path.clear();
@@ -49,7 +49,7 @@ std::optional<double> leading_number(std::string_view text) {
   return number;
 }
 
-/// "max", and -1 in version 1, are no limit.
+/// "max", and -1 in version 1, mean no limit.
 std::optional<double> processors_of_group(const std::string& folder, GroupVersion version) {
   std::optional<double> quota;
   std::optional<double> period;

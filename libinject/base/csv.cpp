@@ -38,8 +38,8 @@ std::size_t sequence_length(std::string_view text, std::size_t position) {
   return length;
 }
 
-/// Whether a control character begins at `position`, as terminals know them: not tab and line breaks, which
-/// a quoted field may hold.
+/// True if a control character, as terminals know them, begins at `position`: excluding tab and line breaks,
+/// which a quoted field may contain.
 bool is_control(std::string_view text, std::size_t position) {
   const auto byte = static_cast<unsigned char>(text[position]);
   if (byte == '\t' || byte == '\n' || byte == '\r') return false;
@@ -77,7 +77,7 @@ void append_decimal(std::string& out, double value, int decimals) {
   if (code == std::errc()) out.append(digits.data(), end);
 }
 
-// In one pass for names as they mostly are.
+// In one pass for typical names.
 CsvRow& CsvRow::text(std::string_view value) {
   separate();
   const bool cut = value.size() >= kMaxTextLength;
@@ -86,7 +86,7 @@ CsvRow& CsvRow::text(std::string_view value) {
     while (length > 0 && (static_cast<unsigned char>(value[length]) & 0xc0) == 0x80) --length;
     value = value.substr(0, length);
   }
-  // Apostrophes before a formula are the text's own: with one more than it has, it can be read back.
+  // Apostrophes before a formula are part of the text: with one added, it can be read back.
   const std::size_t first = value.find_first_not_of('\'');
   const bool formula = first != std::string_view::npos &&
                        std::string_view("=+-@\t\r\n").find(value[first]) != std::string_view::npos;

@@ -14,24 +14,26 @@
 namespace inject {
 
 /// Appends `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: readers of CSV and JSON
-/// refuse a whole file for one such byte, and names come from the program as they are.
+/// reject a whole file for one such byte, and names come from the program unchecked.
 void append_utf8(std::string& out, std::string_view text);
 
-/// A number with a fixed number of decimals, whatever the program's locale is. Not a finite number: empty.
+/// Appends a number with a fixed number of decimals, whatever the program's locale. Nothing if it is not
+/// finite.
 void append_decimal(std::string& out, double value, int decimals);
 
-/// Rows of RFC 4180, lines ended by \n as Nsight Systems writes them. A field is quoted if it holds a comma,
-/// a quote or a line break. Text comes from the program: what a spreadsheet would take for a formula, as it
-/// begins with = + - @, a tab or a line break, gets an apostrophe before it and is quoted; control characters
-/// but tab and line breaks are replaced, like bytes that are not UTF-8; and no text is longer than
-/// kMaxTextLength bytes, of which the last three are points where more has been cut off.
+/// Rows as in RFC 4180, with lines ended by
+///  as Nsight Systems writes them. A field is quoted if it contains a comma, a quote or a line break. Text
+///  comes from the program: text that a spreadsheet would take for a formula, because it begins with = + - @,
+///  a tab or a line break, gets an apostrophe in front and is quoted; control characters except tab and line
+///  breaks are replaced, like bytes that are not UTF-8; and no text is longer than kMaxTextLength bytes, of
+///  which the last three are points if it was truncated.
 class CsvRow {
  public:
   explicit CsvRow(std::string& out) : out_(out) {}
   CsvRow(const CsvRow&) = delete;
   CsvRow& operator=(const CsvRow&) = delete;
 
-  /// Names are kept up to this length (NameTable).
+  /// Maximum length of stored names (NameTable).
   static constexpr std::size_t kMaxTextLength = 16 * 1024;
   CsvRow& text(std::string_view value);
   template <std::integral T>
@@ -48,7 +50,7 @@ class CsvRow {
     return *this;
   }
   CsvRow& decimal(double value, int decimals);
-  /// Text that is quoted already; may hold several fields.
+  /// Text that is quoted already; may contain several fields.
   CsvRow& raw(std::string_view fields) {
     separate();
     out_ += fields;

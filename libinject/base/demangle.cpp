@@ -4,9 +4,9 @@
 
 #include <setjmp.h>
 
-// libstdc++'s demangler without memory of its own: it hands the text over piece by piece. abi::__cxa_demangle
-// cannot be stopped, and its time and memory grow exponentially with the length of names made for that (2.7 s
-// for 250 bytes).
+// libstdc++'s demangler without memory of its own: it passes the text on piece by piece. abi::__cxa_demangle
+// cannot be stopped, and its time and memory grow exponentially with the length of malicious names (2.7 s for
+// 250 bytes).
 extern "C" int __gcclibcxx_demangle_callback(const char* name,
                                              void (*callback)(const char*, std::size_t, void*),
                                              void* context);
@@ -20,8 +20,8 @@ struct Collected {
   jmp_buf full;
 };
 
-// Room for kMaxDemangledLength is reserved before: nothing here throws. No frame between here and setjmp()
-// has a destructor, and the demangler's memory is on the stack.
+// Room for kMaxDemangledLength is reserved beforehand: nothing here throws. No frame between here and
+// setjmp() has a destructor, and the demangler's memory is on the stack.
 void collect(const char* piece, std::size_t size, void* context) {
   auto& collected = *static_cast<Collected*>(context);
   const std::size_t room = kMaxDemangledLength - collected.text.size();
@@ -29,7 +29,7 @@ void collect(const char* piece, std::size_t size, void* context) {
   if (size >= room) longjmp(collected.full, 1);  // NOLINT(cert-err52-cpp): the only way out of the demangler
 }
 
-/// Whether `collected` holds the name, perhaps cut.
+/// True if `collected` contains the name, possibly truncated.
 bool run_demangler(const char* name, Collected& collected) {
   if (setjmp(collected.full) != 0) return true;  // NOLINT(cert-err52-cpp)
   return __gcclibcxx_demangle_callback(name, collect, &collected) == 0;

@@ -8,10 +8,10 @@
 
 namespace inject {
 
-/// Longer results are cut here: a mangled name of 250 bytes can stand for half a gigabyte of text.
+/// Longer results are truncated: a mangled name of 250 bytes can stand for half a gigabyte of text.
 inline constexpr std::size_t kMaxDemangledLength = 16 * 1024;
 
-/// A C++ name as in its declaration, in full; any other name unchanged.
+/// A C++ name in the form of its full declaration; any other name unchanged.
 std::string demangle(std::string_view name);
 
 }  // namespace inject

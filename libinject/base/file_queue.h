@@ -25,17 +25,17 @@ class FileQueue {
   FileQueue(const FileQueue&) = delete;
   FileQueue& operator=(const FileQueue&) = delete;
 
-  /// Adds a job, which holds `bytes` bytes until it has run. Then run() calls `done`, which may block,
-  /// after its turn; finish() does not call it. False: nothing happens until somebody calls run().
+  /// Adds a job, which holds `bytes` bytes until it has run. Then run() calls `done`, which may block, after
+  /// its turn; finish() does not call it. False if nothing happens until somebody calls run().
   bool add(std::size_t bytes, Job job, Job done = nullptr);
-  /// False: jobs hold kMaxBytes, so leave out what you can. A patient queue makes room instead.
+  /// False if jobs hold kMaxBytes: drop what you can. A patient queue makes room instead.
   bool has_room() {
     if (bytes_.load(std::memory_order_relaxed) < kMaxBytes) return true;
     if (!patient_.load(std::memory_order_relaxed)) return false;
     static_cast<void>(finish());
     return true;
   }
-  /// From now on, has_room() waits: nothing is left out any more.
+  /// From now on, has_room() waits: nothing is dropped any more.
   void be_patient() noexcept { patient_.store(true, std::memory_order_relaxed); }
   /// Runs the waiting jobs, one thread at a time.
   void run();

@@ -10,7 +10,7 @@
 namespace inject {
 
 /// While one exists, its thread is working on output files, which may take any time: a server does not
-/// respond, a disk is slow. Whoever waits for the thread can see that, and how many files are done.
+/// respond, a disk is slow. A thread that waits for it can see that, and how many files are done.
 class FileWork {
   class Account {
    public:
@@ -36,7 +36,7 @@ class FileWork {
   FileWork(const FileWork&) = delete;
   FileWork& operator=(const FileWork&) = delete;
 
-  /// This thread does nothing else: nobody waits for it until the last files are written.
+  /// The calling thread does nothing else: nobody waits for it until the last files are written.
   static void on_thread_of_its_own() noexcept { nobody_waits = true; }
 
   static bool lasts(Nanoseconds longer_than = 0) noexcept {

@@ -1,9 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // fmt's format strings, checked by the compiler. Formatting itself is compiled once, in format.cpp: with fmt
-// as headers alone, each file that formats anything took 3 seconds longer, and 7 with AddressSanitizer (GCC
-// 12).
+// as a header-only library, each file that formats anything took 3 seconds longer to compile, and 7 with
+// AddressSanitizer (GCC 12).
 #pragma once
 
 #include <spdlog/tweakme.h>

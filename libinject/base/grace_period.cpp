@@ -27,8 +27,8 @@ namespace {
 // A hundred times as long as such a piece of code takes.
 constexpr Nanoseconds kRunsFor = 100'000;
 constexpr Nanoseconds kPause = 200'000;
-// A machine that stands still for a while, as virtual ones do, stands still for the other threads as well:
-// the time may be over before this thread has looked at them once.
+// If the machine is suspended for a while, as virtual ones may be, so are the other threads: the time may be
+// over before this thread has checked them once.
 constexpr int kFewestLooks = 10;
 
 struct Thread {
@@ -36,18 +36,18 @@ struct Thread {
   Nanoseconds ran = 0;
 };
 
-// Nothing once the thread is gone, or where it is not a thread of this process by that number.
+// Nothing if the thread is gone, or the id is not of a thread of this process.
 std::optional<Nanoseconds> processor_time(pid_t thread) {
-  // The kernel's number for the processor clock of a thread: pthread_getcpuclockid() has the same, but wants
-  // a pthread_t.
+  // The kernel's clock id for a thread's CPU time: pthread_getcpuclockid() returns the same, but needs a
+  // pthread_t.
   const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(thread) << 3 | 6u);
   timespec time;
   if (clock_gettime(clock, &time) != 0) return std::nullopt;
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
 }
 
-// Asleep, or gone. Not on a processor, waiting for one or for a disk, which may have a page of the code, and
-// not stopped by a debugger.
+// True if the thread is asleep or gone. Not if it is running, waiting for a CPU or for a disk, which may hold
+// a page of the code, or stopped by a debugger.
 bool sleeps(pid_t thread) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", thread);
@@ -57,12 +57,12 @@ bool sleeps(pid_t thread) {
   const ssize_t length = ::read(file, text.data(), text.size() - 1);
   const bool gone = length < 0 && errno == ESRCH;
   ::close(file);
-  // The name, in parentheses, may have some itself.
+  // The name, in parentheses, may itself contain some.
   const char* end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
   return gone || (end != nullptr && end[1] == ' ' && std::strchr("SIZX", end[2]) != nullptr);
 }
 
-// Nothing where /proc does not have this process's threads.
+// Nothing if /proc does not show this process's threads.
 std::optional<std::vector<Thread>> other_threads() {
   std::vector<Thread> threads;
   const int file = open_file("/proc/self/task", O_RDONLY | O_DIRECTORY);

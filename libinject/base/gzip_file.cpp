@@ -15,12 +15,12 @@
 namespace inject {
 
 namespace {
-// 15 bits of window, and a gzip header instead of zlib's.
+// A window of 15 bits, and a gzip header instead of zlib's.
 constexpr int kGzipWindow = 15 + 16;
-// A table of 4,096 strings to look for, which fits into a fast cache and is soon moved on by a window: what
-// is written here repeats itself within some lines.
+// A table of 4,096 strings to search for, which fits into a fast cache and soon moves on: what is written
+// here repeats itself within a few lines.
 constexpr int kMemoryLevel = 5;
-// On the stack, which may be that of a thread of the program.
+// On the stack, possibly that of a program thread.
 constexpr std::size_t kPart = 8 * 1024;
 }  // namespace
 
@@ -39,7 +39,7 @@ bool GzipFile::fail(std::string problem) {
   return false;
 }
 
-// What has failed can't be ended any more.
+// After a failure, the file can't be completed any more.
 bool GzipFile::check() {
   if (file_.failed()) stream_.reset();
   return stream_ != nullptr;
@@ -68,7 +68,7 @@ bool GzipFile::compress(z_stream& stream, std::string_view text, int flush) {
   std::array<char, kPart> part;
   do {
     const std::size_t length = std::min<std::size_t>(text.size(), std::numeric_limits<uInt>::max());
-    // zlib reads there, and has no const.
+    // zlib only reads there, but lacks the const.
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
     stream.avail_in = static_cast<uInt>(length);
     text.remove_prefix(length);
@@ -84,7 +84,7 @@ bool GzipFile::compress(z_stream& stream, std::string_view text, int flush) {
   return !file_.failed();
 }
 
-// For a reader the file is gone until it is whole again; one that has it open sees it change.
+// For a reader, the file is gone until it is complete again; a reader that has it open sees it change.
 bool GzipFile::reopen() {
   in_place_ = false;
   file_.then([this](OutputFile& file) {
@@ -104,7 +104,8 @@ bool GzipFile::complete(std::string_view end) {
   if (!is_open() || (in_place_ && !reopen())) return false;
   if (!file_.flush()) return check();
   bytes_before_end_ = file_.bytes();
-  // The end is written with a copy of the compressor's state: the file goes on from where it was before it.
+  // The end is written with a copy of the compressor's state, so that the file can continue from where it was
+  // before.
   auto copy = std::make_unique<z_stream>();
   if (deflateCopy(copy.get(), stream_.get()) != Z_OK)
     return fail("cannot write " + path_ + ": out of memory");

@@ -14,31 +14,31 @@
 namespace inject {
 
 /// A gzip file that grows, and exists under its name only while it is complete: complete() finishes what was
-/// added so far with some text and puts it in place; adding more removes that end and the name again.
-/// A reader finds a complete file or none. Compressed at zlib's fastest level. After a failure nothing is
-/// written, and the file is removed, as it has no valid end. For one thread, with all signals blocked
+/// added so far with some text and puts it in place; adding more removes that end and the name again. A
+/// reader finds a complete file or none. Compressed at zlib's fastest level. After a failure nothing is
+/// written, and the file is removed, because it has no valid end. For one thread, with all signals blocked
 /// (OutputFile).
 class GzipFile {
  public:
   GzipFile() = default;
-  /// Removes a file that is not complete.
+  /// Removes the file if it is not complete.
   ~GzipFile();
   GzipFile(const GzipFile&) = delete;
   GzipFile& operator=(const GzipFile&) = delete;
 
-  /// Before open(): BehindFile's.
+  /// Call before open(); as in BehindFile.
   void write_behind(FileQueue* queue);
   bool has_room() { return file_.has_room(); }
 
-  /// Creates `.name.new` in `folder`. False: see error().
+  /// Creates `.name.new` in `folder`. False on failure: see error().
   bool open(const std::string& folder, std::string_view name);
   bool is_open() const { return stream_ != nullptr && !file_.failed(); }
   bool add(std::string_view text);
   bool complete(std::string_view end);
-  /// It stays as it is: nothing can be added from here on.
+  /// The file stays as it is: nothing can be added from here on.
   void close() { stream_.reset(); }
 
-  /// Compressed, without the end.
+  /// Compressed size, without the end.
   std::uint64_t bytes() const { return file_.bytes(); }
   /// The first failure; empty if there was none.
   std::string error() const { return file_.error(); }

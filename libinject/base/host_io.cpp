@@ -25,7 +25,7 @@ constexpr Nanoseconds kMaxWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};
-// What the program was started with; written as the library is loaded.
+// A file with which the program was started; set when the library is loaded.
 struct StandardFile {
   dev_t device = 0;
   ino_t inode = 0;
@@ -33,11 +33,12 @@ struct StandardFile {
 constinit StandardFile first_stdin;
 constinit StandardFile first_stdout;
 constinit StandardFile first_stderr;
-// A message has been waited for in vain: the next ones go out only if there is room at once.
+// Waiting for a message to be written has timed out: the next ones are written only if there is room at once.
 constinit std::atomic<bool> waited_in_vain{false};
 
-/// Which file is open as `descriptor`. Without asking the server of a network file system, which may take its
-/// time, or answer with an error although the file is ours and has to be closed. fstat() always asks it.
+/// Determines which file is open as `descriptor`. Does not query the server of a network file system, which
+/// may take long, or return an error although the file is ours and has to be closed. fstat() always queries
+/// it.
 bool identify(int descriptor, dev_t& device, ino_t& inode) noexcept {
   struct statx known {};
   if (statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &known) == 0) {
@@ -46,7 +47,7 @@ bool identify(int descriptor, dev_t& device, ino_t& inode) noexcept {
     return true;
   }
   if (errno == EBADF) return false;
-  struct stat found {};  // a kernel before 4.11, or a filter of system calls
+  struct stat found {};  // for a kernel before 4.11, or with a system call filter
   if (fstat(descriptor, &found) != 0) return false;
   device = found.st_dev;
   inode = found.st_ino;
@@ -61,9 +62,9 @@ bool is_other_file(int descriptor, const StandardFile& first) noexcept {
   return fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-/// Whether the program has closed its standard descriptors, and files that it opened since have their
-/// numbers: all three are regular files. A stderr that it has put somewhere else is a log, which is appended
-/// to or has stdout as well; a daemon's stdin is /dev/null.
+/// True if the program has closed its standard descriptors, and files that it opened since have their
+/// numbers: all three are regular files. A stderr that it has redirected is a log, which is opened for
+/// appending or also has stdout; a daemon's stdin is /dev/null.
 bool stderr_is_another_file() noexcept {
   if (!is_other_file(STDERR_FILENO, first_stderr) || !is_other_file(STDIN_FILENO, first_stdin) ||
       !is_other_file(STDOUT_FILENO, first_stdout))
@@ -106,7 +107,7 @@ StandardDescriptors::StandardDescriptors() noexcept {
     if (::fcntl(number, F_GETFD) >= 0) continue;
     const int place = ::open("/", O_PATH | O_CLOEXEC);
     held_[static_cast<std::size_t>(number)] = place == number;
-    if (place >= 0 && place != number) ::close(place);  // taken by another thread meanwhile
+    if (place >= 0 && place != number) ::close(place);  // taken by another thread in the meantime
   }
   errno = saved_errno;
 }
@@ -115,7 +116,7 @@ StandardDescriptors::~StandardDescriptors() {
   const int saved_errno = errno;
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (!held_[static_cast<std::size_t>(number)]) continue;
-    // The program may have closed it, or opened something in its place.
+    // The program may have closed it, or opened another file in its place.
     const int flags = ::fcntl(number, F_GETFL);
     if (flags >= 0 && (flags & O_PATH) != 0) ::close(number);
   }
@@ -165,7 +166,7 @@ void note_stderr() noexcept {
 }
 
 void write_quietly(int descriptor, std::string_view text) noexcept {
-  // The descriptor may be any file of the program's by now.
+  // The descriptor may by now be any file of the program.
   if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
   const CallerState caller;
   if (descriptor == STDERR_FILENO && stderr_is_another_file()) return;
@@ -180,7 +181,7 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
     if (ready < 0 && errno == EINTR && left != 0) continue;
     if (ready == 0) break;
     if (ready < 0 || (room.revents & POLLOUT) == 0) return;
-    // What poll promises room for, in a pipe, is one page. Whole lines, as long as they fit.
+    // In a pipe, poll promises room for one page. Write whole lines, if they fit.
     std::size_t length = std::min(text.size(), kPage);
     if (length < text.size()) {
       const std::size_t line = text.rfind('\n', length - 1);

@@ -24,7 +24,7 @@ std::string_view JsonReader::string() noexcept {
     fail();
     return {};
   }
-  // By quotes, not letter by letter: some strings are whole programs.
+  // By quotes, not letter by letter, because some strings are whole programs.
   const std::size_t begin = at_;
   std::size_t end = begin;
   for (;; ++end) {
@@ -54,7 +54,7 @@ std::int64_t JsonReader::integer() noexcept {
     fail();
     return 0;
   }
-  // What is left of a number: fraction, exponent.
+  // The rest of a number: fraction, exponent.
   while (at_ < text_.size() &&
          (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E' || text_[at_] == '+' ||
           text_[at_] == '-' || (text_[at_] >= '0' && text_[at_] <= '9'))) {

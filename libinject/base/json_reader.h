@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Reads JSON text in place, front to back: no memory of its own, no exception but its caller's, and any text
-// ends the reading.
+// Reads JSON text in place, front to back: no memory of its own, no exception except its caller's, and the
+// reading ends for any text.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ class JsonReader {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
-  /// Calls `member(key)` before each of an object's values; a value that it does not take is skipped.
+  /// Calls `member(key)` before each of an object's values; a value that it does not consume is skipped.
   template <typename Member>
   void object(Member&& member) noexcept(noexcept(member(std::string_view{}))) {
     if (!take('{')) return fail();
@@ -40,7 +39,7 @@ class JsonReader {
     if (!take('}')) fail();
   }
 
-  /// Calls `element()` before each of an array's values; a value that it does not take is skipped.
+  /// Calls `element()` before each of an array's values; a value that it does not consume is skipped.
   template <typename Element>
   void array(Element&& element) noexcept(noexcept(element())) {
     if (!take('[')) return fail();
@@ -55,10 +54,10 @@ class JsonReader {
 
   /// The text between the quotes; escapes are not decoded.
   std::string_view string() noexcept;
-  /// A number's integral part, at most what fits.
+  /// A number's integral part; saturates.
   std::int64_t integer() noexcept;
   bool boolean() noexcept;
-  /// Any value, nested as deep as it is.
+  /// Any value, however deeply nested.
   void skip() noexcept;
 
  private:

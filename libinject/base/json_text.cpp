@@ -6,7 +6,7 @@
 
 namespace inject {
 
-// Names come from the program as they are: what is not UTF-8 is replaced.
+// Names come from the program unchecked: what is not UTF-8 is replaced.
 void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';

@@ -10,7 +10,8 @@
 
 namespace inject {
 
-/// Appends `text` as a JSON string, quotes included: control characters escaped, what is not UTF-8 replaced.
+/// Appends `text` as a JSON string, including quotes: control characters are escaped, and what is not UTF-8
+/// is replaced.
 void append_json_string(std::string& out, std::string_view text);
 
 /// JSON appended to a string, indented by two spaces. The caller opens and closes in order. Written here
@@ -63,8 +64,8 @@ class JsonText {
 
   std::string& out_;
   std::size_t depth_ = 0;
-  std::array<bool, kMaxDepth> filled_{};  // by depth: something stands there already
-  bool named_ = false;                    // a name waits for its value
+  std::array<bool, kMaxDepth> filled_{};  // by depth: it is not empty
+  bool named_ = false;                    // a name is waiting for its value
 };
 
 }  // namespace inject

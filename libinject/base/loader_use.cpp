@@ -19,12 +19,11 @@ constexpr Nanoseconds kMaxWait = 2'000'000'000;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};
-// Of this thread's own, one in the other: a fork that waits for the outer one must not be waited for by the
-// inner.
+// This thread's nesting depth: if a fork waits for the outer use, the inner one must not wait for the fork.
 constinit thread_local unsigned depth = 0;
 constinit std::atomic<pid_t> counting_process{0};
 
-// A child made by vfork() has this memory, and may be killed at any moment: what it had counted would stay.
+// A child made by vfork() shares this memory, and may be killed at any moment: its counts would stay.
 bool counts_here() noexcept {
   return counting_process.load(std::memory_order_acquire) == getpid();
 }
@@ -58,14 +57,14 @@ LoaderUse::~LoaderUse() {
 
 void LoaderUse::count_in_this_process() noexcept {
   if (counts_here()) return;
-  // What is there was counted by the process that this one was forked from.
+  // The current count is that of the process from which this one was forked.
   uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
   counting_process.store(getpid(), std::memory_order_release);
 }
 
 void LoaderUse::before_fork() noexcept {
   forks.fetch_add(1, std::memory_order_seq_cst);
-  // A signal handler that forks may have come amid a use of this thread's.
+  // A signal handler that forks may have interrupted a use by this thread.
   wait_until([] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); });
 }
 

@@ -4,11 +4,10 @@
 
 namespace inject {
 
-/// Held around each walk over the loaded objects and each dlopen. fork() copies the loader's locks
-/// as they are, and glibc releases only some of them in the child: were one of our threads inside
-/// dl_iterate_phdr at that moment, the child would hang in its first dlopen. The program's threads that fork
-/// wait until nobody is in here; both waits are bounded, because a signal handler may interrupt them. Nests
-/// on one thread.
+/// Held around each walk over the loaded objects and each dlopen. fork() copies the loader's locks as they
+/// are, and glibc releases only some of them in the child: if one of our threads were inside dl_iterate_phdr
+/// at that moment, the child would hang in its first dlopen. Forking program threads wait until there is no
+/// use; both waits are bounded, because a signal handler may interrupt them. Can be nested on one thread.
 class LoaderUse {
  public:
   LoaderUse() noexcept;
@@ -16,8 +15,8 @@ class LoaderUse {
   LoaderUse& operator=(const LoaderUse&) = delete;
   ~LoaderUse();
 
-  /// Uses of this process count from here on: when the library is loaded, and where the functions below are
-  /// registered. Not from the first use on, as that may be a vfork() child's.
+  /// Uses of this process count from here on: called when the library is loaded, and where the functions
+  /// below are registered. Not from the first use on, because that may be a vfork() child's.
   static void count_in_this_process() noexcept;
 
   /// For pthread_atfork.

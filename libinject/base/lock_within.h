@@ -12,7 +12,7 @@
 namespace inject {
 
 /// The lock, or one that owns nothing if it is not free within `most`. Counts pauses, not the clock: while
-/// the whole process stands still, nobody can release it. A pause takes some 80 us more than it says: the
+/// the whole process is stopped, nobody can release it. A pause takes some 80 us longer than requested: the
 /// longer the wait has been, the longer the pauses are, so that their number stays small.
 inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds most) noexcept {
   std::unique_lock lock(mutex, std::try_to_lock);

@@ -31,8 +31,8 @@ namespace {
 constexpr std::size_t kMaxNotable = 100;
 constexpr std::size_t kMaxLineLength = 8192;
 
-// A descriptor rather than a FILE*: nothing buffered that a fork could write twice, no lock of the host's
-// stdio.
+// A descriptor rather than a FILE*: nothing is buffered that a fork could write twice, and no lock of the
+// host's stdio is taken.
 class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit DescriptorSink(int descriptor)
@@ -51,12 +51,12 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
   Descriptor file_;  // not open: stderr
 };
 
-// Leaked on purpose: messages may come until the process is gone.
+// Leaked on purpose: messages may be logged until the process is gone.
 constinit std::atomic<spdlog::logger*> logger{nullptr};
 // There was no memory for a logger; messages of this level go to stderr without one.
 constinit std::atomic<LogLevel> level_without_logger{LogLevel::kOff};
 
-// What spdlog would write, when there is no memory for it.
+// Writes the line that spdlog would write, if there is no memory for it.
 void write_without_memory(LogLevel level, std::string_view text) noexcept {
   std::array<char, 512> line;
   const int length =
@@ -99,7 +99,8 @@ void Log::open(LogLevel level, const std::string& file) noexcept {
     auto made = std::make_unique<spdlog::logger>("libinject", std::make_shared<DescriptorSink>(descriptor));
     made->set_pattern("libinject[%P] %l: %v");
     made->set_level(static_cast<spdlog::level::level_enum>(level));
-    // Its own prints a line of its own; a message for which there is no memory comes to write() instead.
+    // spdlog's own handler prints a separate line; instead, a message without memory is passed back to
+    // write().
     made->set_error_handler([](const std::string&) { throw std::bad_alloc(); });
     logger.store(made.release(), std::memory_order_release);
     if (!problem.empty()) warn(problem);
@@ -112,7 +113,7 @@ void Log::write(LogLevel level, std::string_view text) noexcept {
   spdlog::logger* const target = logger.load(std::memory_order_acquire);
   const bool problem = level >= LogLevel::kWarn;
   try {
-    // Paths and names come from outside, and may hold line breaks or a terminal's commands.
+    // Paths and names come from outside, and may contain line breaks or terminal control sequences.
     const std::string message = one_line(text, kMaxLineLength);
     if (problem) {
       Notable& notable = notable_lines();
@@ -120,7 +121,7 @@ void Log::write(LogLevel level, std::string_view text) noexcept {
       if (notable.lines.size() < kMaxNotable) notable.lines.push_back(message);
     }
     if (target != nullptr) {
-      // As an argument, never as a format: messages carry names from outside.
+      // As an argument, never as a format: messages contain names from outside.
       target->log(static_cast<spdlog::level::level_enum>(level), "{}", message);
       return;
     }

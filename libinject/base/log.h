@@ -9,17 +9,17 @@
 
 namespace inject {
 
-/// spdlog's levels, by their numbers.
+/// spdlog's levels, with its numbers.
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 
-/// libinject's own messages, one line each with its prefix, through a logger of our own (spdlog's default one
+/// libinject's own messages, one line each with its prefix, through a separate logger (spdlog's default one
 /// writes to stdout and belongs to the host if the host uses spdlog too). Never raises SIGPIPE or an
 /// exception in the caller.
 class Log {
  public:
-  /// `file` empty: stderr. If the file can't be opened, a message on stderr says so, and stderr is used.
+  /// If `file` is empty, uses stderr. If the file can't be opened, logs that on stderr, and uses stderr.
   static void open(LogLevel level, const std::string& file) noexcept;
-  /// Control characters are written as ?, and long messages cut.
+  /// Control characters are written as ?, and long messages truncated.
   static void write(LogLevel level, std::string_view message) noexcept;
 
   static void info(std::string_view message) noexcept { write(LogLevel::kInfo, message); }
@@ -27,7 +27,7 @@ class Log {
   static void error(std::string_view message) noexcept { write(LogLevel::kError, message); }
   static void debug(std::string_view message) noexcept { write(LogLevel::kDebug, message); }
 
-  /// An error, on stderr where there was no memory for open().
+  /// Logs an error, to stderr if there was no memory for open().
   static void error_without_allocation(std::string_view message) noexcept;
 
   /// Warnings and errors so far, for run.json; at most the first hundred.

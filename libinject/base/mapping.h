@@ -10,15 +10,15 @@
 
 namespace inject {
 
-/// Address space that is left to the program where it is limited (RLIMIT_AS).
+/// Address space that is left to the program if it is limited (RLIMIT_AS).
 inline constexpr std::size_t kLeftToProgram = std::size_t{32} << 20;
 
-/// To the largest page size there is.
+/// Rounds up to the largest page size there is.
 inline constexpr std::size_t whole_pages(std::size_t bytes) noexcept {
   return (bytes + 0xFFFF) & ~std::size_t{0xFFFF};
 }
 
-/// Anonymous zeroed memory that costs nothing until it is touched; nullptr when there is none to spare.
+/// Anonymous zeroed memory that costs nothing until it is touched; nullptr if there is none to spare.
 inline void* map_memory(std::size_t bytes) noexcept {
   const std::size_t length = whole_pages(bytes);
   void* p = mmap(nullptr, length + kLeftToProgram, PROT_READ | PROT_WRITE,

@@ -18,7 +18,7 @@ namespace inject {
 
 namespace {
 
-// More than any machine has: version 1 says so of a group without a limit.
+// More than any machine has: version 1 reports such a number for a group without a limit.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
@@ -28,7 +28,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// Of "name number" lines; 0 if there is none.
+/// The number on the line "name number"; 0 if there is none.
 std::uint64_t number_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -43,7 +43,7 @@ std::uint64_t number_of(std::string_view text, std::string_view name) {
 struct Names {
   std::array<const char*, 2> limits;
   const char* used;
-  const char* cache;  // in memory.stat, of the group and those in it
+  const char* cache;  // in memory.stat, for the group and its subgroups
 };
 constexpr Names kVersion1{{"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", "total_inactive_file"};
 constexpr Names kVersion2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
@@ -51,7 +51,7 @@ constexpr Names kVersion2{{"memory.max", "memory.high"}, "memory.current", "inac
 void look_at(const std::string& folder, const Names& names, std::optional<MemoryRoom>& room) {
   std::uint64_t limit = kNoLimit;
   for (const char* name : names.limits) {
-    // "max", where there is no limit, is no number.
+    // "max", which means no limit, is not a number.
     if (name != nullptr)
       limit = std::min(limit, number_in(small_file_text(folder + "/" + name)).value_or(kNoLimit));
   }
@@ -79,7 +79,7 @@ std::optional<MemoryRoom> group_memory() {
 std::optional<MemoryRoom> address_room() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  // In pages, the first of several numbers. Not known: nothing is left.
+  // In pages, the first of several numbers. If it is unknown, nothing is left.
   std::uint64_t pages = ~std::uint64_t{0} >> 16;
   const int file = open_file("/proc/self/statm", O_RDONLY);
   if (file >= 0) {

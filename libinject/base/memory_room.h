@@ -16,14 +16,14 @@ struct MemoryRoom {
   std::uint64_t limit = 0;
 };
 
-/// What the tightest limit of the process's control group, or of a group around it, leaves; nothing where
-/// there is no limit. Page cache that the kernel takes back first counts as left. `groups` is what
-/// /proc/self/cgroup has, `mounted` where the hierarchies are.
+/// What the tightest limit of the process's control group, or of an enclosing group, leaves; nothing if there
+/// is no limit. Page cache that the kernel reclaims first counts as free. `groups` is the contents of
+/// /proc/self/cgroup, `mounted` where the hierarchies are mounted.
 std::optional<MemoryRoom> group_memory(const std::string& groups, const std::string& mounted);
-/// The same of this process.
+/// The same for this process.
 std::optional<MemoryRoom> group_memory();
 
-/// What the limit on addresses (ulimit -v) leaves; nothing where there is none. Allocates nothing.
+/// What the limit on address space (ulimit -v) leaves; nothing if there is none. Allocates nothing.
 std::optional<MemoryRoom> address_room() noexcept;
 
 }  // namespace inject

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// std::mutex with Clang's thread-safety annotations: what INJECT_GUARDED_BY names a lock for can't be touched
-// without it. The linter checks that (-Wthread-safety); other compilers see plain locks.
+// std::mutex with Clang's thread-safety annotations: data for which INJECT_GUARDED_BY names a lock can't be
+// accessed without it. The linter checks that (-Wthread-safety); other compilers see plain locks.
 // https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #pragma once
 
@@ -23,8 +22,8 @@
 #define INJECT_GUARDED_BY(x) INJECT_THREAD_ANNOTATION(guarded_by(x))
 #define INJECT_REQUIRES(...) INJECT_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define INJECT_EXCLUDES(...) INJECT_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
-/// For functions that take a lock where they can get it, or release it for a while: the analysis does not
-/// follow those.
+/// For functions that take a lock conditionally, or release it for a while: the analysis does not follow
+/// those.
 #define INJECT_NO_THREAD_ANALYSIS INJECT_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace inject {
@@ -51,12 +50,12 @@ class INJECT_THREAD_ANNOTATION(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a Mutex as long as it lives.
+/// Holds a Mutex for its lifetime.
 class INJECT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) INJECT_THREAD_ANNOTATION(acquire_capability(mutex))
       : lock_(mutex.native()) {}
-  /// Of one that is locked already.
+  /// Takes over a Mutex that is locked already.
   MutexLock(Mutex& mutex, std::adopt_lock_t) INJECT_REQUIRES(mutex)
       : lock_(mutex.native(), std::adopt_lock) {}
   ~MutexLock() INJECT_THREAD_ANNOTATION(release_capability()) {}

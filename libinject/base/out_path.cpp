@@ -97,7 +97,7 @@ PathResult make_unique_folder(const std::string& path) {
       return {path + added, {}};
     code = errno;
     if (code != EEXIST) break;
-    // A file may have the name by chance; who names a device does not want a folder beside it.
+    // A file may have the name by chance; a user who names a device does not want a folder beside it.
     struct stat found {};
     if (suffix == 0 && ::fstatat(above.descriptor(), above.name().c_str(), &found, 0) == 0 &&
         !S_ISDIR(found.st_mode) && !S_ISREG(found.st_mode)) {

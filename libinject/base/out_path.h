@@ -9,10 +9,10 @@
 
 namespace inject {
 
-/// Looks a variable up in the environment that the options were read from.
+/// Looks a variable up in the environment from which the options were read.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view)>;
 
-/// What the placeholders of INJECT_OUT stand for in this process.
+/// The values of INJECT_OUT's placeholders in this process.
 struct PathNames {
   int pid = 0;
   std::string host;
@@ -24,16 +24,16 @@ struct PathResult {
   std::string error;  ///< empty on success
 };
 
-/// This process's rank in a distributed job, by RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID,
+/// This process's rank in a distributed job, from RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID,
 /// whichever is set first; nothing outside a distributed job.
 std::optional<std::string> rank_from_environment(const EnvironmentLookup& environment);
 
 /// Replaces %p, %h, %r (0 outside a distributed job), %q{VAR} and %%; an unknown placeholder or an unset
-/// variable is an error. A relative path is taken from `folder`, the working directory when the library was
-/// loaded, so that a later chdir() does not move the output.
+/// variable is an error. A relative path is resolved against `folder`, the working directory when the library
+/// was loaded, so that a later chdir() does not move the output.
 PathResult expand_path(std::string_view pattern, const PathNames& names, std::string_view folder);
 
-/// Creates `path` and the folders above it, for this user alone; where `path` exists, the first free one of
+/// Creates `path` and the folders above it, for this user only; if `path` exists, the first free one of
 /// `path`.1, `path`.2, …. A device, pipe or socket of that name is an error. Nothing that another user has
 /// put in the way is followed (safe_path.h).
 PathResult make_unique_folder(const std::string& path);

@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-/// Takes a number that something follows: the last one of a text may have been cut.
+/// Parses a number that is followed by something, because the last number of a text may be truncated.
 std::optional<std::uint64_t> take_number(std::string_view& text) noexcept {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   const bool negative = !text.empty() && text.front() == '-';
@@ -22,7 +22,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text) noexcept {
   return negative ? std::uint64_t{0} - number : number;
 }
 
-/// Of the line that begins with `name` and a colon.
+/// The number on the line that begins with `name` and a colon.
 std::optional<std::uint64_t> number_of_line(std::string_view text, std::string_view name) noexcept {
   while (!text.empty()) {
     if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == ':') {
@@ -38,7 +38,7 @@ std::optional<std::uint64_t> number_of_line(std::string_view text, std::string_v
 
 }  // namespace
 
-// PID (NAME) STATE PARENT GROUP SESSION …: a name may hold anything, so the last bracket ends it.
+// PID (NAME) STATE PARENT GROUP SESSION …: a name may contain anything, so the last parenthesis ends it.
 std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept {
   const std::size_t begin = text.find('(');
   const std::size_t end = text.rfind(')');
@@ -49,7 +49,7 @@ std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept {
   if (text.size() < 3 || text[0] != ' ' || text[2] != ' ') return std::nullopt;
   stat.state = text[1];
   text.remove_prefix(2);
-  // From the 4th, the parent, to the 22nd, the start.
+  // From the 4th field, the parent, to the 22nd, the start.
   std::array<std::uint64_t, 19> fields{};
   for (std::uint64_t& field : fields) {
     const std::optional<std::uint64_t> number = take_number(text);

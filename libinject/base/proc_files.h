@@ -24,7 +24,7 @@
 
 namespace inject {
 
-/// A task's name, cut to what there is room for.
+/// A task's name, truncated to the available size.
 struct TaskName {
   std::array<char, 32> text{};
   std::size_t size = 0;
@@ -36,7 +36,7 @@ struct TaskName {
   std::string_view view() const noexcept { return {text.data(), size}; }
 };
 
-/// /proc/PID/stat, or that of one thread. Ticks are those of sysconf(_SC_CLK_TCK).
+/// /proc/PID/stat, or that of a thread. Ticks are those of sysconf(_SC_CLK_TCK).
 struct TaskStat {
   TaskName name;
   char state = 0;
@@ -49,14 +49,14 @@ struct TaskStat {
   std::uint64_t children_major_faults = 0;
   std::uint64_t children_ticks = 0;  ///< processor time
   std::uint64_t threads = 0;
-  std::uint64_t start = 0;  ///< in ticks since boot: tells tasks of one number apart
+  std::uint64_t start = 0;  ///< in ticks since boot: distinguishes tasks with the same id
 
-  /// False: it has ended, and its parent has not asked for it yet.
+  /// False if it has ended, and its parent has not waited for it yet.
   bool running() const noexcept { return state != 'Z' && state != 'X' && state != 'x'; }
 };
 std::optional<TaskStat> parse_task_stat(std::string_view text) noexcept;
 
-/// The time that a task was ready to run and had no processor: the second number of its `schedstat`, in
+/// The time during which a task was ready to run but had no CPU: the second number of its `schedstat`, in
 /// nanoseconds.
 std::optional<std::uint64_t> parse_run_queue_wait(std::string_view text) noexcept;
 
@@ -67,13 +67,13 @@ struct ContextSwitches {
 };
 std::optional<ContextSwitches> parse_switches(std::string_view text) noexcept;
 
-/// `read_bytes` of a task's `io`: what was read from storage for it.
+/// `read_bytes` of a task's `io`: bytes read from storage for it.
 std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept;
 
-/// The file's text, as much as there is room for; empty if it can't be read.
+/// The file's text, as far as it fits; empty if it can't be read.
 std::string_view read_text(const char* path, std::span<char> room) noexcept;
 
-/// Closes it in the end, also where `use` throws.
+/// Closes the file at the end, even if `use` throws.
 struct OpenFile {
   explicit OpenFile(int file) noexcept : number(file) {}
   ~OpenFile() {
@@ -86,7 +86,7 @@ struct OpenFile {
 };
 
 /// Calls `use` with every number among the names in a folder of /proc. False if the folder can't be read.
-/// System calls alone: where a program's threads are stopped, one of them may hold the lock of malloc.
+/// Uses only system calls: if a program's threads are stopped, one of them may hold malloc's lock.
 template <typename Use>
 bool for_each_number(const char* path, Use&& use) {
   const OpenFile folder(open_file(path, O_RDONLY | O_DIRECTORY));

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What this process is: its rights, command line, folder and environment.
+// Properties of this process: its privileges, command line, folder and environment.
 #pragma once
 
 #include <optional>
@@ -11,13 +10,13 @@
 
 namespace inject {
 
-/// Whether the process has other rights than the user who started it (setuid, file capabilities): that user
-/// controls its environment, which must not be obeyed then.
+/// True if the process has other privileges than the user who started it (setuid, file capabilities): that
+/// user controls its environment, which must then be ignored.
 bool is_secure_execution() noexcept;
 
-/// Keeps the working directory as it is now; called once, when the library is loaded. Makes one system call.
+/// Remembers the current working directory; called once, when the library is loaded. Makes one system call.
 void remember_working_directory() noexcept;
-/// The directory kept by remember_working_directory().
+/// The directory remembered by remember_working_directory().
 std::string working_directory();
 
 std::vector<std::string> command_line();

@@ -67,8 +67,8 @@ void ReservedFile::allocate(Spare& spare) {
   if (!spare.allocated) ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
 }
 
-// By its path, which takes no memory; that it is the same file shows that nobody has led the path elsewhere.
-// Some file systems give it another number later (FUSE, CIFS): then at least it is one as we make them.
+// By its path, which needs no memory; that it is the same file shows that nobody has redirected the path.
+// Some file systems give it another number later (FUSE, CIFS): then it must at least look like one of ours.
 int ReservedFile::open_again(const Spare& spare) noexcept {
   const int file = open_file(spare.path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat found {};
@@ -89,7 +89,7 @@ bool ReservedFile::replace(Spare& spare, std::string_view text) noexcept {
   spare.allocated = false;
   if (file < 0) return false;
   bool written = write_text(file, text) && ::ftruncate(file, static_cast<off_t>(text.size())) == 0;
-  // Pipes and some network file systems know no fsync: EINVAL is not a loss.
+  // Pipes and some network file systems don't support fsync: EINVAL is not a loss.
   written = written && (::fsync(file) == 0 || errno == EINVAL);
   written = (::close(file) == 0 || errno == EINTR) && written;
   return written && ::rename(spare.path.c_str(), path_.c_str()) == 0;

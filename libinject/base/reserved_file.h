@@ -11,26 +11,26 @@
 
 namespace inject {
 
-/// Room on the disk for one file of a folder, allocated before the disk is full: two hidden spare files,
-/// either of which can be written over and renamed to the file. Neither step needs a free block. One spare is
-/// kept for the last write: a spare that is used gives back as many blocks as its successor takes, but on a
-/// full disk somebody else may be faster.
+/// Disk space for one file of a folder, allocated before the disk is full: two hidden spare files, either of
+/// which can be overwritten and renamed to the file. Neither step needs a free block. One spare is kept for
+/// the last write: using a spare frees as many blocks as its successor takes, but on a full disk somebody
+/// else may be faster.
 class ReservedFile {
  public:
-  /// The longest text that is sure to fit.
+  /// The maximum length of a text that is certain to fit.
   static constexpr std::size_t kBytes = std::size_t{64} << 10;
-  enum class Write { kFurther, kLast };  ///< whether others follow
+  enum class Write { kFurther, kLast };  ///< whether further writes follow
 
   ReservedFile() = default;
   ReservedFile(const ReservedFile&) = delete;
   ReservedFile& operator=(const ReservedFile&) = delete;
 
-  /// Makes the spares of `folder`/`name`.
+  /// Creates the spares of `folder`/`name`.
   void reserve(const std::string& folder, std::string_view name);
-  /// Makes those that are missing: they have been used, or could not be allocated before.
+  /// Creates missing spares: they have been used, or could not be allocated before.
   void renew();
-  /// Puts `text` in the file's place, whole or not at all. False: there is no spare for this write, or it
-  /// can't be written either; what was there stays. Takes no memory.
+  /// Replaces the file's contents by `text`, completely or not at all. False if there is no spare for this
+  /// write, or it can't be written either; the previous file stays. Allocates no memory.
   bool put(std::string_view text, Write write) noexcept;
   /// Removes the spares.
   void remove();
@@ -50,7 +50,7 @@ class ReservedFile {
   bool replace(Spare& spare, std::string_view text) noexcept;
 
   std::string path_;
-  std::array<Spare, 2> spares_;  // any write's, the last one's
+  std::array<Spare, 2> spares_;  // for any write, for the last one
 };
 
 }  // namespace inject

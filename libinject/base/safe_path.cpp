@@ -29,16 +29,16 @@ std::string reason(int code) {
   return std::generic_category().message(code);
 }
 
-/// Whether what `found` describes, which stands in `folder`, is this user's or the administrator's.
+/// True if `found`, an entry of `folder`, belongs to this user or the administrator.
 bool is_trusted(const struct stat& found, const struct stat& folder) {
   if (found.st_uid == geteuid() || found.st_uid == 0) return true;
   if ((folder.st_mode & kOthersWrite) != 0) return false;
-  // In a container that does not know the host's administrator, his files are nobody's.
+  // In a container that does not map the host's administrator, his files belong to nobody.
   struct stat system {};
   return stat("/proc/sys", &system) == 0 && found.st_uid == system.st_uid;
 }
 
-/// The names of `path`, the first one last, before those that wait already.
+/// Appends the names of `path`, the first one last, so that they are taken before those already waiting.
 void add_names(std::string_view path, std::vector<std::string>& waiting) {
   while (!path.empty()) {
     const std::size_t slash = path.rfind('/');
@@ -48,8 +48,8 @@ void add_names(std::string_view path, std::vector<std::string>& waiting) {
   }
 }
 
-/// Why a file that was there already is not written to, if it is not. A device, such as /dev/null, is the
-/// administrator's to make.
+/// Why an existing file must not be written to; empty if it may. A device, such as /dev/null, must belong to
+/// the administrator.
 std::string why_not(int file, bool shared) {
   struct stat found {};
   if (fstat(file, &found) != 0) return reason(errno);
@@ -59,7 +59,7 @@ std::string why_not(int file, bool shared) {
   return "it is no plain file with one name, in a folder that others may write to";
 }
 
-/// Emptied, if that is wanted, and waited for from here on.
+/// Truncates the file if requested, and makes it blocking from here on.
 bool prepare(int file, int flags) {
   struct stat found {};
   if (fstat(file, &found) != 0) return false;
@@ -70,7 +70,7 @@ bool prepare(int file, int flags) {
 
 }  // namespace
 
-// By way of the other constructor, so that no descriptor stays open where memory runs out.
+// Through the other constructor, so that no descriptor stays open if memory runs out.
 FolderAbove::FolderAbove(const std::string& path, Missing missing) : FolderAbove() {
   walk(path, missing);
 }
@@ -119,7 +119,7 @@ void FolderAbove::walk(const std::string& path, Missing missing) {
   }
 }
 
-/// Goes one folder down; where there is a link instead, tells where it leads and stays.
+/// Goes one folder down; if it is a link instead, sets `link` to its target and stays.
 bool FolderAbove::enter(const std::string& name, Missing missing, std::string& link) {
   int next = openat(descriptor_, name.c_str(), kFolder | O_NOFOLLOW);
   if (next < 0 && errno == ENOENT && missing == Missing::kMake &&
@@ -168,7 +168,7 @@ int open_output(const FolderAbove& folder, int flags, std::string& problem) {
   const int access = (flags & O_RDWR) != 0 ? O_RDWR : O_WRONLY;
   const int how = access | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | (flags & O_APPEND);
   const char* name = folder.name().c_str();
-  // What is made here need not be looked at.
+  // What is created here need not be checked.
   int file = open_file_at(folder.descriptor(), name, how | O_CREAT | O_EXCL);
   if (file >= 0) return file;
   if (errno == EEXIST && (flags & O_EXCL) == 0) file = open_file_at(folder.descriptor(), name, how);

@@ -1,17 +1,16 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Paths that the environment gives, or that others can foresee, in folders that others may write to: nothing
-// is written where another user has put a link, a folder or a file in the way.
+// Paths that the environment gives, or that others can foresee, in folders to which others may write: nothing
+// is written if another user has put a link, a folder or a file in the way.
 #pragma once
 
 #include <string>
 
 namespace inject {
 
-/// The folder that a path's last name stands in, to be used by openat() and its kin. On the way there no link
-/// is followed but this user's own or the administrator's, and in a folder like /tmp (everybody may write,
-/// nobody may remove another's file) only such folders are entered.
+/// The folder of a path's last name, for openat() and similar functions. On the way there, only links of this
+/// user or the administrator are followed, and in a folder like /tmp (everybody may write, nobody may remove
+/// another's file) only their folders are entered.
 class FolderAbove {
  public:
   enum class Missing { kFail, kMake };  ///< folders on the way that do not exist
@@ -23,9 +22,9 @@ class FolderAbove {
 
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
-  const std::string& name() const { return name_; }  ///< the path's last
+  const std::string& name() const { return name_; }  ///< the path's last one
   const std::string& problem() const { return problem_; }
-  /// Other users may put files into it.
+  /// True if other users may put files into it.
   bool is_shared() const;
 
  private:
@@ -41,11 +40,11 @@ class FolderAbove {
   std::string walked_;  // for messages
 };
 
-/// A file for writing that is this user's alone: made with mode 0600; one that is there already is taken as
-/// it is, but in a folder that others may write to only if it is a plain file of this user's with no other
-/// name. `flags`: O_APPEND, O_TRUNC, O_EXCL, O_RDWR (a mapping has to be read as well). Never a descriptor
+/// Opens a file for writing that is this user's alone: created with mode 0600; an existing one is used as it
+/// is, but in a folder to which others may write only if it is a plain file of this user with no other name.
+/// `flags`: O_APPEND, O_TRUNC, O_EXCL, O_RDWR (a mapping has to be read as well). Never returns a descriptor
 /// that the program takes for its own stdin, stdout or stderr, and never waits for the other end of a pipe.
-/// The descriptor, or -1 and why.
+/// Returns the descriptor, or -1 and sets `problem`.
 int open_output(const FolderAbove& folder, int flags, std::string& problem);
 int open_output(const std::string& path, int flags, std::string& problem);
 

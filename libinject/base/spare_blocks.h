@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// A few blocks of one size, for when there is no other memory.
+// A few blocks of one size, used if there is no other memory.
 #pragma once
 
 #include <array>
@@ -12,15 +11,14 @@
 
 namespace inject {
 
-/// Constant-initialised, and all zero: it takes no memory until a block is used. Any thread may call, also
+/// Constant-initialised, and all zero: it takes no memory until a block is used. Any thread may call it, also
 /// in a signal handler: there is no lock.
 template <std::size_t kBlockSize, std::size_t kBlocks>
 class SpareBlocks {
   static_assert(kBlockSize % alignof(std::max_align_t) == 0 && kBlocks % 64 == 0);
 
  public:
-  /// A block of kBlockSize bytes, aligned for every type, with whatever was left in it; nullptr if all are
-  /// in use.
+  /// A block of kBlockSize bytes, aligned for every type, not cleared; nullptr if all are in use.
   void* take() noexcept {
     for (std::size_t word = 0; word < taken_.size(); ++word) {
       std::uint64_t taken = taken_[word].load(std::memory_order_relaxed);

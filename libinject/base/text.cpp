@@ -36,7 +36,7 @@ std::string one_line(std::string_view text, std::size_t longest) {
   unsigned char before = 0;
   for (char& c : line) {
     const auto byte = static_cast<unsigned char>(c);
-    // The second range is what UTF-8 makes of the control characters from 0x80 on.
+    // The second range is the UTF-8 encoding of the control characters from 0x80 on.
     if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0)) c = '?';
     before = byte;
   }
@@ -52,7 +52,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;
   std::size_t t = 0;
-  // The latest `*`, and how much of the text it stands for: only the latest ever has to take more.
+  // The latest `*`, and how much of the text it matches: only the latest ever has to match more.
   std::size_t star = kNone;
   std::size_t after_star = 0;
   const auto character_end = [text](std::size_t at) {

@@ -10,20 +10,20 @@
 namespace inject {
 
 /// `text` in single quotes for a message of one line: control characters and bytes that are not ASCII as
-/// \xNN, cut after 80 characters.
+/// \xNN, truncated after 80 characters.
 std::string quoted(std::string_view text);
 
-/// `text` for a line of its own: control characters as ?, cut after `longest` bytes.
+/// `text` as a single line: control characters as ?, truncated after `longest` bytes.
 std::string one_line(std::string_view text, std::size_t longest);
 
 /// `12.345 ms`.
 std::string in_ms(std::uint64_t nanoseconds);
 
-/// Whether `pattern` stands for all of `text`: `*` for any characters, `?` for one (of UTF-8), a backslash
-/// before `*`, `?` or a backslash for that character itself.
+/// True if `pattern` matches all of `text`: `*` matches any characters, `?` one (of UTF-8), a backslash
+/// before `*`, `?` or a backslash that character itself.
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
 
-/// Number of inserted, deleted, replaced or swapped neighbouring characters that turn one text into the
+/// Number of insertions, deletions, replacements or swaps of adjacent characters that turn one text into the
 /// other.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

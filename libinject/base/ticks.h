@@ -10,8 +10,7 @@
 
 namespace inject {
 
-/// The CPU's own constant-rate counter: half the cost of the clock. If there is none that we know, the
-/// clock.
+/// The CPU's own constant-rate counter: half the cost of the clock. If no such counter is known, the clock.
 inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -24,23 +23,23 @@ inline std::uint64_t ticks() noexcept {
 #endif
 }
 
-/// Turns ticks into times on CLOCK_MONOTONIC: a line through the last two readings of both. Never late: a
-/// time that was taken with now() after ticks() is not before what time() makes of these.
+/// Converts ticks to times on CLOCK_MONOTONIC: a line through the last two readings of both. Never late: a
+/// time taken with now() after ticks() is not before time() of these ticks.
 class TickClock {
  public:
   TickClock() noexcept : first_(read()), last_(first_) {}
 
-  /// Takes another reading. Between calls time() is one fixed line.
+  /// Takes another reading. Between calls, time() is one fixed line.
   void calibrate() noexcept {
     const Reading reading = read();
     if (reading.ticks <= last_.ticks || reading.time <= last_.time) return;
-    // Readings close together give an inaccurate line; between readings far apart, NTP has changed its slope.
+    // Readings close together give an inaccurate line; between readings far apart, NTP changes its slope.
     if (last_.time - first_.time >= kApart) first_ = last_;
     last_ = reading;
     scale_ = static_cast<double>(last_.time - first_.time) / static_cast<double>(last_.ticks - first_.ticks);
   }
 
-  /// Nanoseconds of a tick; 0 as long as the readings are too close together to tell.
+  /// Nanoseconds per tick; 0 as long as the readings are too close together.
   double length() const noexcept { return last_.time - first_.time < kApart ? 0 : scale_; }
 
   Nanoseconds time(std::uint64_t at) const noexcept {
@@ -55,8 +54,8 @@ class TickClock {
     std::uint64_t ticks;
     Nanoseconds time;
   };
-  // Reads the ticks after the time, so that no time is too late; the fastest of a few, as the thread may be
-  // preempted in between.
+  // Reads the ticks after the time, so that no time is too late; uses the fastest of a few, because the
+  // thread may be preempted in between.
   static Reading read() noexcept {
     Reading best{};
     std::uint64_t least = ~std::uint64_t{0};
@@ -76,16 +75,16 @@ class TickClock {
   double scale_ = 1;
 };
 
-/// How long ticks take, for any thread to ask while another one sets it.
+/// The length of ticks; any thread may read it while another one sets it.
 class TickLength {
  public:
-  /// From a clock with two readings that are far enough apart; otherwise nothing changes.
+  /// Uses a clock with two readings that are far enough apart; otherwise nothing changes.
   void set(const TickClock& clock) noexcept {
     if (const double length = clock.length(); length > 0)
       scaled_.store(static_cast<std::uint64_t>(length * kOne), std::memory_order_relaxed);
   }
   bool known() const noexcept { return scaled_.load(std::memory_order_relaxed) != 0; }
-  /// 0 as long as it is not known, and if the counter has gone backwards.
+  /// 0 as long as the length is not known, and if the counter has gone backwards.
   Nanoseconds between(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (end <= begin) return 0;
     return static_cast<Nanoseconds>(Uint128{end - begin} * scaled_.load(std::memory_order_relaxed) >> 32u);
@@ -93,7 +92,7 @@ class TickLength {
 
  private:
   static constexpr double kOne = 4294967296.0;
-  std::atomic<std::uint64_t> scaled_{0};  // ns, 32 bits of them behind the point
+  std::atomic<std::uint64_t> scaled_{0};  // ns, with 32 fractional bits
 };
 
 }  // namespace inject

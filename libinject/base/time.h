@@ -6,8 +6,8 @@
 
 namespace inject {
 
-/// Durations, and times on CLOCK_MONOTONIC: of host calls and, through CUPTI's timestamp callback, of device
-/// activity.
+/// Durations, and times on CLOCK_MONOTONIC: both of host calls and, through CUPTI's timestamp callback, of
+/// device activity.
 using Nanoseconds = std::uint64_t;
 
 inline constexpr Nanoseconds kMicrosecond = 1'000;

@@ -6,7 +6,7 @@
 
 namespace inject {
 
-/// For sums that 64 bits don't hold for a day.
+/// For sums that would overflow 64 bits within a day.
 __extension__ typedef unsigned __int128 Uint128;
 
 /// In decimal digits.

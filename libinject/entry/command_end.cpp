@@ -23,10 +23,10 @@ namespace inject {
 
 namespace {
 
-// =PID:SECONDS:FAULTS, which process is the command, since when, and the page faults of its children until
-// then, by which to tell whether it has had others: scripts/libinject/commands/run.py.
+// =PID:SECONDS:FAULTS: the command's process, its start, and the page faults of its children until then,
+// which show whether it has had other children: scripts/libinject/commands/run.py.
 constexpr std::string_view kVariable = "_INJECT_RUN=";
-// What a file server's clock may be behind.
+// How far a file server's clock may be behind.
 constexpr long kSlack = 2;
 
 constinit std::atomic<pid_t> command{0};
@@ -34,8 +34,8 @@ constinit long begun = 0;
 constinit long faults_before = 0;
 constinit std::atomic<bool> cuda_seen{false};
 
-/// INJECT_OUT as a pattern for glob(): other processes of the command, whose names it may have, may be the
-/// ones that used CUDA.
+/// INJECT_OUT as a pattern for glob(): other processes of the command, whose values may be in the name, may
+/// be the ones that used CUDA.
 std::string any_folder(std::string_view out) {
   std::string pattern;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -68,14 +68,14 @@ bool has_new_folder(const std::string& pattern) {
 
 __attribute__((destructor)) void at_end() {
   if (command.load(std::memory_order_relaxed) == 0 || cuda_seen.load(std::memory_order_relaxed)) return;
-  if (command.load(std::memory_order_relaxed) != getpid()) return;  // forked from it
+  if (command.load(std::memory_order_relaxed) != getpid()) return;  // a forked child
   const CallerState caller;
   try {
     const Options options = parse_options(environ).options;
     if (options.window.kind == WindowKind::kOff || options.log_level > LogLevel::kWarn) return;
     const std::string folder = any_folder(options.out);
     if (has_new_folder(folder) || has_new_folder(folder + ".[0-9]*")) return;
-    // Whether those that it has started used CUDA is not known: without a window there is no folder.
+    // Whether child processes used CUDA is not known: without a window there is no folder.
     rusage children{};
     const bool alone = getrusage(RUSAGE_CHILDREN, &children) == 0 && children.ru_minflt == faults_before;
     write_quietly(STDERR_FILENO,
@@ -83,14 +83,14 @@ __attribute__((destructor)) void at_end() {
                         : "libinject: no output folder was made: no process of this command has used CUDA, "
                           "or no window opened\n");
   } catch (...) {
-    // No memory for it.
+    // Out of memory for a message.
   }
 }
 
 }  // namespace
 
 void note_command() noexcept {
-  // Not by getenv(): a shell has its own, which looks into the shell's variables once there are any.
+  // Not by getenv(): a shell has its own, which searches the shell's variables once there are any.
   const char* text = nullptr;
   for (char** entry = environ; entry != nullptr && *entry != nullptr && text == nullptr; ++entry) {
     if (std::string_view(*entry).starts_with(kVariable)) text = *entry + kVariable.size();

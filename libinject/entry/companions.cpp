@@ -15,7 +15,7 @@ namespace inject {
 
 namespace {
 
-// Made with the session and leaked like it.
+// Created with the session and leaked like it.
 constinit std::atomic<ControlListener*> control{nullptr};
 constinit std::atomic<Ending*> ending{nullptr};
 

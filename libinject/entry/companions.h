@@ -4,8 +4,8 @@
 
 namespace inject {
 
-/// Ties the control socket and INJECT_AFTER's watch to the session's life. Once, before there is a session;
-/// no allocation.
+/// Ties the control socket and INJECT_AFTER's watch to the session's lifetime. Called once, before there is a
+/// session; no allocation.
 void register_companions() noexcept;
 
 }  // namespace inject

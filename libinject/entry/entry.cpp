@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Every way into the library but the hooks: the loader's, the CUDA driver's, NVTX's, and the program's own.
+// All entry points of the library except the hooks: the loader's, the CUDA driver's, NVTX's, and the
+// program's own.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -34,20 +34,20 @@
 namespace {
 
 // The driver will call another tool's library (nsys, ncu, compute-sanitizer) in our place: the first call
-// that shows CUDA to be initialised makes the session.
+// that shows CUDA to be initialised creates the session.
 constinit std::atomic<bool> start_by_hooks{false};
 
 // The driver and NVTX call us in a process that was started without the preload, only because a parent had
-// it: they are told that all is well, and nothing is done. The program's own calls (inject.h) still count.
+// it: we return success and do nothing. The program's own calls (inject.h) still count.
 constinit bool only_inherited = false;
 
-// Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
-// file, and no message but the help that was asked for.
+// Runs in every process that the preload reaches: no allocation except the environment's own, no thread, no
+// file, and no message except the help text if requested.
 __attribute__((constructor)) void on_load();
 
-// Where a process has the library twice (two copies in LD_PRELOAD, or a parent's copy named by the
-// environment), the one that the program's symbols lead to works: a function of that one, nullptr if it is
-// this one.
+// If a process has the library twice (two copies in LD_PRELOAD, or a parent's copy named by the environment),
+// the one to which the program's symbols resolve works: returns a function of that one, nullptr if it is this
+// one.
 template <typename Function>
 Function* of_leading_copy(const char* name) {
   Dl_info ours;
@@ -83,15 +83,15 @@ void on_load() {
     try {
       inject::write_quietly(STDERR_FILENO, inject::options_help());
     } catch (...) {
-      // No memory for a help text.
+      // Out of memory for a help text.
     }
   }
 }
 
 }  // namespace
 
-// Called by the driver inside cuInit. 1: all is well; anything else makes cuInit fail, which is never ours to
-// do.
+// Called by the driver inside cuInit. Returns 1, success: anything else makes cuInit fail, which we must
+// never cause.
 INJECT_ENTRY int InitializeInjection() {
   const inject::CallerState caller;
   inject::note_cuda();
@@ -155,12 +155,12 @@ void on_profiler_start(int status) noexcept {
   inside_cupti.fetch_sub(1, std::memory_order_release);
   const CallerState caller;
   if (status == 0) note_cuda();
-  // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
+  // If the call fails, CUDA may not be there at all; the session is then not created.
   Session* session = status == 0 ? Session::start() : Session::get();
   if (session != nullptr) session->profiler_start(false);
 }
 
-// Counted before the window is closed: our thread begins to detach CUPTI at once.
+// Counted before the window is closed, because our thread begins to detach CUPTI at once.
 void on_profiler_stopping() noexcept {
   inside_cupti.fetch_add(1, std::memory_order_seq_cst);
   const CallerState caller;
@@ -186,7 +186,7 @@ void on_foreign_cupti(ForeignCall call, const void* caller) noexcept {
   try {
     foreign_client.note_caller(describe_library(object_containing(caller)));
   } catch (...) {
-    // No memory for its name.
+    // Out of memory for its name.
   }
   if (Session* session = Session::get()) session->arbiter().on_call(call);
 }

@@ -1,13 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // Memory for the library's own exceptions, in place of libstdc++'s eh_alloc.o, which the linker then leaves
-// out. That one takes 72 KB from malloc as the library is loaded, in every process, and never gives it back:
-// a leak check shows it as "still reachable". Where there is no memory at that moment, it has no reserve, and
-// the first std::bad_alloc ends the program. This reserve is static, and costs nothing until it is used.
+// out. That one takes 72 KB from malloc when the library is loaded, in every process, and never frees it: a
+// leak check shows it as "still reachable". If there is no memory at that moment, it has no reserve, and the
+// first std::bad_alloc ends the program. This reserve is static, and costs nothing until it is used.
 //
 // The functions are those of the Itanium C++ ABI (2.4.2, 2.4.3). inject.map hides them: they serve this
-// library alone, which has the runtime that frees what they return.
+// library alone, which contains the runtime that frees what they return.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -17,14 +16,14 @@
 
 namespace {
 
-// The runtime keeps its own data right in front of the exception, and expects it to be zero. How much that is
-// only the runtime knows: 128 bytes in libstdc++ on x86-64 and aarch64. This is room for twice as much. A
-// dependent exception (std::rethrow_exception) is such data alone.
+// The runtime keeps its own data directly in front of the exception, and expects it to be zero. Only the
+// runtime knows its size: 128 bytes in libstdc++ on x86-64 and aarch64. This is room for twice as much. A
+// dependent exception (std::rethrow_exception) consists only of such data.
 constexpr std::size_t kHeader = 256;
 constexpr std::size_t kMaxSpare = 256;  // largest exception that a spare block holds
 
-// The exceptions that are under way at once where there is no memory, in all threads; any more end the
-// program, as in libstdc++. What is thrown here is a few words.
+// The number of exceptions in flight at once without other memory, in all threads; any more end the program,
+// as in libstdc++. Exceptions thrown here are a few words long.
 constinit inject::SpareBlocks<kHeader + kMaxSpare, 128> spare_blocks;
 
 void* allocate(std::size_t size) noexcept {

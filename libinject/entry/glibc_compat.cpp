@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What newer glibc headers and the static C++ runtime ask of the C library and glibc 2.28 does not have (the
-// link names what is missing: cmake/make_glibc_stubs.py). All of it is hidden: it serves this library alone.
+// What newer glibc headers and the static C++ runtime need from the C library and glibc 2.28 does not have
+// (the link names what is missing: cmake/make_glibc_stubs.py). All of it is hidden: it serves this library
+// alone.
 //
-// Where the newer function matters it is still used: the linker's --wrap sends calls of NAME to __wrap_NAME,
-// and __real_NAME is a weak reference without a version, null where the machine's glibc has no such function.
+// If the newer function matters, it is still used: the linker's --wrap sends calls of NAME to __wrap_NAME,
+// and __real_NAME is a weak reference without a version, null if the machine's glibc has no such function.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ INJECT_HIDDEN pid_t gettid() noexcept {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-// GLIBC_2.36: what std::random_device reads.
+// GLIBC_2.36: used by std::random_device.
 INJECT_HIDDEN std::uint32_t arc4random() noexcept {
   std::uint32_t value = 0;
   while (getentropy(&value, sizeof(value)) != 0) {
@@ -87,11 +87,11 @@ INJECT_HIDDEN std::uint32_t arc4random() noexcept {
   return value;
 }
 
-// GLIBC_2.30: std::condition_variable's waits on the steady clock. The deadline is the clock's that the
+// GLIBC_2.30: std::condition_variable's waits on the steady clock. The deadline is on the clock that the
 // program sees, and a preloaded library may have changed that one without knowing of this wait (libfaketime
-// until 0.9.10): glibc's is given the kernel's time. An older glibc can only wait on the clock that the
-// condition was made with, the wall clock: in slices, so that a step of that clock is noticed. The end of a
-// slice is a spurious wake-up, which every wait has to expect.
+// until 0.9.10): glibc's function is given the kernel's time. An older glibc can only wait on the clock with
+// which the condition was created, the wall clock: in slices, so that a step of that clock is noticed. The
+// end of a slice is a spurious wake-up, which every wait has to expect.
 __attribute__((weak)) int __real_pthread_cond_clockwait(pthread_cond_t*, pthread_mutex_t*, clockid_t,
                                                         const timespec*);
 INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
@@ -99,7 +99,7 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
   const std::int64_t left = nanoseconds(*deadline) - now(clock);
   if (left <= 0) return ETIMEDOUT;
   if (__real_pthread_cond_clockwait != nullptr) {
-    // Who replaces the wait knows what it has made of the clock.
+    // A library that replaces the wait knows how it has changed the clock.
     if (!clockwait_is_glibc) return __real_pthread_cond_clockwait(condition, mutex, clock, deadline);
     timespec kernel_time{};
     syscall(SYS_clock_gettime, clock, &kernel_time);
@@ -114,10 +114,10 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
   return status == ETIMEDOUT && now(clock) < nanoseconds(*deadline) ? 0 : status;
 }
 
-// Of libm, which the library goes without. Optimised builds have it inline; debug builds call it.
+// From libm, with which the library is not linked. Optimised builds inline it; debug builds call it.
 INJECT_HIDDEN double whole_above(double value) noexcept __asm__("ceil");
 double whole_above(double value) noexcept {
-  constexpr double kNoFractions = 4503599627370496.0;  // from 2^52 on, and not a number
+  constexpr double kNoFractions = 4503599627370496.0;  // from 2^52 on, as in NaN, there are none
   if (!(value > -kNoFractions && value < kNoFractions)) return value;
   const auto whole = static_cast<double>(static_cast<std::int64_t>(value));
   return whole < value ? whole + 1 : whole;
@@ -125,7 +125,7 @@ double whole_above(double value) noexcept {
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 // GLIBC_2.35: how libgcc's unwinder finds an object's exception tables. It takes a failure for "no tables",
-// so that this has to find them, in the way that the unwinder itself took before there was such a call.
+// so this has to find them, in the way that the unwinder itself did before this call existed.
 __attribute__((weak)) int __real__dl_find_object(void*, dl_find_object*);
 INJECT_HIDDEN int __wrap__dl_find_object(void* address, dl_find_object* result) {
   if (__real__dl_find_object != nullptr) return __real__dl_find_object(address, result);
@@ -167,8 +167,8 @@ INJECT_HIDDEN int __wrap__dl_find_object(void* address, dl_find_object* result) 
 
 namespace {
 
-// At load time, as dladdr() takes the loader's lock. By the file's name: glibc before 2.34 has it in
-// libpthread.so.0, and whoever replaces the wait may replace any other function as well.
+// At load time, because dladdr() takes the loader's lock. By the file's name: glibc before 2.34 has it in
+// libpthread.so.0, and a library that replaces the wait may replace any other function as well.
 __attribute__((constructor)) void find_out_whose_clockwait_it_is() {
   Dl_info wait{};
   if (__real_pthread_cond_clockwait == nullptr ||

@@ -20,21 +20,21 @@ constexpr const char* kDriver = "CUDA_INJECTION64_PATH";
 constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
 constexpr std::array<const char*, 2> kVariables{kDriver, kNvtx};
 
-// Programs that start others under a tool, whose environment these get.
+// Programs that start others under a tool, which inherit their environment.
 constexpr std::array<std::string_view, 6> kLaunchers{"compute-sanitizer", "cuda-gdb",        "ncu", "nsys",
                                                      "nsys-launcher",     "nv-nsight-cu-cli"};
 
-// Between folder and file of a path that we have set ourselves.
+// Separates folder and file in a path that we have set ourselves.
 constexpr std::string_view kMark = "/././";
 
-// Room for a path, with the mark and the end of a string.
+// Room for a path, with the mark and the terminating zero.
 using PathBuffer = std::array<char, 4096 + kMark.size() + 1>;
 
 std::string_view file_name(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1);
 }
 
-// What comes before the file's name, without its last slash; with the mark if the path has it.
+// The part before the file's name, without its last slash; includes the mark if the path has it.
 std::string_view folder(std::string_view path) noexcept {
   return path.substr(0, path.size() - std::min(path.size(), file_name(path).size() + 1));
 }
@@ -64,7 +64,8 @@ bool same_file(const char* one, const char* other) noexcept {
          first.st_ino == second.st_ino;
 }
 
-// Entries are separated by colons or spaces. One without a slash was searched for, so its name has to do.
+// Entries are separated by colons or spaces. One without a slash was searched for, so only its name can be
+// compared.
 bool is_preloaded(const char* library) noexcept {
   const char* preload = getenv("LD_PRELOAD");
   for (std::string_view rest = preload == nullptr ? "" : preload; !rest.empty();) {
@@ -80,7 +81,7 @@ bool is_preloaded(const char* library) noexcept {
   return false;
 }
 
-// A path of ours as it is, and as we set it.
+// Our path as it is, and as we set it.
 struct Spellings {
   explicit Spellings(const char* path) noexcept
       : plain(spell(path, "/", plain_buffer)), marked(spell(path, kMark, marked_buffer)) {}
@@ -110,7 +111,7 @@ bool is_launcher() noexcept {
   return std::find(kLaunchers.begin(), kLaunchers.end(), program_invocation_short_name) != kLaunchers.end();
 }
 
-// A program that Nsight Compute has started.
+// True in a program that Nsight Compute has started.
 bool under_nsight_compute() noexcept {
   return getenv("NV_COMPUTE_PROFILER_PERFWORKS_DIR") != nullptr;
 }

@@ -26,7 +26,7 @@ namespace inject {
 
 namespace {
 
-// Conditions wait on clocks that can't count as far as an option can.
+// Condition variables use clocks that can't represent the largest option values.
 constexpr Nanoseconds kMaxSleep = 3'600 * kSecond;
 // How often the session is asked whether the steps after the last window have been timed.
 constexpr Nanoseconds kSoon = 20 * kMillisecond;
@@ -92,7 +92,7 @@ void Ending::run() {
     const Session::Conclusion conclusion = session_->conclude(timed_out);
     soon = conclusion == Session::Conclusion::kSoon;
     switch (conclusion) {
-      case Session::Conclusion::kNotYet:  // another window has opened, after all
+      case Session::Conclusion::kNotYet:  // another window has opened after all
       case Session::Conclusion::kSoon:
         continue;
       case Session::Conclusion::kExiting:
@@ -124,9 +124,9 @@ void Ending::act(AfterAction action, bool timed_out) {
     return;
   }
   Log::info(why + ": sending SIGINT to the program");
-  // To this process alone. A program with a handler closes its workers as it unwinds; were they interrupted
-  // as well, as a terminal does, Python's pools would deadlock now and then over a lock that a worker took as
-  // it was interrupted. Without a handler nobody closes anything.
+  // To this process only. A program with a handler closes its workers when it unwinds; if they were
+  // interrupted as well, as a terminal does, Python's pools would sometimes deadlock over a lock held by an
+  // interrupted worker. Without a handler, nobody closes them.
   if (what == OnInterrupt::kEnds) {
     before_end_();
     end_descendants();

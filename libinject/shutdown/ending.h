@@ -12,26 +12,26 @@ namespace inject {
 
 class Session;
 
-/// What follows once the last window has closed, or INJECT_TIMEOUT is over: INJECT_AFTER. On a thread of its
-/// own, so that it comes to pass even where the session's is stuck in a flush behind a kernel that never
-/// ends; there is none with the defaults. Never destroyed.
+/// INJECT_AFTER: what follows once the last window has closed, or INJECT_TIMEOUT is over. On its own thread,
+/// so that it happens even if the session's is stuck in a flush behind a kernel that never ends; with the
+/// defaults, there is no such thread. Never destroyed.
 class Ending {
  public:
-  /// `base`: CUDA's initialisation.
+  /// `base`: time of CUDA's initialisation.
   Ending(const Options& options, Nanoseconds base) : options_(options), base_(base) {}
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
 
-  /// `before_end`: called before this ends the process past its exit handlers.
+  /// `before_end`: called before this ends the process without its exit handlers.
   void start(Session& session, void (*before_end)() noexcept) noexcept;
-  /// No window is open, and none will open any more. From any thread, with the session's lock.
+  /// No window is open, and none will open any more. Any thread, with the session's lock.
   void note_last_window() noexcept;
 
  private:
   static void* entry(void* ending) noexcept;
   void run();
-  /// True once the time is over, false after the last window, or if that was some time ago and is to be
-  /// looked at again `soon`.
+  /// True on timeout, false after the last window, or if that was some time ago and is to be checked again
+  /// `soon`.
   bool wait(bool soon);
   void act(AfterAction action, bool timed_out);
   void wait_for_other_ranks();

@@ -41,7 +41,7 @@ void freeze(int) noexcept {
 }
 
 void freeze_other_threads() noexcept {
-  // Few programs block or use it; those that block everything do not look after child processes.
+  // Few programs block or use this signal; those that block all signals do not monitor child processes.
   const int number = SIGRTMAX - 1;
   struct sigaction action {};
   action.sa_handler = &freeze;
@@ -49,21 +49,20 @@ void freeze_other_threads() noexcept {
   if (sigaction(number, &action, nullptr) != 0) return;
   const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   const pid_t process = getpid();
-  // Twice: a thread may have been made meanwhile.
+  // Twice, because a thread may have been created in the meantime.
   for (int round = 0; round < 2; ++round) {
     unsigned told = 0;
     for_each_number("/proc/self/task", [&](pid_t thread) {
       if (thread != self && syscall(SYS_tgkill, process, thread, number) == 0) ++told;
     });
-    // Our own threads, and some of the driver's, block all signals and are not waited for any longer than
-    // this.
+    // Our own threads, and some of the driver's, block all signals and are not waited for beyond this.
     const Nanoseconds deadline = now() + kFreezeWait;
     while (frozen_threads.load(std::memory_order_acquire) < told && now() < deadline) sleep_for(kMillisecond);
   }
 }
 
 void terminate_descendants() noexcept {
-  // Grandchildren whose parent ends before them become children of ours, and are found again.
+  // Grandchildren whose parent ends before them become our children, and are found again.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   const Nanoseconds begin = now();
   Nanoseconds told_at = 0;
@@ -72,11 +71,11 @@ void terminate_descendants() noexcept {
     const Nanoseconds time = now();
     if (left.size() == 0 || time - begin > kTerminateWait + kKillWait) return;
     const bool patient = time - begin < kTerminateWait;
-    // Again twice a second: a process may be forked between two looks.
+    // Again twice a second, because a process may be forked between two scans.
     if (!patient || told_at == 0 || time - told_at > 500 * kMillisecond) {
       told_at = time;
       for (const ProcessInfo& process : left) kill(process.pid, patient ? SIGTERM : SIGKILL);
-      // Stopped processes take SIGTERM when they go on.
+      // Stopped processes receive SIGTERM when they continue.
       if (patient) {
         for (const ProcessInfo& process : left) kill(process.pid, SIGCONT);
       }
@@ -106,7 +105,7 @@ Descendants::Descendants() noexcept {
   for_each_number("/proc", [&](pid_t pid) {
     if (all < kMaxProcesses && read_process(pid, processes_[all])) ++all;
   });
-  // Those found come to the front, generation by generation.
+  // Moves those found to the front, generation by generation.
   const pid_t self = getpid();
   const pid_t session = getsid(0);
   const auto take = [&](pid_t parent) {

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// The processes that this one has started, for its end.
+// The processes that this one has started, to be ended with it.
 #pragma once
 
 #include <sys/types.h>
@@ -16,16 +15,16 @@ struct ProcessInfo {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t session = 0;
-  std::uint64_t start = 0;  ///< tells processes of one number apart
-  bool running = false;     ///< false: it is a zombie, not yet waited for by its parent
+  std::uint64_t start = 0;  ///< distinguishes processes with the same id
+  bool running = false;     ///< false for a zombie, for which its parent has not waited yet
 };
 
 /// False if there is no such process. No allocation.
 bool read_process(pid_t pid, ProcessInfo& info) noexcept;
 
-/// The processes that descend from this one and have not ended, as they are now. Children that have made a
-/// session of their own (setsid) have left the job on purpose: their subtrees are skipped. No allocation
-/// but a mapping; empty without memory for that.
+/// The current descendants of this process that have not ended. Children with a session of their own (setsid)
+/// have left the job on purpose: their subtrees are skipped. No allocation except a mapping; empty without
+/// memory for that.
 class Descendants {
  public:
   Descendants() noexcept;
@@ -42,9 +41,9 @@ class Descendants {
   std::size_t count_ = 0;
 };
 
-/// Ends the descendants: SIGTERM, and SIGKILL for what is left after two seconds. Where there are any the
-/// program's other threads are stopped first, for good: they would see their workers die, and report it or
-/// replace them.
+/// Ends the descendants: SIGTERM, then SIGKILL for those left after two seconds. If there are any, the
+/// program's other threads are stopped first, permanently: they would otherwise see their workers die, and
+/// report it or replace them.
 void end_descendants() noexcept;
 
 }  // namespace inject

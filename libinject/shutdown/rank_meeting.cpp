@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kMaxRanks = 1024;
 
-/// Whether nothing has been written to it for longer than `age`.
+/// True if nothing has been written to the file for longer than `age`.
 bool is_older(int file, Nanoseconds age) {
   struct stat status {};
   timespec time{};
@@ -32,7 +32,7 @@ bool is_older(int file, Nanoseconds age) {
   return seconds > static_cast<std::int64_t>(age / kSecond) + 1;
 }
 
-/// A rank that is killed while it waits leaves its byte to the launcher's next job: that is taken away.
+/// A rank that is killed while it waits leaves its byte for the launcher's next job: such bytes are removed.
 bool write_byte(int file, Nanoseconds patience) {
   constexpr int kTries = 100;  // nobody holds the lock for longer than this takes
   const timespec pause{0, 1'000'000};
@@ -66,14 +66,14 @@ std::string rank_meeting_name(const EnvironmentLookup& environment) {
   ProcessInfo launcher;
   const pid_t parent = getppid();
   if (!read_process(parent, launcher)) launcher.start = 0;
-  // A launcher may start its ranks anew after a failure.
+  // A launcher may restart its ranks after a failure.
   const std::optional<std::string> restarts = environment("TORCHELASTIC_RESTART_COUNT");
   std::string name = str_format("ending-{}-{}-", parent, launcher.start);
   for (const char c : restarts.value_or("0").substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
   return name;
 }
 
-// A file with a byte for each who has come. The last one removes it, the others have it open.
+// The file has one byte for each rank that has arrived. The last one removes it; the others have it open.
 bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience) {
   const std::string path = str_format("/proc/self/fd/{}/{}", folder, name);
   const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
