@@ -22,7 +22,7 @@ std::string kernel_names(const CallShapeRow& row) {
   return names;
 }
 
-/// The table that a call of this category most likely belongs to.
+/// The table to which a call of this category most likely belongs.
 ShapeKind kind_of(Category category) {
   switch (category) {
     case Category::kGemm:

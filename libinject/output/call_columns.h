@@ -22,22 +22,22 @@ struct CallTableRow {
   std::string_view name;                  ///< the function; `[other]`, `[no shape]`, `[no call]`
   const CallReport* call = nullptr;       ///< null if no shape is known
   const CallShapeEntry* entry = nullptr;  ///< null if the kernels were launched in no call
-  Totals gpu;                             ///< per call, of its kernels; without calls, per kernel
+  Totals gpu;                             ///< time of its kernels, per call; without calls, per kernel
   std::uint64_t kernels = 0;
   std::optional<TensorCores> cores;
   std::string kernel_names;
   std::uint64_t total = 0;  ///< GPU time of all rows
-  /// Of products inside calls that have rows of their own elsewhere.
+  /// For products inside calls that have their own rows elsewhere.
   std::optional<DerivedProducts::Kind> derived;
 };
 
-/// A row of kernels alone.
+/// A row for kernels without a call.
 CallTableRow kernel_row(std::string_view name, const Totals& kernels);
 /// A row of products inside other calls.
 CallTableRow derived_row(const DerivedProducts& products);
 /// Calls of one kind, then kernels without a shape.
 std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const UnshapedWork& unshaped = {});
-/// Sets the total of each row. To be called once all rows are there.
+/// Sets the total of each row. Call it once all rows are there.
 std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows);
 
 inline constexpr std::string_view kNoShape = "rows in brackets: no single shape is known";

@@ -23,11 +23,12 @@ namespace {
 constexpr std::size_t kFull = 64 * 1024;
 // A run's thread indices stay small; an index from a damaged record must not cost memory.
 constexpr std::uint32_t kMaxThreads = 1u << 20;
-// Powers of two. A training step has some hundreds of launch shapes; those that share a slot are made again.
+// Powers of two. A training step has some hundreds of launch shapes; if two share a slot, their text is made
+// again.
 constexpr std::size_t kKernelFrames = 4096;
 constexpr std::size_t kCallFrames = 1024;
 constexpr std::size_t kDrawn = 4096;
-constexpr std::size_t kMostPlaceBoxes = std::size_t{1} << 20;  // of a window
+constexpr std::size_t kMostPlaceBoxes = std::size_t{1} << 20;  // per window
 
 // Kineto's terms, which tools look for.
 std::string_view direction(const TransferEvent& event) {
@@ -88,7 +89,7 @@ void ChromeTrace::end_event() {
   text_.clear();
 }
 
-// Each new attachment counts correlation ids from the beginning.
+// Each new attachment restarts correlation ids.
 std::uint64_t ChromeTrace::unique(std::uint32_t correlation, std::uint16_t attachment) {
   if (first_attachment_ == 0) first_attachment_ = attachment;
   const auto turn = static_cast<std::uint16_t>(attachment - first_attachment_);
@@ -133,7 +134,7 @@ std::uint32_t ChromeTrace::row_of(const Event& event) {
   return streams_.place(event.device, event.stream, begin, begin + length(event.start, event.end));
 }
 
-// As Kineto computes them: a multiprocessor's share of the grid, and how much of that is resident at once.
+// Computed as by Kineto: a multiprocessor's share of the grid, and how much of that is resident at once.
 void ChromeTrace::append_occupancy(std::string& out, const KernelEvent& event) const {
   const DeviceInfo* info = device(event.device);
   if (info == nullptr || info->multiprocessors <= 0 || info->warp_size <= 0) return;
@@ -195,7 +196,7 @@ const ChromeTrace::Frame& ChromeTrace::kernel_frame(const KernelEvent& event, st
   if (place.used && place.key == key) return place.frame;
   fill(place.frame, event, row);
   place.key = key;
-  // Not kept until it is known how many of its blocks fit on this device.
+  // Not cached until it is known how many of its blocks fit on this device.
   place.used = !context_.devices().empty();
   return place.frame;
 }
@@ -210,7 +211,7 @@ bool ChromeTrace::draws_arrow(const Event& event, std::uint64_t correlation) {
   return true;
 }
 
-// What is the same in the next arrow comes first: fewer pieces to compress.
+// What the next arrow has in common comes first: fewer pieces to compress.
 template <typename Event>
 void ChromeTrace::arrow(const Event& event, std::uint32_t row, std::uint64_t correlation) {
   text_.text(R"({"ph":"s","cat":"ac2g","name":"ac2g","pid":)").number(host_pid_);
@@ -384,7 +385,7 @@ void ChromeTrace::add(const PlaceBox& box, const CodePlaces& places) {
   std::string name;
   if (box.row == PlaceRow::kLines && node.line != 0) {
     std::string_view file = context_.names->name(node.detail);
-    file.remove_prefix(file.rfind('/') + 1);  // all of it, where there is none
+    file.remove_prefix(file.rfind('/') + 1);  // the whole name if there is no slash
     name = str_format("{}:{} ", file, node.line);
   }
   name += context_.names->name(node.name);
@@ -423,7 +424,7 @@ void ChromeTrace::add(std::span<const PlacedLaunch> launches, const CodePlaces& 
     if (left_out_ != left_out) return;  // a link's end may be missing
     for (const auto& [forward, backward] : found.links) link(found.boxes[forward], found.boxes[backward]);
   } catch (...) {
-    ++left_out_;  // no memory
+    ++left_out_;  // out of memory
   }
 }
 

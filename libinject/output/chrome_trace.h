@@ -26,8 +26,8 @@
 namespace inject {
 
 /// INJECT_TRACE=chrome: trace.json.gz, in Chrome's trace-event format with the categories and arguments of
-/// PyTorch's Kineto (docs/timeline.md). Events are written as they come, so memory is bounded. The number of
-/// events and the file's size are bounded too; events beyond that are counted. The file exists only while it
+/// PyTorch's Kineto (docs/timeline.md). Events are written as they arrive, so memory is bounded. The number
+/// of events and the file's size are bounded too; further events are counted. The file exists only while it
 /// is complete (GzipFile): after complete(), until something is added. For one thread, with all signals
 /// blocked.
 class ChromeTrace final : public EventSink {
@@ -37,19 +37,20 @@ class ChromeTrace final : public EventSink {
   struct Context {
     const NameTable* names = nullptr;
     const RangeTree* ranges = nullptr;
-    /// The thread that events refer to by this index.
+    /// Returns the thread that events refer to by this index.
     std::function<ThreadInfo(std::uint32_t thread)> thread;
     /// The devices known by now, in order.
     std::function<std::span<const DeviceInfo>()> devices;
     std::string program;
     int pid = 0;
-    Nanoseconds base = 0;        ///< RunInfo::base: times in the file count from it
+    Nanoseconds base = 0;        ///< RunInfo::base: times in the file are relative to it
     std::uint64_t base_utc = 0;  ///< the same moment in nanoseconds since 1970
     std::string rank;            ///< empty outside a distributed job
-    std::string world_size;      ///< empty if not known
+    std::string world_size;      ///< empty if unknown
   };
   struct Limits {
-    /// Kernels, copies, calls, ranges, samples' values, readings and iterations, and the arrows between them.
+    /// Limit on kernels, copies, calls, ranges, samples' values, readings and iterations, and the arrows
+    /// between them.
     std::uint64_t events = 20'000'000;
     std::uint64_t bytes = std::uint64_t{1} << 30;
   };
@@ -57,7 +58,7 @@ class ChromeTrace final : public EventSink {
   explicit ChromeTrace(Context context) : ChromeTrace(std::move(context), Limits()) {}
   ChromeTrace(Context context, Limits limits);
 
-  /// Before open(): BehindFile's.
+  /// Call before open(); as in BehindFile.
   void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
@@ -71,23 +72,23 @@ class ChromeTrace final : public EventSink {
   void add(const IterationBoundary& boundary) override;
   /// `columns` describe the sample's values.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
-  /// What was read of the devices and of memory in those windows that have ended since it was last called.
+  /// Adds readings of the devices and of memory in those windows that have ended since the last call.
   void add_readings(const RunInfo& run, std::span<const WindowInfo> windows);
-  /// Of a window, as PlaceBoxes wants them.
+  /// Adds a window's launches, in the order required by PlaceBoxes.
   void add(std::span<const PlacedLaunch> launches, const CodePlaces& places) noexcept;
 
   /// Completes the file, with the windows that have ended.
   bool complete(std::span<const WindowInfo> windows);
 
-  /// How many kernels, copies, calls, ranges, samples, readings and iterations are not in the file.
+  /// Number of kernels, copies, calls, ranges, samples, readings and iterations that are not in the file.
   std::uint64_t left_out() const { return left_out_; }
   bool fell_behind() const { return fell_behind_; }
-  /// It stays as it is: nothing can be added from here on.
+  /// The file stays as it is: nothing can be added from here on.
   void close() { file_.close(); }
   std::string error() const { return file_.error(); }
 
  private:
-  /// The text that many events share, before the time and after the duration; made once for all of them.
+  /// The text that many events share, before the time and after the duration, cached.
   struct Frame {
     std::string before;
     std::string after;
@@ -163,16 +164,16 @@ class ChromeTrace final : public EventSink {
   bool in_iteration_ = false;
   bool has_iterations_ = false;
   std::string scratch_;
-  std::vector<std::string> names_;  // quoted, by number
+  std::vector<std::string> names_;  // quoted, by id
   std::vector<ThreadInfo> threads_;
   std::vector<bool> threads_known_;
   std::vector<KernelFrame> kernels_;
   std::vector<CallFrame> calls_;
   std::vector<std::uint64_t> drawn_;  // the latest launches with an arrow
   StreamRows streams_;
-  std::set<std::uint32_t> counted_devices_;  // that have counters
-  std::uint32_t read_window_ = 0;            // the latest whose readings are in the file
-  std::vector<bool> place_rows_;             // by thread and PlaceRow: whether there is one
+  std::set<std::uint32_t> counted_devices_;  // devices with counters
+  std::uint32_t read_window_ = 0;            // the latest one whose readings are in the file
+  std::vector<bool> place_rows_;             // by thread and PlaceRow: whether the row exists
   std::uint64_t links_ = 0;
 };
 

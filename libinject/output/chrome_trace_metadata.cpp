@@ -17,7 +17,7 @@ using namespace timeline;
 
 namespace {
 
-// A number as JSON wants it, without leading zeros.
+// A number in JSON's syntax, without leading zeros.
 std::string number_or(const std::string& text, std::string_view otherwise) {
   const bool number = !text.empty() && text.size() < 10 &&
                       std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -156,7 +156,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   out += "\n]";
   if (!has_devices_) {
     std::string late = devices_text();
-    has_devices_ = false;  // the next end has them as well
+    has_devices_ = false;  // the next end includes them again
     if (!late.empty()) out.append(",\n").append(late, 0, late.size() - 2);
   }
   return out + "\n}\n";

@@ -45,8 +45,8 @@ void ChromeTrace::add(const ClockReading& reading, std::uint32_t device) {
   tell("\"temperature (°C)\"", reading.temperature, 1);
 }
 
-// What was there as the window began, and what changed in it. Of changes that have been merged, the highest
-// and the last.
+// The level when the window began, and its changes in the window. Of merged changes, the highest and the
+// last.
 void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
   const bool host = line.device == MemoryUse::kHost;
   if (!host && line.device >= MemoryUse::kDevices) return;
@@ -62,7 +62,7 @@ void ChromeTrace::add(const MemoryLine& line, const WindowInfo& window) {
   };
   const auto later = [](Nanoseconds time, const MemoryInterval& interval) { return time < interval.begin; };
   auto at = std::upper_bound(line.intervals.begin(), line.intervals.end(), window.start, later);
-  // One that lies across the window's beginning may have changed on either side of it.
+  // An interval across the window's beginning may have changed on either side of it.
   if (at != line.intervals.begin()) {
     const MemoryInterval& before = *std::prev(at);
     if (before.last_at > window.start) {

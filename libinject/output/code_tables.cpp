@@ -47,7 +47,7 @@ void add_time_columns(Columns<Row>& columns, std::string_view self, std::string_
           "Number of these kernels.");
 }
 
-/// Of all that was launched in it.
+/// For everything launched in it.
 template <typename Row>
 void add_flop_columns(Columns<Row>& columns) {
   const auto rate = [](const Row& row) -> const FlopRate& { return row.inclusive.rate; };
@@ -67,7 +67,7 @@ void add_flop_columns(Columns<Row>& columns) {
           "the rate or a peak is not known");
 }
 
-/// What limits all that was launched in it.
+/// What limits everything launched in it.
 template <typename Row>
 void add_limit_columns(Columns<Row>& columns) {
   columns

@@ -14,7 +14,7 @@ namespace {
 
 using namespace units;
 
-// As NCCL writes it in its log. Text, since readers of the tables would round a number.
+// In the form of NCCL's log. Text, because readers of the tables would round a number.
 Cell communicator_text(std::uint64_t id) {
   return cell_if(id != 0, str_format("{:#018x}", id));
 }

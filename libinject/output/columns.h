@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
 // Typed columns: a column's header, unit, meaning and cell are defined in one place, from which headers, rows
-// and docs/columns.md are made.
+// and docs/columns.md are generated.
 #pragma once
 
 #include <concepts>
@@ -36,7 +35,7 @@ inline constexpr Unit kTime{"ns", "≥ 0"};
 inline constexpr Unit kMeanTime{"ns", "≥ 0", 1};
 inline constexpr Unit kMoment{"ns since `time_zero`", ""};
 inline constexpr Unit kPercent{"%", "0 … 100", 1};
-/// A share that may exceed 100 %: of a peak, which has errors, or of things that run side by side.
+/// A share that may exceed 100 %: of a peak, which is inexact, or of things that run concurrently.
 inline constexpr Unit kRateShare{"%", "≥ 0", 1};
 inline constexpr Unit kMegabytes{"MB", "≥ 0", 3};
 inline constexpr Unit kBytes{"bytes", "≥ 0"};
@@ -49,7 +48,7 @@ inline constexpr Unit kUnits{"units of work", "≥ 0", 6};
 inline constexpr Unit kUnitRate{"units of work/s", "≥ 0", 3};
 }  // namespace units
 
-/// What a column's function returns if the type differs between rows: nothing, a whole number, a number with
+/// The result of a column's function if the type differs between rows: nothing, a whole number, a number with
 /// the unit's decimals, or text.
 class Cell {
  public:
@@ -128,8 +127,8 @@ class PartColumns;
 template <typename Row>
 class Columns {
  public:
-  /// `cell`, a function or a member of the row, gives the column's cell, of any type that append_cell()
-  /// takes.
+  /// `cell`, a function or a member of the row, returns the column's cell, of any type that append_cell()
+  /// accepts.
   template <typename Function>
   Columns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
                std::string_view empty = {}) {
@@ -139,15 +138,15 @@ class Columns {
                         }});
     return *this;
   }
-  /// For columns about a part of the row, which `part`, a function or a member, gives. If that is a pointer
-  /// or an optional, the cells of rows without one are empty; `empty` says when, for columns that do not say
-  /// so themselves.
+  /// For columns about a part of the row, returned by `part`, a function or a member. If that is a pointer or
+  /// an optional, the cells of rows without one are empty; `empty` says when, for columns that do not say so
+  /// themselves.
   template <typename Part>
   PartColumns<Row, Part> of(Part part, std::string_view empty = {}) {
     return {*this, std::move(part), empty};
   }
-  /// Leaves the cells of a column empty in rows for which `when` is true; `empty` replaces what is said of
-  /// empty cells.
+  /// Leaves the cells of a column empty in rows for which `when` is true; `empty` replaces the column's note
+  /// about empty cells.
   void leave_out(std::string_view header, const std::function<bool(const Row&)>& when,
                  std::string_view empty) {
     for (Column<Row>& column : columns_) {

@@ -43,7 +43,7 @@ std::vector<Listed<Row>> listed_by_time(std::vector<Row> rows) {
   return listed(std::move(rows), [](const Row& row) { return row.stats->sum(); });
 }
 
-/// As Nsight Systems prints GridXYZ and BlockXYZ.
+/// In the form of Nsight Systems' GridXYZ and BlockXYZ.
 std::string dimensions(const std::array<std::int32_t, 3>& size) {
   return str_format("{:4} {:4} {:4}", size[0], size[1], size[2]);
 }
@@ -52,7 +52,7 @@ std::string_view style_name(RangeStyle style) {
   return style == RangeStyle::kStartEnd ? "StartEnd" : "PushPop";
 }
 
-/// Null if the run does not know it.
+/// Null if the run does not have it.
 const ThreadInfo* thread_of(std::uint32_t index, const RunInfo& run) {
   return index < run.threads.size() && run.threads[index].tid != 0 ? &run.threads[index] : nullptr;
 }

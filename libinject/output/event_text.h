@@ -13,7 +13,7 @@
 namespace inject {
 
 /// Buffer for the text of many small events. Like appending to a string, but room is checked once per event,
-/// since checking for every number would take as long as writing it.
+/// because checking for every number would take as long as writing it.
 class EventText {
  public:
   /// Room guaranteed to each event.

@@ -51,7 +51,7 @@ std::string_view derived_name(const CallTableRow& row) {
   return is_derived_product(row) ? "product" : "call";
 }
 
-/// The kernels' time is that of a call's products together.
+/// The kernels' time is that of all of a call's products.
 void leave_out_of_derived_rows(Columns<CallTableRow>& columns) {
   columns.leave_out("Host Time (ns)", &is_derived,
                     "`[no shape]`, `[no call]`: no calls are known; derived rows: see rnn_sum.csv");
@@ -122,7 +122,7 @@ std::vector<CallTableRow> gemm_rows(const Report& report) {
   const std::vector<CallTableRow> rows =
       call_rows(report, ShapeKind::kGemm,
                 report.statistics->unshaped_work([](Family family) { return family == Family::kGemm; }));
-  // By descending time, as the calls are; products stay behind their call.
+  // By descending time, like the calls; products follow their call.
   std::vector<CallTableRow> all;
   auto next = report.derived_products.begin();
   const auto add_derived = [&](const CallTableRow* before) {

@@ -12,10 +12,10 @@
 namespace inject {
 
 inline constexpr Unit kMetric{"as the title says", "≥ 0; of percentages ≤ 100", 2};
-/// The title under which the documentation has one column for all metrics.
+/// The title of the single column that stands for all metrics in the documentation.
 inline constexpr std::string_view kAnyMetric = "*metric*";
 
-/// A column for each metric; `values` gives the row's MetricValues.
+/// Adds a column for each metric; `values` returns the row's MetricValues.
 template <typename Row, typename Values>
 void add_metric_columns(Columns<Row>& columns, const Report& report, Values values) {
   const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();

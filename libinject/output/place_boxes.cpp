@@ -13,7 +13,7 @@ std::uint32_t node_in(const CodePlace& place, PlaceRow row) {
   return row == PlaceRow::kLines ? place.stack : row == PlaceRow::kModules ? place.module : place.op;
 }
 
-/// One row of one thread.
+/// Builds one row of one thread.
 class RowOfBoxes {
  public:
   RowOfBoxes(PlaceRow row, const CodePlaces& places, PlaceBoxes& found, std::size_t most)
@@ -41,7 +41,7 @@ class RowOfBoxes {
     }
     close(same, launch.begin);
     innermost_ = innermost;
-    // Without the one around it a box would be on its level.
+    // If the enclosing box was left out, this one would be on its level.
     for (std::size_t level = same; level < chain_.size(); ++level) {
       if (found_.boxes.size() >= most_) {
         ++found_.left_out;
@@ -53,7 +53,7 @@ class RowOfBoxes {
     if (open_.empty() || open_.size() != chain_.size()) return;
     if (PlaceBox& last = box(open_.size() - 1); last.innermost == 0) last.innermost = launch.begin;
   }
-  /// A call that launches may have others inside that do.
+  /// A launching call may contain other launching calls.
   void close(std::size_t level, Nanoseconds until) {
     for (; open_.size() > level; open_.pop_back()) {
       PlaceBox& closed = found_.boxes[open_.back()];
@@ -71,11 +71,11 @@ class RowOfBoxes {
   std::uint32_t iteration_ = 0;
   CodePhase phase_ = CodePhase::kOther;
   std::uint32_t innermost_ = 0;
-  std::uint32_t launches_ = 0;  // so far; until a box is closed it has as many as there were before it
+  std::uint32_t launches_ = 0;  // so far; an open box has the number before it
   Nanoseconds end_ = 0;
 };
 
-/// Of a module in an iteration.
+/// The boxes of a module in an iteration.
 struct ModulePasses {
   std::size_t forward = 0;
   std::size_t backward = 0;
@@ -95,7 +95,7 @@ PlaceBoxes place_boxes(std::span<const PlacedLaunch> launches, const CodePlaces&
     for (std::size_t row = 0; row < kPlaceRows; ++row) {
       RowOfBoxes boxes(static_cast<PlaceRow>(row), places, found, most);
       for (std::size_t i = from; i < to; ++i) {
-        // What one call launches has one place.
+        // All launches of one call have the same place.
         if (i != from && launches[i].begin == launches[i - 1].begin) continue;
         const CodePlace place = places.place(launches[i].place);
         boxes.add(launches[i], place.phase,

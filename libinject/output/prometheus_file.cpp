@@ -33,7 +33,7 @@ void PrometheusFile::open(std::string path, int pid) {
 }
 
 bool PrometheusFile::write_text(const std::string& text) {
-  // The file would, or would not, replace a folder, a device or a link: neither is what the user asked for.
+  // Writing the file would replace a folder, a device or a link, or fail: neither is what the user requested.
   struct stat found {};
   if (::lstat(info_.file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     error_ = "cannot put " + info_.file + " in place: what stands there is no plain file";

@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// The file that INJECT_PROM names, for the node exporter's textfile collector. It is replaced atomically:
+/// The file named by INJECT_PROM, for the node exporter's textfile collector. It is replaced atomically:
 /// written next to its final place, under a name that the collector ignores, then renamed. Others may read it
 /// (0644). One thread at a time.
 class PrometheusFile {
@@ -19,7 +19,7 @@ class PrometheusFile {
   void open(std::string path, int pid);
   bool is_on() const { return !info_.file.empty(); }
 
-  /// What the file would hold now.
+  /// The current contents of the file.
   std::string text(const Report& report, PrometheusState state);
   /// False if the file could not be written: see error(); the previous file stays. Never throws.
   bool write(const std::string& text) noexcept;

@@ -118,7 +118,7 @@ void kernel_samples(PrometheusText& text, const Statistics& statistics) {
   const std::vector<TimeRow> kernels = statistics.kernels();
   std::uint64_t total = 0;
   for (const TimeRow& row : kernels) total += row.stats->sum();
-  // Names that are equal once cut share a label: the same labels twice are an error.
+  // Names that are equal after truncation share a label: duplicate labels are an error.
   std::vector<std::pair<std::string, std::uint64_t>> top;
   for (const TimeRow& row : kernels) {
     std::string name;
@@ -217,7 +217,7 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
 }
 
 void energy_samples(PrometheusText& text, const EnergyReport& energy) {
-  // Of each device the latest window in which it is known.
+  // For each device, the latest window in which it is known.
   std::map<std::uint32_t, const EnergyRow*> used;
   std::map<std::uint32_t, const EnergyRow*> held;
   for (const EnergyRow& row : energy.rows) {
@@ -266,7 +266,7 @@ PrometheusMetrics::WindowSums PrometheusMetrics::window_sums(const Statistics& s
   sums.windows = statistics.device_times().settled_through();
   sums.time = run.windows_time;
   sums.flops = statistics.host_total().flops.total();
-  // Windows that are open, or whose records are still pending, do not count yet.
+  // Windows that are open, or whose records are still pending, are not counted yet.
   for (const WindowInfo& window : run.windows) {
     if (window.number <= sums.windows) {
       sums.last_end = std::max(sums.last_end, window.end);
@@ -354,7 +354,7 @@ void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report)
   text.family(kTable[kStepTime]).seconds(all.sum());
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());
   if (latest_steps_.count() == 0) return;
-  // What the host took while it ran ahead of the GPU is no step time.
+  // Host time while the host ran ahead of the GPU is not a step time.
   if (!report.steps.inside_by_device) {
     const double median = seconds(latest_steps_.median());
     text.family(kTable[kStepTimeMean]).number(seconds(latest_steps_.mean()));
@@ -400,7 +400,7 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Report& repor
                                   std::string_view cause) {
     text.number(ratio(idle, times.span), {{"device", device}, {"cause", cause}});
   });
-  // As in these windows' rows of window_sum.csv.
+  // As in the rows of these windows in window_sum.csv.
   const std::optional<OverheadEstimate> overhead = profiler_overhead(report.steps.unprofiled, latest_steps_);
   std::map<std::uint32_t, Diagnosis> diagnoses;
   for (const auto& [device, times] : latest_devices_) {
@@ -437,7 +437,7 @@ void PrometheusMetrics::copy_samples(PrometheusText& text, const Statistics& sta
   text.family(kTable[kMemsetBytes]).count(total.memset_bytes);
 }
 
-// The reader keeps a bounded number of windows: beyond that, none of the latest ones is there.
+// The reader keeps a limited number of windows: beyond that, none of the latest ones is available.
 void PrometheusMetrics::host_samples(PrometheusText& text, const RunInfo& run) const {
   std::vector<HostWindow> latest;
   for (const HostWindow& window : run.host_windows) {
@@ -472,7 +472,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   energy_samples(text, report.energy);
   kernel_samples(text, statistics);
   text.family(kTable[kFlops]).sum(windows_.flops);
-  // If no call's shape is known, neither is what is computed.
+  // If no call's shape is known, the number of operations is unknown.
   text.family(kTable[kFlopRate]);
   if (windows_.flops != 0 && latest_windows_.time != 0 && !report.steps.inside_by_device)
     text.number(static_cast<double>(latest_windows_.flops) /

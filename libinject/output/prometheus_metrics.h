@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the Prometheus file says about a run: docs/prometheus.md.
+// The contents of the Prometheus file about a run: docs/prometheus.md.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +24,9 @@ std::span<const MetricFamily> prometheus_families();
 
 enum class PrometheusState : std::uint8_t { kOpen, kWaiting, kClosed };
 
-/// Turns statistics into the file's text. Counters cover the whole run. Gauges of the latest windows cover
-/// what was settled between the two latest calls between which anything was. They are differences between the
-/// run's sums, not sums over windows, which have no rows after the 10,000th.
+/// Converts statistics to the file's text. Counters cover the whole run. Gauges of the latest windows cover
+/// what was settled between the last two calls for which anything was. They are differences between the run's
+/// sums, not sums over windows, which have no rows after the 10,000th.
 class PrometheusMetrics {
  public:
   static constexpr std::size_t kMaxKernels = 10;
@@ -65,7 +64,7 @@ class PrometheusMetrics {
   void copy_samples(PrometheusText& text, const Statistics& statistics) const;
   void host_samples(PrometheusText& text, const RunInfo& run) const;
 
-  // Sums over the run as of the latest call, and over the latest windows.
+  // Sums over the run at the latest call, and over the latest windows.
   WindowSums windows_;
   WindowSums latest_windows_;
   DeviceSums devices_;

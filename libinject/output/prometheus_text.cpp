@@ -97,7 +97,7 @@ PrometheusText& PrometheusText::seconds(std::uint64_t nanoseconds, Labels labels
 
 PrometheusText& PrometheusText::number(double value, Labels labels) {
   if (!std::isfinite(value)) return *this;
-  // The shortest text that reads back as the same number, whatever the program's locale is.
+  // The shortest text that is parsed as the same number, whatever the program's locale.
   std::array<char, 32> digits;
   const auto [end, code] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   if (code != std::errc()) return *this;

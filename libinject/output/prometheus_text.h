@@ -54,8 +54,8 @@ class PrometheusText {
   bool begun_ = false;  // the family has had a sample
 };
 
-/// Appends a label's value as it goes between the quotes: backslash, quote and line break are escaped; other
-/// control characters and bytes that are not UTF-8 become U+FFFD, as in the tables.
+/// Appends a label's value in the form needed between the quotes: backslash, quote and line break are
+/// escaped; other control characters and bytes that are not UTF-8 become U+FFFD, as in the tables.
 void append_label_value(std::string& out, std::string_view text);
 
 }  // namespace inject

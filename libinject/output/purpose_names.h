@@ -12,11 +12,11 @@
 namespace inject {
 
 std::string_view purpose_name(std::size_t purpose);
-/// Whether it is known how much that is.
+/// True if its amount is known.
 bool is_known(const MemoryPurposes& memory, const DevicePurposes& device, std::size_t purpose);
-/// In use on the device, as far as it is known.
+/// Bytes in use on the device, as far as known.
 std::uint64_t all_bytes(const DevicePurposes& device);
-/// The allocator's peak less what lasts from one iteration to the next; empty if that is not known.
+/// The allocator's peak minus what lasts from one iteration to the next; empty if that is unknown.
 std::optional<std::uint64_t> activations_at_peak(const MemoryPurposes& memory, const DevicePurposes& device);
 
 }  // namespace inject

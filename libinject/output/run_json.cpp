@@ -318,7 +318,7 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
   json.close_object();
 }
 
-// Only the members that follow `"state"`.
+// Reads only the members that follow `"state"`.
 void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
   json.name("recovered")
       .open_object()
@@ -369,7 +369,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
 bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
   for (const std::string_view state : {"\"state\": \"open\",\n", "\"state\": \"closed\",\n"}) {
     const std::size_t at = text.find(state);
-    // It is one of the first members, before any text that comes from the program.
+    // It is one of the first members, before any text from the program.
     if (at == std::string::npos || text.substr(0, at).find('[') != std::string::npos) continue;
     std::string object;
     JsonText json(object);
@@ -417,7 +417,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   for (const DeviceInfo& device : run.devices) device_json(json, device);
   json.close_array().name("threads").open_array();
   for (const ThreadInfo& thread : run.threads) {
-    if (thread.tid == 0) continue;  // the index of events without a thread
+    if (thread.tid == 0) continue;  // reserved for events without a thread
     json.open_object().member("tid", thread.tid).member("name", thread.name).close_object();
   }
   json.close_array().name("windows").open_array();
@@ -458,7 +458,7 @@ std::string short_run_json_text(RunInfo run, std::span<const std::string> files,
   std::string text = run_json_text(run, files, problems, diagnoses, stale);
   if (text.size() <= max_bytes) return text;
 
-  // Whatever the program, its environment or the machine decide the length of.
+  // Clears everything whose length depends on the program, its environment or the machine.
   constexpr std::size_t kMaxText = 500;
   run.command_line.clear();
   run.working_directory.clear();

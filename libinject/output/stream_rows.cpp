@@ -9,7 +9,7 @@
 namespace inject {
 
 namespace {
-// Spans that all rows together remember, approximately.
+// Approximate number of spans remembered by all rows together.
 constexpr std::size_t kKeptTotal = 1u << 17;
 constexpr std::size_t kMinKept = 64;
 }  // namespace

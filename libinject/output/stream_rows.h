@@ -17,21 +17,21 @@ namespace inject {
 /// Assigns work on streams to rows of the timeline. Viewers cannot show overlapping events on one row: they
 /// leave them out, or draw one as part of the other. So work that would overlap with what its stream's row
 /// already has goes to an extra row: a kernel that began before its predecessor had ended (programmatic
-/// dependent launch), or kernels of a graph that run side by side. This holds in whatever order work arrives:
-/// each row remembers its latest spans, and work older than those goes to an extra row as well. It no longer
-/// holds once the limits are reached.
+/// dependent launch), or concurrent kernels of a graph. This holds in whatever order work arrives: each row
+/// remembers its latest spans, and work older than those goes to an extra row as well. It no longer holds
+/// once the limits are reached.
 class StreamRows {
  public:
   static constexpr std::size_t kMaxStreams = 4096;
-  /// Per stream: a GPU runs no more kernels at a time.
+  /// Per stream: a GPU does not run more kernels concurrently.
   static constexpr std::size_t kMaxRows = 128;
   /// Extra rows of all streams together.
   static constexpr std::size_t kMaxBeside = 4096;
-  /// Extra rows are numbered from here, in the order in which they were needed. Programs' streams count from
-  /// 1, and a viewer has 32 bits for a row.
+  /// Extra rows are numbered from here, in the order in which they were needed. The program's streams count
+  /// from 1, and a viewer has 32 bits for a row.
   static constexpr std::uint32_t kFirstBeside = 1u << 30;
   /// Spans that a row remembers for work that arrives late, as long as there are few rows. A call that waits
-  /// for its copy arrives after what other threads launched meanwhile, and its copy with it.
+  /// for its copy arrives later than what other threads launched in the meantime, and so does its copy.
   static constexpr std::size_t kKept = 4096;
 
   struct Row {
@@ -51,7 +51,7 @@ class StreamRows {
    public:
     explicit Shown(std::uint32_t number) : number_(number) {}
     std::uint32_t number() const { return number_; }
-    /// False if it would overlap, or might.
+    /// False if it would, or might, overlap.
     bool add(Nanoseconds begin, Nanoseconds end, std::size_t kept);
 
    private:

@@ -54,7 +54,8 @@ std::string title(const RunInfo& run) {
                     run.rank.empty() ? "" : ", rank " + run.rank);
 }
 
-/// The folder as it can be typed where the program was started. (Whoever recovers a run may be elsewhere.)
+/// The folder in a form that can be typed where the program was started. (Whoever recovers a run may be
+/// elsewhere.)
 std::string typed(std::string_view folder, const RunInfo& run) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:@%,";
@@ -63,7 +64,7 @@ std::string typed(std::string_view folder, const RunInfo& run) {
   if (!run.recovered && above.size() > 1 && name.size() > above.size() + 1 && name.starts_with(above) &&
       name[above.size()] == '/')
     name.remove_prefix(above.size() + 1);
-  // What begins with a dash would be taken for an option.
+  // A name that begins with a dash would be taken for an option.
   std::string path = (name.starts_with('-') ? "./" : "") + one_line(name, name.size());
   if (path.find_first_not_of(kPlain) == std::string::npos) return path;
   std::string text = "'";

@@ -13,10 +13,10 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kShown = 5;
-/// Copies are shown by line if they take so much of the kernels' time.
+/// Copies are shown by line if their time is at least this percentage of the kernels' time.
 constexpr std::uint64_t kCopiesShownFrom = 5;  // %
 
-/// `memory 81%`: what limits most of the kernels' time, if that is known of half of it.
+/// `memory 81%`: what limits most of the kernels' time, if that is known for half of it.
 std::string bound_text(std::uint64_t time, const KernelLimits& limits) {
   struct Bound {
     std::uint64_t time;
@@ -97,7 +97,7 @@ void write_code(TextPage& page, const Report& report) {
   std::vector<const GapLineRow*> late;
   std::vector<std::string> late_places;
   for (const GapLineRow& line : code.gaps) {
-    // Where the host was not late no line helps.
+    // If the host was not late, no line helps.
     const bool is_line = line.function != kDeviceGap && line.function != kUnattributed;
     if (late.size() == kShown || line.time == 0 || !is_line) continue;
     late.push_back(&line);

@@ -22,7 +22,7 @@ namespace {
 /// What a device did in all windows.
 struct DeviceSum {
   DeviceWork work;
-  // Over the closed windows that are listed and lack no device work.
+  // Over the closed windows that are listed and have all device work.
   std::uint64_t busy = 0;
   std::uint64_t time = 0;
 };
@@ -87,7 +87,7 @@ std::string torch_text(const RunInfo& run, std::uint32_t device) {
                     size_text(static_cast<double>(*allocated)), size_text(static_cast<double>(*reserved)));
 }
 
-/// What the memory of PyTorch's allocator is for; empty if that is not known.
+/// The purposes of the memory of PyTorch's allocator; empty if unknown.
 std::string purposes_text(const RunInfo& run, std::uint32_t device) {
   if (!run.memory_purposes) return {};
   std::string text;
@@ -119,7 +119,7 @@ std::map<std::uint32_t, std::vector<std::string>> memory_texts(const RunInfo& ru
   return texts;
 }
 
-/// What a device used in the windows, and at which clock it ran; empty where neither is known.
+/// The energy that a device used in the windows, and its clock; empty if neither is known.
 std::string energy_text(const DeviceEnergy& device) {
   std::string text;
   if (device.energy.is_sharp()) {
@@ -168,7 +168,7 @@ void write_devices(TextPage& page, const Report& report) {
         ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
     if (sum.time != 0) text += ", busy " + share_text(sum.busy, sum.time) + " of the windows' time";
     page.line(text);
-    // On a line of its own: it would not fit after a GPU's full name.
+    // On a separate line: it would not fit after a GPU's full name.
     if (work.copies + work.memsets != 0) {
       page.line(str_format("    {} {} ({}), {} {}", plural(work.copies, "copy"),
                            time_text(static_cast<double>(work.copy_time)),

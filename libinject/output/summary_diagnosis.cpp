@@ -65,8 +65,8 @@ bool launches_graphs(const Statistics& statistics) {
   });
 }
 
-/// Where the profiler has lengthened the steps by a hundredth or more. In graphs and in ranks that wait for
-/// each other it lengthens kernels as well: the estimate is a bound.
+/// Shown if the profiler has lengthened the steps by a hundredth or more. In graphs and in ranks that wait
+/// for each other it lengthens kernels as well: the estimate is a bound.
 void without_profiler_line(TextPage& page, const Report& report, const DeviceDiagnosis& entry) {
   const auto& overhead = report.steps.overhead;
   if (!entry.without_profiler || !overhead || overhead->added.share < 0.01) return;
@@ -93,7 +93,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   std::size_t shown = 0;
   for (const Evidence& evidence : entry.evidence) {
     const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
-    // Small shares are left out, except for what the verdict is about.
+    // Small shares are left out, except for the verdict's own.
     const bool leading = shown < leads;
     if (!leading && (shown >= kMaxEvidence || too_small(time))) break;
     ++shown;
@@ -111,7 +111,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
       page.paragraph("    -> ", advice);
     }
   }
-  // On a line of its own: start-up says nothing about the program, and may be most of the time.
+  // On a separate line: start-up says nothing about the program, and may be most of the time.
   if (!too_small(start_up))
     page.line("    " + share_text(start_up, span) + " start-up: before the first GPU work of a window");
 }

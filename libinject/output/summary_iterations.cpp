@@ -13,8 +13,8 @@
 namespace inject {
 namespace {
 
-/// How much longer a step in a window takes than one without the profiler: `23.1% (18.0 to 30.1)`, or
-/// `on average 23.1% (18.0 to 30.1)` where only a few steps are that much slower. Empty: not measurably.
+/// How much longer a step in a window takes than one without the profiler: `23.1% (18.0 to 30.1)`, or `on
+/// average 23.1% (18.0 to 30.1)` if only a few steps are that much slower. Empty: not measurably.
 std::string longer_text(const OverheadEstimate& overhead) {
   const auto text = [](double share, double low, double high) {
     return bounded_share_text(longer_by(share), longer_by(low), longer_by(high));
@@ -24,12 +24,12 @@ std::string longer_text(const OverheadEstimate& overhead) {
   return longer_by(added.low) > kMuchLonger ? "on average " + text(added.share, added.low, added.high) : "";
 }
 
-/// What the user has not stated, and so would not be in samples.
+/// The rate of units that the user has not stated, and that would therefore not be in samples.
 std::string units_text(const Report& report, const WorkUnits& units) {
   const std::optional<double> rate = units.per_second();
   if (!rate || report.run->unit_source == UnitSource::kStated) return {};
   std::string text = "; ";
-  // Of what is small, three digits.
+  // Small numbers have three digits.
   append_decimal(text, *rate, *rate > 0 ? std::max(1, decimals_for(*rate, 3)) : 1);
   return text + " units/s";
 }

@@ -14,7 +14,8 @@
 
 namespace inject {
 
-// Windows that were ended before their trigger did, or that have no device activity: each reason once.
+// Windows that were ended before their trigger did, or that have no device activity: each reason is shown
+// once.
 void write_interruptions(TextPage& page, const RunInfo& run) {
   struct Turn {
     std::string WindowInfo::*why;

@@ -9,7 +9,7 @@
 
 namespace inject {
 
-/// Says that the process was killed, and what its tables lack because of that. (summary_losses.cpp)
+/// Reports that the process was killed, and what its tables lack because of that. (summary_losses.cpp)
 void write_recovered(TextPage& page, const RunInfo& run);
 /// What each device did and what was allocated on it. (summary_devices.cpp)
 void write_devices(TextPage& page, const Report& report);
@@ -29,7 +29,7 @@ void write_losses(TextPage& page, const Report& report);
 void write_diagnoses(TextPage& page, const Report& report);
 /// Hardware metrics, and the kernels that leave most of the device unused. (summary_metrics.cpp)
 void write_metrics(TextPage& page, const Report& report);
-/// The modules and lines that launch the kernels that take the longest. (summary_code.cpp)
+/// The modules and lines that launch the longest-running kernels. (summary_code.cpp)
 void write_code(TextPage& page, const Report& report);
 /// Kernels, library calls, copies and API calls. (summary_tables.cpp)
 void write_tables(TextPage& page, const Statistics& statistics);

@@ -40,7 +40,7 @@ inline std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
   return static_cast<std::int64_t>(time - run.base);
 }
 
-/// Empty if the value is not known.
+/// Empty if the value is unknown.
 template <typename T>
 Cell cell_if(bool known, const T& value) {
   return known ? Cell(value) : Cell();
@@ -58,13 +58,13 @@ constexpr std::string_view label_name(IterationLabel label) {
   return {};
 }
 
-/// A row of a table, with the total that all rows are shares of.
+/// A row of a table, with the total of which all rows are shares.
 template <typename Row>
 struct Listed : Row {
   std::uint64_t total = 0;
 };
 
-/// `time` gives a row's part of the total.
+/// `time` returns a row's part of the total.
 template <typename Row, typename Time>
 std::vector<Listed<Row>> listed(std::vector<Row>&& rows, Time time) {
   std::uint64_t total = 0;
@@ -82,7 +82,7 @@ inline constexpr std::string_view kKernelName =
     "The kernel's fully demangled name; `[other]`: kernels beyond 10,000 names.";
 inline constexpr std::string_view kOtherRow = "the row `[other]`";
 
-/// Adds the columns Total Time to Max of a row's kernels; `time` gives their Totals.
+/// Adds the columns Total Time to Max of a row's kernels; `time` returns their Totals.
 template <typename Row, typename Time>
 void add_totals(Columns<Row>& columns, Time time) {
   using namespace units;
@@ -94,7 +94,7 @@ void add_totals(Columns<Row>& columns, Time time) {
       .add("Max (ns)", kTime, &Totals::max, "Longest.");
 }
 
-/// Adds the columns Device to BlkZ; `launch` gives the DetailRow, or null.
+/// Adds the columns Device to BlkZ; `launch` returns the DetailRow, or null.
 template <typename Row, typename Launch>
 void add_launch_columns(Columns<Row>& columns, Launch launch) {
   using namespace units;
@@ -111,7 +111,7 @@ void add_launch_columns(Columns<Row>& columns, Launch launch) {
       .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads per block in z.");
 }
 
-/// Adds counts and times of device work, which `work` gives. `empty`: when there is none to tell of.
+/// Adds counts and times of device work, returned by `work`. `empty`: when there is none to report.
 template <typename Row, typename Work>
 void add_work_columns(Columns<Row>& columns, Work work, std::string_view empty = {}) {
   using namespace units;

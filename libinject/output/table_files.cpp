@@ -54,12 +54,12 @@ class RunJson {
 
   bool commit() noexcept { return file_->commit() && done(); }
 
-  /// Both, and where that fails the reserved room has it.
+  /// Does both; if that fails, writes a short version into the reserved room.
   void write(std::vector<std::string> files) {
     file_.reset();
     if (finish(std::move(files)) && commit()) return;
     const std::string problem = file_->error();
-    // The temporary file goes before the spare is written: a later spare needs the room.
+    // The temporary file is removed before the spare is written, because a later spare needs the room.
     file_.reset();
     if (written_.run_file.put(short_text(errors_, written_.stale), written_.write)) {
       done();
@@ -74,7 +74,7 @@ class RunJson {
     written_.if_none_follows.swap(if_none_follows_);
     return true;
   }
-  /// One that fits into the reserved room.
+  /// A version that fits into the reserved room.
   std::string short_text(std::span<const std::string> errors, std::span<const std::string> stale) const {
     std::string text = run_json_text(run_, files_, errors, diagnoses_, stale);
     if (text.size() > ReservedFile::kBytes)
@@ -93,10 +93,10 @@ class RunJson {
 };
 
 /// Tables that are put in place once all of them are written, so that, apart from the renames, a reader finds
-/// tables of one moment.
+/// tables from one moment.
 class FinishedTables {
  public:
-  /// `count`: how many there will be.
+  /// `count`: the number of tables to come.
   FinishedTables(const std::string& folder, std::size_t count) : folder_(folder) {
     FileWork::begin_files(static_cast<unsigned>(count) + 1);  // and run.json
   }
@@ -112,11 +112,11 @@ class FinishedTables {
     }
   }
 
-  /// Puts them in place, and then run.json, which says what they are. `kept`: other files that it lists.
+  /// Puts them in place, and then run.json, which describes them. `kept`: other files that it lists.
   void commit(RunJson& json, const std::vector<std::string>& kept, WrittenTables& written,
               std::vector<std::string>& errors) {
-    // Whatever takes memory comes before the first rename, and most likely nothing has failed by the last:
-    // tables of two moments under a run.json of neither would be worse than none.
+    // All allocations come before the first rename, and are likely to have succeeded by the last: tables from
+    // two moments with a run.json of neither would be worse than none.
     std::vector<std::string> names = kept;
     for (const Table& table : finished_) names.emplace_back(table.name);
     written.names.reserve(written.names.size() + finished_.size());
@@ -152,8 +152,8 @@ class FinishedTables {
   std::vector<Table> finished_;
 };
 
-/// Writes the tables that `fill` adds, `count` at most, and then run.json, which lists the files that `fill`
-/// names, too. Returns what failed.
+/// Writes the tables that `fill` adds, at most `count`, and then run.json, which also lists the files named
+/// by `fill`. Returns the failures.
 template <typename Fill>
 std::vector<std::string> write_run(const std::string& folder, std::size_t count, const RunInfo& run,
                                    const std::vector<DeviceDiagnosis>& diagnoses, WrittenTables& written,
@@ -175,7 +175,7 @@ std::vector<std::string> write_run(const std::string& folder, std::size_t count,
       errors.push_back(
           str_format("cannot write {}: {}", count == 0 ? kRunFile : "the tables", problem.what()));
     } catch (const std::bad_alloc&) {
-      if (errors.empty()) errors.emplace_back("out of memory");  // short enough to need none
+      if (errors.empty()) errors.emplace_back("out of memory");  // short enough to need no allocation
     }
   }
   return errors;

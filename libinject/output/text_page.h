@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Layout of text for people: lines of so many columns, paragraphs, tables.
+// Layout of human-readable text: lines of limited width, paragraphs, tables.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +15,8 @@ inline constexpr std::size_t kPageColumns = 120;
 /// The minimum width of every page.
 inline constexpr std::size_t kLeastColumns = 80;
 
-/// Right-aligned cells, then a name that takes the rest of the line. On a narrow page the last cells give way
-/// to it.
+/// Right-aligned cells, then a name that takes the rest of the line. On a narrow page, the last cells are
+/// dropped in favour of it.
 class TextTable {
  public:
   static constexpr std::size_t kMaxRows = 10;
@@ -25,12 +24,12 @@ class TextTable {
   TextTable(std::vector<std::string_view> titles, std::string_view name_title)
       : titles_(std::move(titles)), name_title_(name_title) {}
 
-  /// A cell for each title. `name` has to outlive the table.
+  /// One cell for each title. `name` has to outlive the table.
   void row(std::vector<std::string> cells, std::string_view name) {
     rows_.push_back({std::move(cells), name});
   }
-  /// The table with an empty line before it; nothing if there are no rows. `rows`: how many there are in all;
-  /// those beyond kMaxRows are left out.
+  /// The table with an empty line before it; nothing if there are no rows. `rows`: their total number; those
+  /// beyond kMaxRows are left out.
   std::string text(std::size_t rows, std::size_t columns = kPageColumns) const;
 
  private:
@@ -48,13 +47,13 @@ class TextPage {
  public:
   explicit TextPage(std::size_t columns = kPageColumns) : columns_(columns) {}
 
-  /// One line; if it is wider than the page, a paragraph that is indented as it is, of a few lines.
+  /// One line; if it is wider than the page, a paragraph of a few lines with the same indentation.
   void line(std::string_view text);
-  /// One line, cut to the width.
+  /// One line, truncated to the width.
   void cut_line(std::string_view text);
-  /// `text`, then as much of `name` as the line has room for.
+  /// `text`, then as much of `name` as fits in the line.
   void named_line(const std::string& text, std::string_view name);
-  /// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
+  /// `text` in lines of at most the width, broken at spaces; lines after the first are indented further.
   void paragraph(std::string_view indent, std::string_view text);
   void empty_line() { text_ += '\n'; }
   /// One line that is never shortened, because it is meant to be copied.

@@ -21,19 +21,19 @@ inline constexpr std::uint32_t kMaxDevices = 1u << 10;
 inline constexpr std::uint64_t kOtherPid = std::uint64_t{1} << 22;
 inline constexpr std::uint64_t kWindowRow = kOtherPid + 1;
 inline constexpr std::uint64_t kIterationRow = kOtherPid + 2;
-// Behind it, kPlaceRows for each thread.
+// From here on, kPlaceRows for each thread.
 inline constexpr std::uint64_t kFirstPlaceRow = kOtherPid + 16;
-// A name fits into an event even when escaped, which makes it six times as long at most.
+// A name fits into an event even when escaped, which makes it at most six times as long.
 inline constexpr std::size_t kMaxNameLength = 16 * 1024;
 static_assert(6 * kMaxNameLength + 4096 < EventText::kMaxEvent);
 
-/// In quotes, and cut if it is too long.
+/// In quotes, and truncated if it is too long.
 inline std::string quoted_text(std::string_view text) {
   std::string quoted;
   if (text.size() < kMaxNameLength) {
     append_json_string(quoted, text);
   } else {
-    // Not by +, of which GCC 12 warns falsely (-Warray-bounds) where much is inlined.
+    // Not with +, for which GCC 12 gives a false warning (-Warray-bounds) if much is inlined.
     std::string cut(text.substr(0, kMaxNameLength - 3));
     append_json_string(quoted, cut.append("..."));
   }

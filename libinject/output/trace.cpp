@@ -124,7 +124,7 @@ void TraceWriter::write_behind(FileQueue* queue) {
 }
 
 bool TraceWriter::open(const std::string& folder) {
-  // Not through a temporary file: what a killed program has traced so far is worth having.
+  // Not through a temporary file, because what a killed program has traced so far is worth having.
   static_assert(kFiles.size() == std::tuple_size_v<decltype(files_)>);
   for (std::size_t i = 0; i < kFiles.size(); ++i) {
     if (!files_[i].open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse))
@@ -191,7 +191,7 @@ void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) 
     row.decimal(static_cast<double>(event.bytes) * 1e3 / static_cast<double>(duration), 3);
   }
   if (event.memset) {
-    // Nsight Systems puts the memory that is set in the source's column.
+    // Nsight Systems puts the memory being set into the source's column.
     row.text(memory_kind_name(event.target_memory)).empty();
   } else {
     row.text(memory_kind_name(event.source_memory)).text(memory_kind_name(event.target_memory));

@@ -27,24 +27,24 @@ struct TraceFile {
 std::span<const TraceFile> trace_files();
 
 /// INJECT_TRACE=csv: cuda_gpu_trace.csv and cuda_api_trace.csv with the headers of Nsight Systems' trace
-/// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in order of arrival. Rows are written
-/// as they come, so memory is bounded and a killed program leaves what was flushed. The number of rows is
-/// bounded; further ones are counted. For one thread, with all signals blocked (OutputFile).
+/// reports, library_trace.csv and thread_cpu_trace.csv; one row per event in order of arrival. Rows are
+/// written as they arrive, so memory is bounded and a killed program leaves what was flushed. The number of
+/// rows is bounded; further ones are counted. For one thread, with all signals blocked (OutputFile).
 class TraceWriter final : public EventSink {
  public:
   struct Context {
     const NameTable* names = nullptr;
-    /// The thread that events refer to by this index.
+    /// Returns the thread that events refer to by this index.
     std::function<ThreadInfo(std::uint32_t thread)> thread;
     std::function<std::string(std::uint32_t device)> device_name;
     int pid = 0;
-    Nanoseconds base = 0;  ///< RunInfo::base: times in the files count from it
+    Nanoseconds base = 0;  ///< RunInfo::base: times in the files are relative to it
   };
   static constexpr std::uint64_t kMaxRows = 20'000'000;  // of all files together
 
   explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
 
-  /// Before open(): BehindFile's.
+  /// Call before open(); as in BehindFile.
   void write_behind(FileQueue* queue);
   /// Creates the files. False on failure: see error().
   bool open(const std::string& folder);
@@ -55,15 +55,15 @@ class TraceWriter final : public EventSink {
   void add(const CallEvent& event, std::uint16_t attachment = 0) override;
   void add(const ProcessorTimeEvent& event) override;
 
-  /// Hands everything to the kernel, or to the queue.
+  /// Passes everything to the kernel, or to the queue.
   bool flush();
   bool close();
 
   std::uint64_t rows_left_out() const;
-  /// Some of them because the folder was too slow.
+  /// True if some rows were left out because the folder was too slow.
   bool fell_behind() const { return fell_behind_; }
-  /// The first failure; empty if there was none. Rows that its file did not take, then or later, are counted
-  /// as left out.
+  /// The first failure; empty if there was none. Rows that its file did not accept, then or later, are
+  /// counted as left out.
   std::string error() const;
 
  private:
@@ -81,7 +81,7 @@ class TraceWriter final : public EventSink {
   BehindFile& api_ = files_[1];
   BehindFile& library_ = files_[2];
   BehindFile& processor_ = files_[3];
-  // The quoted texts of names, devices and threads, by number; each is made once.
+  // The quoted texts of names, devices and threads, by number; each is created once.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;
   std::vector<ThreadInfo> threads_;  // names quoted

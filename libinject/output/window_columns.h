@@ -36,7 +36,8 @@ inline constexpr std::string_view kUnitSourceMeaning =
     "Where the units come from. `called`: the program, through inject_units(); `payload`: an NVTX range or "
     "mark; `loader`: PyTorch's DataLoader, with INJECT_BATCH=auto; `stated`: INJECT_BATCH.";
 
-/// So many decimals that a positive number has `digits` significant ones. Without libm, which is not linked.
+/// The number of decimals with which a positive number has `digits` significant ones. Without libm, which is
+/// not linked.
 inline int decimals_for(double value, int digits) {
   constexpr int kMax = 40;
   double least = 1;
@@ -49,8 +50,8 @@ inline int decimals_for(double value, int digits) {
   return decimals;
 }
 
-/// With the unit's decimals, or more, of what is less than 1, where these have fewer than six digits of it:
-/// what is known and is not 0 is not shown as 0.
+/// With the unit's decimals, or more for numbers less than 1 that would have fewer than six significant
+/// digits: a known value other than 0 is not shown as 0.
 inline Cell exact_cell(const std::optional<double>& value, const Unit& unit) {
   if (!value || !(*value > 0 && *value < 1)) return value;
   const int decimals = decimals_for(*value, 6);
@@ -60,14 +61,14 @@ inline Cell exact_cell(const std::optional<double>& value, const Unit& unit) {
   return text;
 }
 
-/// Whole where they are: most are samples or tokens.
+/// Without decimals if whole: most are samples or tokens.
 inline Cell units_cell(const std::optional<double>& units) {
   constexpr double kExact = 9'007'199'254'740'992;  // up to here every whole number is a double
   if (units && *units < kExact && *units == std::floor(*units)) return static_cast<std::uint64_t>(*units);
   return exact_cell(units, units::kUnits);
 }
 
-/// Adds the time in fetches from data loaders; `fetches` gives it, or null.
+/// Adds the time in fetches from data loaders; `fetches` returns it, or null.
 template <typename Row, typename Fetches>
 void add_fetch_columns(Columns<Row>& columns, Fetches fetches) {
   using namespace units;
@@ -81,7 +82,7 @@ void add_fetch_columns(Columns<Row>& columns, Fetches fetches) {
            "The same for a loader without workers: the thread made the batch itself.");
 }
 
-/// Adds FLOPs, their rate and its share of the peaks; `rate` gives the FlopRate, or null.
+/// Adds FLOPs, their rate and its share of the peaks; `rate` returns the FlopRate, or null.
 template <typename Row, typename Rate>
 void add_flop_columns(Columns<Row>& columns, Rate rate) {
   using namespace units;

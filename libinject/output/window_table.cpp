@@ -31,7 +31,8 @@ std::string_view state_name(WindowState state) {
 constexpr std::string_view kUntraced = "no device activity was recorded (`no_device_activity` in run.json)";
 constexpr std::string_view kNotWhole = "records of device work were lost; no device activity was recorded";
 
-/// Utilization, as studies use the term, is that of the multiplying units: null for any other metric.
+/// Utilization, in the sense of published studies, is that of the multiplying units: null for any other
+/// metric.
 const char* utilization_title(Quantity quantity) {
   switch (quantity) {
     case Quantity::kFma:
@@ -43,7 +44,7 @@ const char* utilization_title(Quantity quantity) {
   }
 }
 
-/// Adds how the device's time was spent, and the verdict on it.
+/// Adds how the device's time was spent, and the verdict.
 void add_time_columns(Columns<WindowReport>& columns) {
   using Times = DeviceTimeReport;
   const auto diagnosed = columns.of(&WindowReport::times, kUnsettled);

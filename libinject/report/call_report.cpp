@@ -14,7 +14,7 @@ namespace inject {
 
 namespace {
 
-/// Whether a row's kernels use tensor cores: yes if those that take the most time do.
+/// True if a row's kernels use tensor cores: if those that take the most time do.
 TensorCoreUse tensor_use(const CallShapeRow& row) {
   std::array<std::uint64_t, 3> time{};
   Operand operand = Operand::kUnknown;
@@ -38,7 +38,7 @@ std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCor
   if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
     auto arithmetic = arithmetic_of(use);
     if (arithmetic == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
-      arithmetic = Arithmetic::kFp16TensorFp16Sums;  // names do not tell them apart
+      arithmetic = Arithmetic::kFp16TensorFp16Sums;  // their names are the same
     if (arithmetic) return arithmetic;
   }
   return arithmetic_of(call.work, use.cores, specs);
@@ -82,7 +82,7 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   return report;
 }
 
-/// The calls of one shape whose kind is `Shape`'s, by device: hints compare rates.
+/// The calls whose shape is a `Shape`, by device: hints compare rates.
 template <typename Shape>
 std::map<std::uint32_t, std::vector<CallReport*>> reports_of(std::vector<CallReport>& calls) {
   std::map<std::uint32_t, std::vector<CallReport*>> found;
@@ -112,7 +112,7 @@ void add_gemm_hints(std::vector<CallReport>& calls, const Statistics& statistics
   }
 }
 
-/// Of the kernels' time, the share of those that change the layout of tensors.
+/// The share of the kernels' time spent in those that change the layout of tensors.
 double layout_share(const CallShapeRow& call) {
   std::uint64_t time = 0;
   std::uint64_t all = 0;
@@ -126,13 +126,13 @@ double layout_share(const CallShapeRow& call) {
 bool is_convolution_in_tf32(const CallReport& call) {
   if (call.call->entry.other || call.call->shape.kind() != ShapeKind::kConvolution) return false;
   const auto shape = call.call->shape.as<ConvolutionShape>();
-  // An engine's compute type is what it does; an older function's is what it may do.
+  // An engine's compute type is what it uses; an older function's is what it may use.
   return shape.compute == ComputeType::kF32Tf32 &&
          (shape.legacy == 0 || call.use.cores == TensorCores::kUsed);
 }
 
 void add_convolution_hints(std::vector<CallReport>& calls, const RunInfo& run) {
-  // Allowed for the process, whatever the device.
+  // Allowed for the whole process, whatever the device.
   const bool tf32_is_used = std::any_of(calls.begin(), calls.end(), &is_convolution_in_tf32);
   for (const auto& [device, convolutions] : reports_of<ConvolutionShape>(calls)) {
     const DeviceSpecs specs = specs_of(run, device);

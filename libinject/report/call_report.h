@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// Library calls by shape: the rate at which they compute, the peak it is compared with, and what could be
-// better.
+// Library calls by shape: the rate at which they compute, the peak with which it is compared, and what could
+// be improved.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +28,14 @@ struct CallReport {
   std::optional<double> rate;  ///< operations per second; empty if impossible
   PeakShare peak_share;        ///< of the arithmetic's peak
   Roofline roof;
-  TensorEligibility eligibility;  ///< of products, convolutions, attention and recurrent layers
+  TensorEligibility eligibility;  ///< for products, convolutions, attention and recurrent layers
   std::vector<Hint> hints;
 };
 
 /// Without hints.
 CallReport call_report(const CallShapeRow& call, const RunInfo& run);
 
-/// As Statistics::call_shapes(), in that order.
+/// For Statistics::call_shapes(), in that order.
 std::vector<CallReport> call_reports(const Statistics& statistics, const RunInfo& run);
 
 }  // namespace inject

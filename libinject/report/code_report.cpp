@@ -85,7 +85,7 @@ class CodeSums {
     report_.idle += gaps.time;
   }
 
-  /// The longest first: what has no room then is the least.
+  /// Longest stacks first, so that the shortest ones are those that no longer fit.
   void add_stacks(const CodeTimes::Sums& sums, std::size_t most_text) {
     std::vector<const CodeTimes::Sums::value_type*> longest;
     longest.reserve(sums.size());
@@ -162,12 +162,12 @@ class CodeSums {
 
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
   static std::string_view without(std::uint32_t number) { return number == 0 ? kUnattributed : kNoCode; }
-  /// Where it has no module, or no line.
+  /// The row for places without a module, or a line.
   static std::string_view without(std::uint32_t number, const CodePlace& place) {
     return place.module_unknown ? kUnattributed : without(number);
   }
 
-  /// `add` is called for each row's work that the place belongs to.
+  /// Calls `add` for the work of each row to which the place belongs.
   template <typename Add>
   void add_work(std::uint32_t number, const CodePlace& place, const Add& add) {
     add(report_.all);
@@ -177,12 +177,12 @@ class CodeSums {
   }
 
   static LineKey key_of(const CodeNode& node) { return {node.detail, node.name, node.line}; }
-  /// No row of a line has that key.
+  /// A key that no line's row has.
   static LineKey key_of(std::string_view without) {
     return {0, NameTable::kEmpty, static_cast<std::uint32_t>(without.size())};
   }
 
-  /// What separates frames, or lines, is not in them. None is empty.
+  /// Replaces separators of frames and lines. No part is left empty.
   static void add_part(std::string& text, std::string_view part) {
     if (part.empty()) part = kNoCode;
     for (const char character : part) {
@@ -204,7 +204,7 @@ class CodeSums {
     row.function = without;
     return row;
   }
-  /// The innermost line that is no library's.
+  /// The innermost line outside libraries.
   LineRow& user_line(std::uint32_t stack, std::string_view without) {
     for (const CodeNode& node : chain_of(stack, places_)) {
       if (LineRow& row = line(node); !row.is_library) return row;
@@ -218,7 +218,7 @@ class CodeSums {
     for (const CodeNode& node : chain_of(place.op, places_)) names.push_back(name(node.name));
     if (names.empty()) names.push_back(without);
     for (std::size_t i = 0; i < names.size(); ++i) {
-      // One that calls itself counts once.
+      // A recursive operator counts once.
       if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
           names.begin() + static_cast<std::ptrdiff_t>(i))
         continue;
@@ -312,7 +312,8 @@ std::string_view phase_name(CodePhase phase) {
 }
 
 bool is_library_file(std::string_view file) {
-  // What has no file, as `<string>` or `<frozen importlib._bootstrap>`, and what compilers have written.
+  // Files that do not exist, such as `<string>` or `<frozen importlib._bootstrap>`, and compiler-generated
+  // ones.
   if (file.empty() || file.front() == '<') return true;
   constexpr std::string_view kMarks[] = {"/site-packages/", "/dist-packages/", "/lib/python3.",
                                          "/torchinductor_"};

@@ -28,9 +28,9 @@ struct CodeWork {
   std::uint64_t time = 0;
   std::array<std::uint64_t, kCodePhases> phases{};  ///< time, by CodePhase
   FlopCount flops;                                  ///< of library calls and operators of known shape
-  std::uint64_t flop_time = 0;                      ///< of these calls' kernels
-  FlopRate rate;                                    ///< `flops` by `flop_time`
-  KernelLimits limits;                              ///< what limits the kernels, collectives excepted
+  std::uint64_t flop_time = 0;                      ///< of the kernels of these calls
+  FlopRate rate;                                    ///< `flops` divided by `flop_time`
+  KernelLimits limits;                              ///< what limits the kernels, except collectives
 
   void add(const Totals& kernels, CodePhase phase) {
     instances += kernels.count;
@@ -43,15 +43,14 @@ struct CodeWork {
   }
 };
 
-/// Stand for kernels that are launched in no operator, module or frame, and for those whose place is not
-/// known.
+/// Stand for kernels launched outside any operator, module or frame, and for those whose place is unknown.
 inline constexpr std::string_view kNoCode = "[none]";
 inline constexpr std::string_view kUnattributed = "[unattributed]";
 /// Stands for gaps in which the host was not late.
 inline constexpr std::string_view kDeviceGap = "[device]";
 
-/// Of each, `self` is what was launched with it as the innermost one; those of all rows add up to all
-/// kernels. `inclusive` has what was launched inside of others in it as well.
+/// In each row, `self` is what was launched with it as the innermost one; over all rows, these add up to all
+/// kernels. `inclusive` also has what was launched in others inside it.
 struct OperatorRow {
   std::string_view name;
   CodeWork self;
@@ -60,10 +59,10 @@ struct OperatorRow {
 
 struct ModuleRow {
   std::string path;
-  // Empty where calls of one path differ in them:
+  // Empty if calls of one path differ in them:
   std::optional<std::string> parent;
   std::optional<std::string_view> type;
-  std::optional<std::uint32_t> depth;  ///< modules around it; 0 for rows that are none, too
+  std::optional<std::uint32_t> depth;  ///< number of modules around it; 0 also for rows that are not modules
   CodeWork self;
   CodeWork inclusive;
 };
@@ -75,14 +74,14 @@ struct LineRow {
   bool is_library = false;
   CodeWork self;
   CodeWork inclusive;
-  // Launched with it as the innermost line that is no library's:
-  std::uint64_t user_time = 0;  ///< kernels …
-  KernelLimits user_limits;     ///< … and what bounds them
+  // Launched with it as the innermost line outside libraries:
+  std::uint64_t user_time = 0;  ///< kernels
+  KernelLimits user_limits;     ///< what bounds them
   std::uint64_t copies = 0;     ///< copies and memsets
   std::uint64_t copy_time = 0;
 };
 
-/// A line, no library's, for which the devices waited; or what stands for no line.
+/// A line outside libraries for which the devices waited, or a substitute for one.
 struct GapLineRow {
   std::string_view file;
   std::string_view function;
@@ -90,13 +89,13 @@ struct GapLineRow {
   std::uint64_t gaps = 0;
   std::uint64_t time = 0;
   std::array<std::uint64_t, kIdleCauses> causes{};  ///< time, by IdleCause
-  std::uint64_t own_work = 0;                       ///< of that due to host compute: the host's own work
+  std::uint64_t own_work = 0;                       ///< part due to host compute: the host's own work
 };
 
-/// Kernels of one name that one Python stack has launched in one phase.
+/// Kernels of one name launched by one Python stack in one phase.
 struct KernelStack {
-  /// Phase, frames from the outermost, and kernel, with ';' between them. Of a phase that has too many, the
-  /// shortest are together, without frames and as the kernel `[other]`.
+  /// Phase, frames from the outermost, and kernel, separated by ';'. If a phase has too many stacks, the
+  /// shortest-running ones are combined, without frames and with the kernel `[other]`.
   std::string text;
   std::uint64_t time = 0;
 };
@@ -110,9 +109,9 @@ struct CodeReport {
   std::vector<GapLineRow> gaps;
   std::vector<KernelStack> stacks;
   CodeWork all;
-  FlopCount recomputed;            ///< of the FLOPs of `all`, those of recomputation
-  std::uint64_t idle = 0;          ///< that of `gaps`
-  std::uint64_t unattributed = 0;  ///< of that, the time whose place is not known
+  FlopCount recomputed;            ///< the part of the FLOPs of `all` that is recomputation
+  std::uint64_t idle = 0;          ///< time of `gaps`
+  std::uint64_t unattributed = 0;  ///< part of `idle` whose place is unknown
 
   bool empty() const { return operators.empty(); }
 };
@@ -120,20 +119,20 @@ struct CodeReport {
 /// `forward`, as in the stacks.
 std::string_view phase_name(CodePhase phase);
 
-/// Whether a source file belongs to an installed package, to Python itself or is none.
+/// True if a source file belongs to an installed package or to Python itself, or does not exist.
 bool is_library_file(std::string_view file);
 
-/// How long the text of all stacks may be. A large model's has a tenth of it.
+/// Maximum length of the text of all stacks. A large model needs a tenth of it.
 inline constexpr std::size_t kMostStackText = std::size_t{32} << 20;
 
-/// What is known of kernels beyond their times.
+/// What is known about kernels beyond their times.
 struct CodeJudge {
   DeviceSpecs device;  ///< the one with whose peaks rates are compared
-  /// What limits kernels with those details (DetailRow::number), of which `time` is part.
+  /// What limits kernels with these details (DetailRow::number), of which `time` is part.
   std::function<KernelLimits(std::uint32_t detail, std::uint64_t time)> limits;
 };
 
-/// Empty where no launch has been named.
+/// Empty if no launch has been named.
 CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
                              std::size_t most_stack_text = kMostStackText);
 

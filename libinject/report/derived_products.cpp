@@ -14,8 +14,8 @@ namespace inject {
 
 namespace {
 
-/// Whether a kernel of this name may have products in it, or parts of them: all but those whose names say
-/// that they have none. What adds up a product's partial sums belongs to the product.
+/// True if a kernel of this name may contain products, or parts of them: all but those whose names show that
+/// they contain none. A kernel that adds up a product's partial sums belongs to the product.
 bool may_multiply(std::string_view name) {
   if (product_role_of(name) != ProductRole::kHelps || family_of(name, Category::kRnn) == Family::kGemm)
     return true;
@@ -24,10 +24,10 @@ bool may_multiply(std::string_view name) {
                      [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-/// May take long to find out, and many rows have the same kernels.
+/// Cached, because it may take long to determine, and many rows have the same kernels.
 using ProductKernels = std::unordered_map<std::string_view, bool>;
 
-/// The same calls, with the kernels that may have products.
+/// The same calls, with only the kernels that may contain products.
 CallShapeRow products_of(const CallShapeRow& call, ProductKernels& known) {
   CallShapeRow row;
   row.function = call.function;
@@ -47,7 +47,7 @@ CallShapeRow products_of(const CallShapeRow& call, ProductKernels& known) {
   return row;
 }
 
-/// 0 where they differ.
+/// Sizes are 0 if they differ.
 RnnProduct together(std::span<const RnnProduct> products) {
   RnnProduct all = products[0];
   for (const RnnProduct& product : products.subspan(1)) {

@@ -15,16 +15,16 @@ namespace inject {
 /// A row of gemm_sum.csv. `report` refers to `row`.
 struct DerivedProducts {
   enum class Kind : std::uint8_t {
-    kCall,     ///< the products of calls of one shape together, with their time
-    kProduct,  ///< those of one size among them: which part of the time is theirs is not known
+    kCall,     ///< all products of calls of one shape, with their time
+    kProduct,  ///< those of one size among them: their part of the time is unknown
   };
   Kind kind = Kind::kCall;
-  CallShapeRow row;  ///< with a GemmShape, whose sizes are 0 where products differ
+  CallShapeRow row;  ///< with a GemmShape, whose sizes are 0 if products differ
   CallReport report;
 };
 
-/// By descending time: each `kCall`, followed by its `kProduct`s. Calls whose operations are not known have
-/// none of these, and no sizes.
+/// By descending time: each `kCall`, followed by its `kProduct`s. Calls whose operations are unknown have no
+/// `kProduct`s, and no sizes.
 std::deque<DerivedProducts> derived_products(std::span<const CallReport> calls, const RunInfo& run);
 
 }  // namespace inject

@@ -67,7 +67,7 @@ std::string cause_text(const IdleShare& share, const RunInfo& run) {
   return text + str_format(": {}, {}", plural(share.gaps, "gap"), time_text(static_cast<double>(share.time)));
 }
 
-/// The largest shares of this kind, in words.
+/// The largest shares of this kind, as text.
 std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, const RunInfo& run) {
   std::string text;
   std::size_t named = 0;
@@ -94,7 +94,7 @@ std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Fa
   return text;
 }
 
-/// What the thread fetched from a data loader in most of that idle time, in words; empty if it did not.
+/// What the thread fetched from a data loader in most of that idle time, as text; empty if it did not fetch.
 std::string fetch_text(const DeviceTimes& times) {
   const std::uint64_t fetching = total(times.fetch_idle);
   if (fetching == 0 || 2 * fetching < times.input_idle()) return {};
@@ -114,7 +114,7 @@ std::string processors_text(double count) {
   return text;
 }
 
-/// What the input waits for, with the figures that tell.
+/// What the input waits for, with the figures that show it.
 std::string cause_evidence(InputCause cause, const HostSum& host) {
   if (cause == InputCause::kUnknown) return {};
   const std::string workers = plural(host.workers, "loader worker");
@@ -220,7 +220,7 @@ KernelLimits DeviceDiagnoser::limits_of(const DetailRow& detail, std::uint64_t t
     limits.unknown = time;
     return limits;
   }
-  // They are not part of the compute time.
+  // Collectives are not part of the compute time.
   if (is_collective(found->second->family)) return limits;
   const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
   if (const auto known = measured_.find(detail.number); known != measured_.end()) {
@@ -298,7 +298,7 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
         {kind, time_of(measured, kind), gain, InputCause::kUnknown,
          evidence_text(kernels, run_, kind, entry.times, entry.taken_by_collectives, device.shares)});
   };
-  // What the verdict names, then the rest by its time in windows, all of which may be the profiler's.
+  // The verdict's evidence, then the rest by its time in windows, all of which may be due to the profiler.
   const std::vector<BottleneckPart>& parts = entry.diagnosis.parts;
   const auto leading = parts.begin() + static_cast<std::ptrdiff_t>(entry.diagnosis.leading);
   const auto kind_of = [](Bottleneck kind) {

@@ -25,8 +25,8 @@ namespace inject {
 struct Evidence {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
-  std::optional<std::uint64_t> gain;        ///< the most that the remedy could save; none: not bounded
-  InputCause cause = InputCause::kUnknown;  ///< of kInput, what the verdict is about
+  std::optional<std::uint64_t> gain;        ///< the most that the remedy could save; empty if unbounded
+  InputCause cause = InputCause::kUnknown;  ///< for kInput: the verdict's cause
   std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
 };
 
@@ -42,9 +42,9 @@ struct DeviceDiagnosis {
   DeviceTimes times;
   std::uint64_t taken_by_collectives = 0;
   std::optional<WithoutProfiler> without_profiler;
-  Diagnosis diagnosis;             ///< of the times without the profiler, where these are known
-  std::vector<Evidence> evidence;  ///< that for the verdict comes first; its times are those in windows
-  std::string clocks;  ///< that they were held down, why, and what it costs at most; empty: they were not
+  Diagnosis diagnosis;             ///< of the times without the profiler, if these are known
+  std::vector<Evidence> evidence;  ///< the verdict's first; its times are those in windows
+  std::string clocks;  ///< that they were throttled, why, and the maximum cost; empty if they were not
 };
 
 struct DeviceKernel;
@@ -58,7 +58,7 @@ class DeviceDiagnoser {
   /// What limits a device's kernels, except for collectives, over the run: by measurements if there are any,
   /// by the roofline for calls of known shape, otherwise by their families.
   KernelLimits limits(std::uint32_t device) const;
-  /// Of `time` of kernels with these details; nothing for a collective.
+  /// What limits `time` of kernels with these details; nothing for a collective.
   KernelLimits limits_of(const DetailRow& detail, std::uint64_t time) const;
   DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits,
                            const std::optional<OverheadEstimate>& overhead) const;
@@ -73,7 +73,7 @@ class DeviceDiagnoser {
   std::unordered_map<std::string_view, const KernelFamilyRow*> families_;
   /// The share of each kernel's time in calls that are memory-bound by the roofline.
   std::unordered_map<std::string_view, double> memory_bound_;
-  /// By row of the kernels' details: what limits those with enough measurements.
+  /// What limits kernels with enough measurements, by row of the kernels' details.
   std::unordered_map<std::uint32_t, Bottleneck> measured_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace inject {
 
-/// What a device's peaks are computed from; the first device's if this one is not known.
+/// The data from which a device's peaks are computed; the first device's if this one is unknown.
 DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);
 
 }  // namespace inject

@@ -22,7 +22,7 @@ bool is_complete_iteration(const IterationRow& row) {
   return row.kind == IterationRow::Kind::kPhase && row.complete && row.label == IterationLabel::kIteration;
 }
 
-/// A kernel whose record is missing would pass for idle time.
+/// False if a kernel's record is missing, because its time would count as idle.
 bool all_kernels_known(const WindowInfo& window, const RunInfo& run) {
   return !window.losses.device_work() && run.device_time_records_lost == 0;
 }
@@ -90,7 +90,7 @@ class DeviceRows {
     return row;
   }
 
-  /// From the first complete iteration to the last, where nothing else is in between.
+  /// From the first complete iteration to the last, if nothing else is in between.
   void add_shares(EnergyRow& row, std::span<const IterationRow> iterations) const {
     const auto first = std::find_if(iterations.begin(), iterations.end(), is_complete_iteration);
     const auto after = std::find_if_not(first, iterations.end(), is_complete_iteration);

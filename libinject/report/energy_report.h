@@ -20,14 +20,14 @@ struct EnergyRow {
   const WindowInfo* window = nullptr;
   const IterationRow* iteration = nullptr;  ///< null: the whole window
   std::uint32_t device = 0;
-  std::optional<std::uint64_t> duration;  ///< empty while it is not over
-  // Empty where not known, or not sharp (EnergyAmount::is_sharp()).
+  std::optional<std::uint64_t> duration;  ///< empty until it is over
+  // Empty if unknown, or not precise (EnergyAmount::is_sharp()).
   std::optional<EnergyAmount> energy;
-  std::optional<EnergyAmount> idle;        ///< while no kernel ran; only of a window
+  std::optional<EnergyAmount> idle;        ///< while no kernel ran; only for a window
   std::optional<double> joules_by_sample;  ///< with INJECT_BATCH=N
   std::optional<double> joules_by_unit;    ///< of work (report/work_units.h)
   ClockUse clocks;
-  std::uint32_t max_sm_mhz = 0;  ///< 0: not known
+  std::uint32_t max_sm_mhz = 0;  ///< 0: unknown
 
   std::optional<double> watts() const;
 };
@@ -35,10 +35,10 @@ struct EnergyRow {
 /// A device in all windows whose times are known.
 struct DeviceEnergy {
   std::uint32_t device = 0;
-  // Of the windows that have it:
+  // For the windows that have it:
   EnergyAmount energy;
   std::uint64_t duration = 0;
-  std::uint32_t windows = 0;               ///< those
+  std::uint32_t windows = 0;               ///< number of those
   std::uint32_t windows_at_all = 0;        ///< closed or open
   std::optional<double> joules_by_sample;  ///< of the latest window that has it
   std::optional<double> joules_by_unit;    ///< likewise
@@ -47,8 +47,8 @@ struct DeviceEnergy {
 };
 
 /// `clocks throttled 63.0% of the time (power 60.0%, heat 3.0%): SM clock then 1410 MHz on average, of at
-/// most 1980; this costs at most 18.0% of the time`; empty where they were throttled less than a hundredth of
-/// the time.
+/// most 1980; this costs at most 18.0% of the time`; empty if they were throttled for less than a hundredth
+/// of the time.
 std::string held_down_text(const DeviceEnergy& device);
 
 struct EnergyReport {

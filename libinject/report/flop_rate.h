@@ -12,10 +12,10 @@ namespace inject {
 struct FlopRate {
   FlopSum flops = 0;
   std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time, or if impossible
-  PeakShare peak_share;  ///< time that the devices need at the first one's peaks, by the time taken
+  PeakShare peak_share;  ///< time that the devices need at the first one's peaks, divided by the time taken
 };
 
-/// `duration`: ns, 0 if not known. `devices`: how many may have worked at the same time in it.
+/// `duration`: ns, 0 if unknown. `devices`: how many may have worked concurrently in it.
 FlopRate flop_rate(const FlopCount& flops, double duration, const DeviceSpecs& device,
                    std::size_t devices = 1);
 

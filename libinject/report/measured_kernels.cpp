@@ -20,23 +20,23 @@ namespace {
 /// Share of a kernel name's time that must lie in calls of known work for that work to count as the kernel's.
 constexpr double kMinInCalls = 0.9;
 
-/// By how much the rates of calls may differ that share a kernel name, so that each launch shape has that of
-/// all.
+/// Maximum ratio between the rates of calls that share a kernel name, for each launch shape to count as
+/// having the overall rate.
 constexpr double kAlike = 1.1;
 
-/// What the kernels of one name compute, by the library calls that launched them.
+/// What the kernels of one name compute, according to the library calls that launched them.
 struct NamedWork {
   double flops = 0;
-  std::uint64_t time = 0;  // in calls of known work …
-  std::uint64_t all = 0;   // … and in total
+  std::uint64_t time = 0;  // in calls of known work
+  std::uint64_t all = 0;   // in total
   const ShapeWork* most = nullptr;
   std::uint64_t most_time = 0;
-  // Of single calls' work, in FLOPs a nanosecond.
+  // Rates of single calls, in FLOPs per nanosecond.
   double slowest = 0;
   double fastest = 0;
   std::map<std::uint32_t, std::size_t> launch_shapes;  // by device
 
-  /// Whether each launch of the name on that device computes as fast as all of them together.
+  /// True if each launch of the name on this device computes as fast as all of them together.
   bool is_alike(std::uint32_t device) const {
     const auto shapes = launch_shapes.find(device);
     return shapes == launch_shapes.end() || shapes->second <= 1 || slowest * kAlike >= fastest;
@@ -141,7 +141,7 @@ void find_busiest(MeasuredKernel& kernel, const Measured& measured) {
       busiest.add(true, measured.value(quantity), unit_name(measured.title(quantity)));
   };
   for (const Quantity pipe : {Quantity::kTensor, Quantity::kFma, Quantity::kFp64}) add(pipe);
-  // What the chip cannot measure may be the kernel's main work.
+  // The unit that the chip cannot measure may do the kernel's main work.
   const TensorCoreUse use = tensor_cores_of(kernel.row.detail.name);
   if (!measured.was_measured(Quantity::kTensor) && use.cores == TensorCores::kUsed) busiest.known = false;
   if (!measured.was_measured(Quantity::kFp64) && use.operand == Operand::kFp64) busiest.known = false;
@@ -179,7 +179,7 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
     const PeakShare share = possible_share(*place->share, each);
     place->share = share.value;
     place->impossible = share.impossible;
-    // Neither can the operations be right.
+    // The operations can't be right either.
     if (share.impossible) {
       place->rate = 0;
       place->roof = {};
@@ -188,12 +188,11 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
   return place;
 }
 
-/// No launch has more warps than it leaves room for. What is a little above that is cut. What is further
-/// above than errors explain has been attributed to the wrong kernel, and then all figures of this one are in
-/// doubt.
+/// No launch has more warps than fit. A slightly higher value is clamped. A value that errors can't explain
+/// has been attributed to the wrong kernel, and then all figures of this one are in doubt.
 void hold_to_theoretical_occupancy(double most, const std::vector<MetricInfo>& metrics,
                                    KernelMetricEntry& entry) {
-  // The error holds the true value in 95 of 100 cases, and there are many kernels.
+  // The error bound contains the true value in 95 of 100 cases, and there are many kernels.
   constexpr double kErrors = 2;
   constexpr double kRounding = KernelEstimates::kMaxRounded / 100;
   for (std::size_t m = 0; m < metrics.size(); ++m) {

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the measured metrics say about kernels: how much of the device they leave unused, and where they lie
+// What the measured metrics show about kernels: how much of the device they leave unused, and where they are
 // under its roofline. docs/metrics.md has the rules.
 #pragma once
 
@@ -25,13 +24,13 @@ struct MeasuredKernel {
   std::optional<double> dram;        ///< of the peak bandwidth, reads and writes together
   std::optional<double> achieved_occupancy;
   std::optional<double> theoretical_occupancy;
-  std::string busiest;                       ///< the most used of the pipes, the L2 cache and the memory …
-  std::optional<double> utilization;         ///< … and how much of it was used
-  std::optional<std::uint64_t> unused_time;  ///< of the kernel's time, what utilization leaves unused
+  std::string busiest;                       ///< the most used of the pipes, the L2 cache and the memory
+  std::optional<double> utilization;         ///< how much of it was used
+  std::optional<std::uint64_t> unused_time;  ///< the part of the kernel's time that utilization leaves unused
   std::optional<MeasuredRoofline> place;
 };
 
-/// Statistics::kernel_metrics(), in that order.
+/// For Statistics::kernel_metrics(), in that order.
 std::vector<MeasuredKernel> measured_kernels(const Statistics& statistics, const RunInfo& run);
 
 /// Those whose unused time is known, by descending unused time: long kernels with low utilization first.

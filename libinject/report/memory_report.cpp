@@ -8,10 +8,10 @@ namespace inject {
 
 namespace {
 
-// An interval without a change is divided at the edges of so many windows, the latest.
+// An interval without a change is divided at the edges of at most this many windows, the latest ones.
 constexpr std::size_t kMaxWindows = 512;
 
-/// What began when, until the next one.
+/// Something that began at a time, until the next one.
 template <typename What>
 struct MemoryMoment {
   Nanoseconds begin = 0;
@@ -81,7 +81,7 @@ class TimelineRows {
                             0,
                             {},
                             {}};
-      // Between two readings it may have been anything.
+      // Between two readings, the level is unknown.
       if (line.of == MemoryLine::Of::kInUse) {
         add(row);
         continue;

@@ -21,13 +21,13 @@ struct MemoryTimelineRow {
   std::uint64_t lowest = 0;
   std::uint64_t highest = 0;
   Nanoseconds highest_at = 0;
-  // Those in which it begins:
+  // The window and iteration in which it begins:
   std::uint32_t window = 0;  ///< 0: none
   std::optional<IterationLabel> label;
   std::optional<std::uint64_t> iteration;
 };
 
-/// By device, what is allocated first, in order of time.
+/// By device, starting with allocated memory, in order of time.
 std::vector<MemoryTimelineRow> memory_timeline(const Statistics& statistics, const RunInfo& run,
                                                const std::vector<IterationRow>& iterations);
 

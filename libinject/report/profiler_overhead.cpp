@@ -13,7 +13,7 @@ namespace inject {
 
 namespace {
 
-// Two intervals with 97.5 % confidence each hold both medians with 95 %.
+// Two intervals with 97.5 % confidence each contain both medians with 95 %.
 constexpr double kMissProbability = 0.025;
 
 /// How many of `count` values may lie on either side of the interval: the largest number such that, with a
@@ -63,8 +63,8 @@ Moments typical_steps(const SampleStats& steps, double median) {
   return steps.moments_up_to(static_cast<std::uint64_t>(kOtherKind * median));
 }
 
-// What the steps in the window took is known: only the mean outside has an error. Once values are no longer
-// kept individually, both sums have the error of the values that they are made of.
+// The total time of the steps in the window is known exactly: only the mean outside has an error. Once values
+// are no longer kept individually, both sums have the error of their values.
 AddedTime added_time(const Moments& outside, double outside_error, const Moments& inside, double inside_error,
                      double inside_sum) {
   const auto count = static_cast<double>(outside.count);
@@ -133,7 +133,7 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
   if (times.span == 0) return std::nullopt;
   const auto span = static_cast<double>(times.span);
   const auto idle = static_cast<double>(times.idle());
-  // Steps in windows may be the shorter ones, by chance or as they run ahead of an idle device.
+  // Steps in windows may be shorter, by chance or because they run ahead of an idle device.
   const double share = std::max(added.share, 0.0);
   if (share * span > idle || times.idle() == times.span) return std::nullopt;
   const DeviceTimes least = shortened(times, std::clamp(added.low, 0.0, share) * span);
@@ -143,7 +143,7 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
   const auto utilization = [](const DeviceTimes& of) {
     return static_cast<double>(of.kernel_busy) / static_cast<double>(of.span);
   };
-  // Times are whole nanoseconds: of very short ones the shares are not in order.
+  // Times are whole nanoseconds: for very short ones, the shares are not in order.
   const auto in_order = [](double low, double value, double high) {
     return CorrectedShare{value, std::min(low, value), std::max(high, value)};
   };

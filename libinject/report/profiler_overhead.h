@@ -22,10 +22,10 @@ struct MedianInterval {
 /// From order statistics alone; empty for fewer than seven values, which are too few.
 std::optional<MedianInterval> median_interval(const SampleStats& values);
 
-/// What the profiler added to the time of a window's steps: their sum less that of as many without it, of
-/// their sum, with a 95 % confidence interval. By means, as a device's busy time is of all steps, the slow
-/// ones as well. Steps of more than kOtherKind medians are of another kind (an evaluation, a checkpoint):
-/// those outside don't count, and those in the window stay as they are.
+/// The time that the profiler added to a window's steps: their sum minus that of as many steps without it,
+/// divided by their sum, with a 95 % confidence interval. Based on means, because a device's busy time
+/// includes all steps, slow ones as well. Steps of more than kOtherKind medians are of another kind (an
+/// evaluation, a checkpoint): those outside don't count, and those in the window are left unchanged.
 struct AddedTime {
   double share = 0;
   double low = 0;
@@ -39,21 +39,21 @@ struct OverheadEstimate {
   double share = 0;
   double low = 0;
   double high = 0;
-  double outside = 0;  ///< the median, in nanoseconds
+  double outside = 0;  ///< the median outside, in nanoseconds
   AddedTime added;
 
-  /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
+  /// False if the overhead is not significant, or steps inside windows were shorter, like those that run
   /// ahead of an idle device when a window opens.
   bool seen() const { return low > 0; }
 };
 
-/// By how much longer steps are of which the profiler has that share: 0.25 is a quarter longer.
+/// How much longer steps are if the profiler has this share of them: 0.25 is a quarter longer.
 constexpr double longer_by(double share) {
   return share / (1 - share);
 }
 
-/// From this on a window's steps are so much longer that its idle time says more of the profiler than of the
-/// program.
+/// From this share on, a window's steps are so much longer that its idle time says more about the profiler
+/// than about the program.
 inline constexpr double kMuchLonger = 0.05;
 
 /// A figure as it would be without the profiler, with bounds; all are shares of the time, 0 … 1.
@@ -64,22 +64,22 @@ struct CorrectedShare {
 };
 
 /// How a device's time would be spent without the profiler, which keeps the host busy and so lengthens the
-/// device's idle time: kernels run as long as before, in less time. What the steps took longer is taken out
-/// of the idle time that the host's launches, other calls and computing caused, and out of the rest only
-/// where that is not enough.
+/// device's idle time: kernels run as long as before, in less time. The steps' added time is subtracted from
+/// the idle time caused by the host's launches, other calls and computing, and from the rest only if that is
+/// not enough.
 struct WithoutProfiler {
   DeviceTimes times;
   CorrectedShare utilization;
   CorrectedShare launch_bound;
 };
 
-/// Empty if it can't be: the steps are longer by more than all idle time.
+/// Empty if the steps are longer by more than all idle time.
 std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added);
 
-/// What a verdict is about: the times without the profiler where these are known.
+/// The times on which a verdict is based: those without the profiler if known.
 DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead);
 
-/// From the steps' times; empty if one of the medians has no interval.
+/// Computed from the steps' times; empty if one of the medians has no interval.
 std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside);
 
 }  // namespace inject

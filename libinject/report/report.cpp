@@ -16,7 +16,7 @@ namespace inject {
 
 namespace {
 
-// As many as a step time is of.
+// The minimum number of steps for a step time.
 constexpr std::uint64_t kFewestUnprofiled = 7;
 
 std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
@@ -24,7 +24,7 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// `duration`: 0 if not known; `devices`: those that are known to have worked in that time.
+/// `duration`: 0 if unknown; `devices`: those known to have worked in that time.
 FlopRate host_flop_rate(const FlopCount& flops, double duration, std::size_t devices, const RunInfo& run) {
   return flop_rate(flops, duration, specs_of(run, 0), devices != 0 ? devices : run.devices.size());
 }
@@ -33,14 +33,14 @@ std::uint64_t duration_of(const WindowInfo* window) {
   return window == nullptr || window->end == 0 ? 0 : window->end - window->start;
 }
 
-/// Values of metrics in windows: means over the samples, and the utilizations that the kernels' own figures
-/// add up to.
+/// Values of metrics in windows: means over the samples, and the utilizations to which the kernels' own
+/// figures add up.
 class WindowMetricValues {
  public:
   explicit WindowMetricValues(const Statistics& statistics)
       : metrics_(statistics.metrics().metrics().size()), windows_(statistics.metrics().windows()) {}
 
-  /// Fills in a window on these devices together. `duration`: the window's, 0 if not known.
+  /// Fills in a window for these devices together. `duration`: the window's, 0 if unknown.
   void fill(WindowReport& report, std::span<const WindowDeviceRow> devices, std::uint64_t duration) const {
     std::vector<WeightedMean> means(metrics_);
     std::vector<WeightedMean> utilizations(metrics_);
@@ -54,8 +54,8 @@ class WindowMetricValues {
       // A device that was not sampled does not count in the means.
       if (found == windows_.end() || found->window != report.window || found->device != device.device)
         continue;
-      // Nor do kernels from before the first sample count; if too few are left, nothing can be said about
-      // all.
+      // Nor do kernels from before the first sample count; if too few are left, nothing can be said about the
+      // total.
       const bool known = static_cast<double>(found->kernel_time) >=
                          KernelMetrics::kMinKnown * static_cast<double>(device.work.kernels.sum);
       for (std::size_t m = 0; m < metrics_; ++m) {
@@ -92,7 +92,7 @@ class WindowReports {
     }
   }
 
-  /// The windows in which the host ran ahead of the device.
+  /// Builds the windows; returns those in which the host ran ahead of the device.
   std::set<std::uint32_t> build() {
     for (const WindowInfo& info : run_.windows) windows_[info.number].info = &info;
     for (const WindowHostRow& entry : statistics_.window_hosts()) {
@@ -103,7 +103,7 @@ class WindowReports {
       windows_[entry.window].devices.push_back(entry);
       windows_[entry.window].known = true;
     }
-    // Windows after the last one that found room are in the row of others: they get no rows of zeros.
+    // Windows after the last one that has rows are in the row of others: they get no rows of zeros.
     const bool full = windows_.count(kOtherIndex) != 0;
     std::uint32_t last = 0;
     for (const auto& [number, window] : windows_) {
@@ -115,7 +115,7 @@ class WindowReports {
     }
     return std::move(ahead_);
   }
-  /// Those of which that can't be told, after build().
+  /// Windows for which that is unknown, after build().
   const std::set<std::uint32_t>& pace_unknown() const { return pace_unknown_; }
 
  private:
@@ -153,7 +153,7 @@ class WindowReports {
     const SampleStats* const durations = statistics_.iterations().window_step_times(number);
     const DevicePace pace(rows_[number], statistics_.device_times());
     const bool ahead = durations != nullptr && ran_ahead(*durations, pace);
-    // Where device work is missing, there may be nothing that tells whether the host ran ahead.
+    // If device work is missing, there may be no evidence that the host ran ahead.
     const bool pace_known =
         window.info == nullptr || !window.info->losses.device_work() || pace.times().count() != 0;
     if (!pace_known) pace_unknown_.insert(number);
@@ -161,7 +161,7 @@ class WindowReports {
     if (ahead) ahead_.insert(number);
     const std::optional<OverheadEstimate> overhead =
         steps != nullptr ? profiler_overhead(report_.steps.unprofiled, *steps) : std::nullopt;
-    // Work that has no record would pass for idle time.
+    // Work without a record would count as idle time.
     const bool traced = window.info == nullptr || window.info->untraced.empty();
     const bool whole = traced && (window.info == nullptr || !window.info->losses.device_work());
     WindowReport& all = report_.windows.emplace_back(report_of(number, window));
@@ -188,7 +188,7 @@ class WindowReports {
       all.span = last - first;
       all.busy_share = share_of(busy, device_time);
     }
-    // While the host runs ahead, the device does the work of a window after its end as well.
+    // While the host runs ahead, the device also does a window's work after its end.
     all.host = host_of(number, window, ahead || !pace_known ? 0 : duration);
     if (durations != nullptr) all.host->iterations = durations->count();
     if (steps != nullptr) {
@@ -258,14 +258,14 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
   return values;
 }
 
-/// Of an iteration's window.
+/// Of the window of an iteration.
 struct WindowFacts {
   bool ahead = false;  // the host ran ahead of the device
   bool traced = true;  // device activity was recorded
   bool pace_known = true;
 };
 
-/// `next`: the row after it, null if there is none.
+/// `next`: the next row, null if there is none.
 void add_iteration(Report& report, const IterationRow& row, const IterationRow* next,
                    const WindowFacts& window) {
   const bool ahead = window.ahead;
@@ -296,7 +296,7 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
       row.flops, ahead || !window.pace_known ? all.step_time.value_or(0) : static_cast<double>(duration),
       row.devices.size(), *report.run);
   all.fetches = report.statistics->fetches().of(row);
-  // Work that has no record would pass for idle time.
+  // Work without a record would count as idle time.
   const bool known = window.traced && !row.lost;
   if (window.traced) all.work = work;
   if (known) {
@@ -327,8 +327,8 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   }
 }
 
-/// Of the complete iterations, what the model takes of the peaks. Where operators count, of those whose
-/// operators are known.
+/// The model's share of the peaks, in the complete iterations. If operators count, in those whose operators
+/// are known.
 std::optional<ModelFlops> model_flops(const Report& report) {
   const CodeTimes& times = report.statistics->code_times();
   const DeviceSpecs device = specs_of(*report.run, 0);
@@ -352,7 +352,7 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   }
   const FlopSum all = report.code.all.flops.total();
   if (count == 0 || flops == 0 || all == 0) return std::nullopt;
-  // What is computed a second time is not the model's.
+  // Recomputation is not part of the model's work.
   const FlopSum again = report.code.recomputed.total();
   const double part = 1 - static_cast<double>(again) / static_cast<double>(all);
   ModelFlops model;
@@ -393,7 +393,7 @@ std::uint64_t count_impossible_rates(const Report& report) {
     add(window.host && window.host->flops.peak_share.impossible);
   for (const IterationReport& iteration : report.iterations)
     add(iteration.flops && iteration.flops->peak_share.impossible);
-  // Not those by operator, module and line, whose attention counts what a causal mask leaves out.
+  // Excluding those by operator, module and line, whose attention counts what a causal mask leaves out.
   return count;
 }
 

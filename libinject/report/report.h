@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
 //
-// What the outputs say about a run, computed once per write. Tables, run.json, the summary and the Prometheus
-// file only format it, so that no two of them can disagree.
+// What the outputs report about a run, computed once per write. Tables, run.json, the summary and the
+// Prometheus file only format it, so that no two of them can disagree.
 #pragma once
 
 #include <cstdint>
@@ -42,34 +41,34 @@ struct DeviceTimeReport {
   std::uint64_t taken_by_collectives = 0;
   Diagnosis diagnosis;
   std::optional<double> utilization;         ///< kernel_busy / span, 0 … 1
-  std::optional<double> launch_bound;        ///< likewise, of Bottleneck::kLaunch
+  std::optional<double> launch_bound;        ///< likewise, the share of Bottleneck::kLaunch
   std::optional<OverheadEstimate> overhead;  ///< of the window's steps
   std::optional<WithoutProfiler> without_profiler;
-  std::optional<FetchTimes> fetch_idle;  ///< of `times`; empty where no fetch is known of
+  std::optional<FetchTimes> fetch_idle;  ///< of `times`; empty if no fetch is known
 };
 
-/// The values of the metrics' columns, percentages 0 … 100; empty where not measured.
+/// The values of the metrics' columns, percentages 0 … 100; empty if not measured.
 using MetricValues = std::vector<std::optional<double>>;
 
 /// A family of kernels.
 struct FamilyReport : FamilyRow {
-  std::optional<double> teraflops;  ///< 10^12 per second; empty if a call's is impossible
+  std::optional<double> teraflops;  ///< 10^12 per second; empty if a call's rate is impossible
 };
 
-/// A window on one device, or on all together and on the host.
+/// A window on one device, or on all devices together and on the host.
 struct WindowReport {
   struct Host {
     HostWork work;
     std::optional<std::uint64_t> iterations;   ///< complete ones; empty for kOtherIndex
     std::optional<double> step_time;           ///< their median
-    bool ahead = false;                        ///< of it: by their time on the device, as the host ran ahead
-    std::optional<double> samples_per_second;  ///< from the median of these
-    WorkUnits units;                           ///< of these, as far as they have rows
+    bool ahead = false;                        ///< step_time is the device's, because the host ran ahead
+    std::optional<double> samples_per_second;  ///< from step_time
+    WorkUnits units;                           ///< of these iterations, as far as they have rows
     FlopRate flops;
     std::optional<FetchTimes> fetches;
-    std::optional<Losses> losses;  ///< empty where the window is not listed
+    std::optional<Losses> losses;  ///< empty if the window is not listed
   };
-  std::uint32_t window = 0;  ///< kOtherIndex: all windows that found no room
+  std::uint32_t window = 0;  ///< kOtherIndex: all windows that did not fit
   const WindowInfo* info = nullptr;
   std::optional<std::uint32_t> device;    ///< empty: all together
   std::optional<DeviceWork> work;         ///< empty: no device activity was recorded in the window
@@ -80,7 +79,7 @@ struct WindowReport {
   std::optional<DeviceTimeReport> times;  ///< once the window is settled; up to the first lost launch
   const WindowMemory* memory = nullptr;
   MetricValues metrics;
-  MetricValues utilizations;  ///< by metric: the utilization that the kernels' own figures add up to
+  MetricValues utilizations;  ///< by metric: the utilization to which the kernels' own figures add up
 };
 
 /// An iteration, or what ran outside all iterations, on one device or all together.
@@ -89,15 +88,15 @@ struct IterationReport {
   std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
   bool ahead = false;  ///< in its window the host ran ahead of the device
-  /// Of a complete iteration: its duration or, where the host ran ahead, its time on the device.
+  /// For a complete iteration: its duration or, if the host ran ahead, its time on the device.
   std::optional<double> step_time;
   std::optional<double> samples_per_second;  ///< from the step time
   WorkUnits units;                           ///< only for all together
   std::optional<FlopRate> flops;             ///< only for all together
   std::optional<FetchTimes> fetches;         ///< likewise
   std::optional<std::uint64_t> gap;
-  std::optional<std::uint64_t> busy;         ///< empty: records of its work were lost, or none are made …
-  std::optional<std::uint64_t> kernel_busy;  ///< … likewise
+  std::optional<std::uint64_t> busy;         ///< empty if records of its work were lost, or none are made
+  std::optional<std::uint64_t> kernel_busy;  ///< likewise
   std::optional<double> utilization;         ///< kernel_busy / time on the device, 0 … 1
   std::optional<DeviceWork> work;            ///< empty: no device activity was recorded in its window
   MetricValues metrics;
@@ -106,22 +105,22 @@ struct IterationReport {
 /// Step times without CUPTI and in the windows, and the profiler's share of the latter.
 struct StepReport {
   std::vector<StepPace::Step> steps;         ///< the latest that ran without CUPTI
-  std::uint64_t iterations = 0;              ///< without CUPTI, that count
-  std::uint64_t ahead = 0;                   ///< likewise that don't, as the host ran ahead of the device
+  std::uint64_t iterations = 0;              ///< number of those that count
+  std::uint64_t ahead = 0;                   ///< those that don't: the host ran ahead of the device
   SampleStats unprofiled;                    ///< times of those that count
-  std::optional<MedianInterval> time;        ///< of these: the step time
+  std::optional<MedianInterval> time;        ///< median of these: the step time
   std::optional<double> samples_per_second;  ///< from the step time
-  WorkUnits units;                           ///< of the latest that ran without CUPTI, if they are enough
+  WorkUnits units;                           ///< of the latest ones without CUPTI, if there are enough
   WorkUnits units_inside;                    ///< of the complete iterations in windows
   SampleStats inside;                        ///< times of the complete iterations in windows
-  bool inside_by_device = false;             ///< the device's, as the host ran ahead of it
+  bool inside_by_device = false;             ///< the device's, because the host ran ahead of it
   std::optional<OverheadEstimate> overhead;
 };
 
-/// What the model computes, without what is computed a second time (recomputation).
+/// What the model computes, without recomputation.
 struct ModelFlops {
   double per_iteration = 0;           ///< of library calls and operators of known shape
-  std::optional<double> utilization;  ///< their time at the devices' peaks, by the step time
+  std::optional<double> utilization;  ///< their time at the devices' peaks, divided by the step time
 };
 
 /// Refers to the statistics and the run that it was built from, and to its own members (so it cannot be
@@ -150,7 +149,7 @@ struct Report {
   std::vector<MemoryTimelineRow> memory_timeline;
   StepReport steps;
   CodeReport code;
-  std::optional<ModelFlops> model_flops;  ///< where launches are named
+  std::optional<ModelFlops> model_flops;  ///< if launches are named
   /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is
   /// left out because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;
@@ -162,7 +161,7 @@ struct Report {
 /// `step_time` in nanoseconds; empty without INJECT_BATCH.
 std::optional<double> samples_per_second(std::uint64_t batch, double step_time);
 
-/// `places`: those of the launches that have been named; null where there are none.
+/// `places`: those of the named launches; null if there are none.
 Report build_report(const Statistics& statistics, const RunInfo& run, const CodePlaces* places = nullptr);
 
 }  // namespace inject

@@ -10,11 +10,11 @@ namespace inject {
 
 namespace {
 
-// Some 1,020 launches wait in a queue of an H200, and a program may have several.
+// Some 1,020 launches fit in a queue of an H200, and a program may have several queues.
 constexpr double kMostWaiting = 4096;
 constexpr std::size_t kBlocks = 20;
 
-/// Steps [begin, end) of a stretch that ran without a pause for the profiler.
+/// Steps [begin, end) of a period without a pause for the profiler.
 struct Stretch {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -30,8 +30,7 @@ std::vector<Stretch> stretches_of(const std::deque<UnprofiledStep>& steps) {
   return stretches;
 }
 
-/// By how many steps the host must have been ahead of the device at some time, if a step takes that long
-/// there.
+/// How many steps the host must have been ahead of the device at some time, if a step takes `work` there.
 double most_ahead(const std::deque<UnprofiledStep>& steps, const Stretch& stretch, double work) {
   double ahead = 0;
   double most = 0;
@@ -75,26 +74,26 @@ StepPace::StepPace(const std::deque<UnprofiledStep>& steps, const DeviceLoad& lo
   for (const UnprofiledStep& step : steps) steps_.push_back({&step, false, std::nullopt});
   const std::vector<Stretch> all = stretches_of(steps);
   double least = load.least_step;
-  // More than can wait in queues refutes it: the device can do with less time.
+  // If this is more than fits in queues, the estimate is wrong: the device needs less time.
   if (std::any_of(all.begin(), all.end(), [&](const Stretch& stretch) {
         return least > 0 &&
                most_ahead(steps, stretch, load.work) * std::max(1.0, load.launches) > kMostWaiting;
       }))
-    least = 0;  // and none is short
+    least = 0;  // and no step is too short
 
   std::vector<Stretch> stretches = kept(steps, all, load.paced_step, least);
   SampleStats durations = durations_of(steps, stretches);
   std::size_t block = 1;
   double wait = least;
   if (durations.count() != 0 && durations.median() < least) {
-    // Most steps are run ahead, and others make up for it: those in which the host waits for the device.
+    // Most steps run ahead, and are compensated by those in which the host waits for the device.
     wait = std::max(least, static_cast<double>(durations.max()) / 2);
     stretches = kept(steps, all, wait, wait);
     durations = durations_of(steps, stretches);
     block = std::max<std::size_t>(2, (durations.count() + kBlocks - 1) / kBlocks);
   }
   plain_ = block == 1 && durations.count() == steps.size();
-  // In the mean as well the device can't be faster than it is.
+  // The mean can't be less than the device's time either.
   if (durations.count() == 0 || durations.mean() < least) return;
   for (const Stretch& stretch : stretches) {
     double sum = 0;
@@ -108,7 +107,7 @@ StepPace::StepPace(const std::deque<UnprofiledStep>& steps, const DeviceLoad& lo
       sum = 0;
       count = 0;
     }
-    // Too few for a block of their own.
+    // Too few for their own block.
     for (std::size_t i = stretch.end - count; i < stretch.end; ++i) steps_[i].counts = false;
   }
 }

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// What steps say of the program's pace. While the host runs ahead of the device, a step takes as long as
+/// What steps show about the program's pace. While the host runs ahead of the device, a step takes as long as
 /// launching it does: such steps don't count, or are averaged with the one that waits for the device
 /// (docs/iterations.md#where-the-host-runs-ahead).
 class StepPace {
@@ -21,16 +21,17 @@ class StepPace {
   struct Step {
     const UnprofiledStep* step = nullptr;
     bool counts = false;
-    /// The step's time; of averaged ones it is the mean, at the last of them.
+    /// The step's time; for averaged steps it is the mean, stored in the last of them.
     std::optional<double> time;
   };
 
-  /// `steps`: in order; they outlive this. Where nothing is known of the device's pace all count as they are.
+  /// `steps`: in order; must outlive this. If nothing is known about the device's pace, all steps count
+  /// unchanged.
   StepPace(const std::deque<UnprofiledStep>& steps, const DeviceLoad& load);
 
   /// In the same order.
   const std::vector<Step>& steps() const { return steps_; }
-  /// Whether all steps count, each by itself.
+  /// True if all steps count, each by itself.
   bool plain() const { return plain_; }
   SampleStats times() const;
 

@@ -13,9 +13,9 @@
 
 namespace inject {
 
-/// Units of work (samples, tokens, seconds of audio) of iterations, and how long these took.
+/// Units of work (samples, tokens, seconds of audio) of iterations, and their duration.
 struct WorkUnits {
-  std::uint64_t iterations = 0;  ///< whose units are known; the rest is of these alone
+  std::uint64_t iterations = 0;  ///< those whose units are known; the rest is for these only
   double units = 0;
   std::uint64_t time = 0;                       ///< on the host
   std::map<std::uint32_t, std::uint64_t> busy;  ///< by device
@@ -24,11 +24,11 @@ struct WorkUnits {
            std::span<const IterationDeviceRow> devices = {});
   std::optional<double> total() const;
   std::optional<double> per_second() const;
-  /// By the busy time of the device that was busiest.
+  /// Divided by the busy time of the busiest device.
   std::optional<double> per_busy_second() const;
 };
 
-/// Empty where nothing was said, where not all is known, and of what is not complete.
+/// Empty if nothing was reported, if not all is known, and for incomplete ones.
 std::optional<double> units_of(const RunInfo& run, const IterationRow& row);
 std::optional<double> units_of(const RunInfo& run, const UnprofiledStep& step);
 
