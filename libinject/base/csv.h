@@ -21,12 +21,11 @@ void append_utf8(std::string& out, std::string_view text);
 /// finite.
 void append_decimal(std::string& out, double value, int decimals);
 
-/// Rows as in RFC 4180, with lines ended by
-///  as Nsight Systems writes them. A field is quoted if it contains a comma, a quote or a line break. Text
-///  comes from the program: text that a spreadsheet would take for a formula, because it begins with = + - @,
-///  a tab or a line break, gets an apostrophe in front and is quoted; control characters except tab and line
-///  breaks are replaced, like bytes that are not UTF-8; and no text is longer than kMaxTextLength bytes, of
-///  which the last three are points if it was truncated.
+/// Rows as in RFC 4180, with lines ended by \n as Nsight Systems writes them. A field is quoted if it
+/// contains a comma, a quote or a line break. Text comes from the program: text that a spreadsheet would take
+/// for a formula, because it begins with = + - @, a tab or a line break, gets an apostrophe in front and is
+/// quoted; control characters except tab and line breaks are replaced, like bytes that are not UTF-8; and no
+/// text is longer than kMaxTextLength bytes, of which the last three are points if it was truncated.
 class CsvRow {
  public:
   explicit CsvRow(std::string& out) : out_(out) {}

@@ -98,7 +98,8 @@ class IterationWindows {
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
   void look_for_frameworks() INJECT_REQUIRES(session_mutex);
-  /// Whether watching PyTorch's failed allocations is still to be set up; … after a window; … now.
+  /// Whether watching PyTorch's failed allocations is still to be set up; may be, after a window; may be,
+  /// now.
   bool is_to_watch_memory_errors() const;
   bool may_watch_after_window(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
   bool may_watch_memory_errors(Nanoseconds time) const INJECT_REQUIRES(session_mutex);

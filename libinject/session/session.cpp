@@ -81,8 +81,8 @@ void open_log(const Options& options) {
   Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
 }
 
-// Logs why nothing is profiled, if the options allow, where they say. Memory or address space is short, so
-// nothing is kept that is not needed for this.
+// Logs why nothing is profiled, unless the options forbid it, to the log file if they name one. Memory or
+// address space is short, so nothing is kept that is not needed for this.
 void say_why_no_core() noexcept {
   try {
     const Options options = parse_options(environ).options;

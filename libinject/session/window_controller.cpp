@@ -36,8 +36,9 @@ constexpr Nanoseconds kInitializationLead = kSecond;
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr const char* kStuck =
     "CUPTI does not return from a call: windows can neither be opened nor closed until it does";
-// How long a window that somebody waits for waits for its memory and folder: 15 to 40 ms, or 50 to 100 if the
-// CPUs are busy. In a window that does not wait, the program's threads are the first to touch that memory.
+// How long a requested window waits for its memory and folder, if somebody waits for it: 15 to 40 ms, or 50
+// to 100 if the CPUs are busy. In a window that does not wait, the program's threads are the first to touch
+// that memory.
 constexpr Nanoseconds kMaxPreparing = 200 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
 constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // plus four iterations
