@@ -21,8 +21,8 @@ namespace inject {
 namespace {
 
 constinit std::atomic<std::uint32_t> holds{0};
-/// Number of threads in such a call, under the current subscription; the word exists even if there is none.
-/// In one word, so that a late edge is not counted in the next subscription: subscription << 32 | threads.
+/// The current subscription, an even number if there is none, and the number of threads in such a call. In
+/// one word, so that a late edge is not counted in the next subscription: subscription << 32 | threads.
 constinit std::atomic<std::uint64_t> creating{0};
 
 /// For a thread: the nesting depth of such calls, and the subscription that has seen them begin.

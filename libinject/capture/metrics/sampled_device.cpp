@@ -100,7 +100,7 @@ bool SampledDevice::decode_image(CuptiCall& failed) {
   report_.cpu += called - begin;
   overflowed = decoded.overflow;
   if (decoded.result != CUPTI_SUCCESS && !overflowed) {
-    // Start over once.
+    // Start over.
     overflowed = pace.may_retry(now());
     if (!overflowed) failed = {"cuptiPmSamplingDecodeData", decoded.result};
     return false;
