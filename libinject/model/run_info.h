@@ -59,9 +59,12 @@ struct Losses {
   std::uint64_t activity_records = 0;  ///< dropped by CUPTI for lack of a buffer
   std::uint64_t invalid_times = 0;     ///< activity without usable times
   std::uint64_t missing_records = 0;   ///< launches whose activity never came
+  /// Some of the activity counted as lost in another window, which was settled together with this one, may
+  /// have been this window's.
+  bool perhaps_more = false;
 
-  /// Whether device work is missing, which would look like idle time.
-  bool device_work() const { return activity_records + invalid_times + missing_records != 0; }
+  /// Whether device work is missing, or may be, which would look like idle time.
+  bool device_work() const { return perhaps_more || activity_records + invalid_times + missing_records != 0; }
   std::uint64_t total() const {
     return host_records + range_records + activity_records + invalid_times + missing_records;
   }
@@ -71,6 +74,7 @@ struct Losses {
     activity_records += other.activity_records;
     invalid_times += other.invalid_times;
     missing_records += other.missing_records;
+    perhaps_more = perhaps_more || other.perhaps_more;
   }
 };
 

@@ -120,7 +120,8 @@ Columns<CopyTableRow> copy_columns(const Report&) {
       .add(
           "Synchronizing (%)", kPercent,
           [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
-  columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).", "no hint");
+  columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).",
+              "no hint; records of device work were lost");
   return columns;
 }
 
@@ -128,13 +129,17 @@ std::vector<CopyTableRow> copy_rows(const Report& report) {
   std::map<std::uint32_t, std::uint64_t> device_times;
   for (const DeviceTimeRow& row : report.statistics->device_times().totals())
     device_times[row.device] = row.times.span;
+  // Device Time covers only what is known, and copies are compared with it.
+  const auto& windows = report.run->windows;
+  const bool whole = std::none_of(windows.begin(), windows.end(),
+                                  [](const WindowInfo& window) { return window.losses.device_work(); });
   std::vector<CopyTableRow> rows;
   for (CopyRow& copies : report.statistics->copies().rows()) {
     CopyTableRow& row = rows.emplace_back();
     row.link = link_of(copies, *report.run);
     if (copies.time.sum != 0)
       row.rate = static_cast<double>(copies.bytes) / static_cast<double>(copies.time.sum);
-    if (!copies.other) row.hint = copy_hint(facts_of(copies, device_times[copies.device], row.link));
+    if (!copies.other && whole) row.hint = copy_hint(facts_of(copies, device_times[copies.device], row.link));
     row.copies = std::move(copies);
   }
   return rows;

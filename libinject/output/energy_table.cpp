@@ -115,10 +115,11 @@ Columns<EnergyRow> energy_columns(const Report& report) {
         return Cell(std::min(100.0, 100 * row.idle->joules / row.energy->joules));
       },
       "Idle Energy / Energy.", kNoIdle);
-  columns.add(
-      "Energy per Sample (J)", kJoulesBySample, &Row::joules_by_sample,
-      "This GPU's energy / INJECT_BATCH; for a window, over its complete iterations.",
-      "no INJECT_BATCH; no complete iteration; something else between the iterations; otherwise as Energy");
+  columns.add("Energy per Sample (J)", kJoulesBySample, &Row::joules_by_sample,
+              "This GPU's energy / INJECT_BATCH; for a window, over its complete iterations.",
+              "no INJECT_BATCH; no complete iteration; something else between the iterations; the host ran "
+              "ahead of the "
+              "GPU, or may have while records of its work were lost; otherwise as Energy");
   columns.add(
       "Energy per Unit (J)", kJoulesBySample,
       [](const Row& row) { return exact_cell(row.joules_by_unit, kJoulesBySample); },

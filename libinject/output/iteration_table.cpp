@@ -55,10 +55,12 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       .add("Duration (ns)", kTime, &Row::duration,
            "Next boundary - Start, on the host; if cut off by the end of the window, that end - Start.",
            "`outside` and `[other]`; not over")
-      .add("Step Time (ns)", kMeanTime, &Row::step_time,
-           "Duration or, where the host ran ahead of the GPU, the time on the GPU from the end of the "
-           "iteration's last work to that of the next one's (iterations.md).",
-           "not a complete iteration; the host ran ahead, and it is the last of its window")
+      .add(
+          "Step Time (ns)", kMeanTime, &Row::step_time,
+          "Duration or, where the host ran ahead of the GPU, the time on the GPU from the end of the "
+          "iteration's last work to that of the next one's (iterations.md).",
+          "not a complete iteration; the host ran ahead, and it is the last of its window; the host may have "
+          "run ahead while records of device work were lost")
       .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH / Step Time.",
            "no INJECT_BATCH; otherwise as Step Time");
   constexpr std::string_view kNoUnits =
@@ -75,10 +77,12 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           kUnitSourceMeaning);
   columns.add(
       "Units/s", kUnitRate,
-      [](const Row& row) { return exact_cell(row.ahead ? std::nullopt : row.units.per_second(), kUnitRate); },
+      [](const Row& row) {
+        return exact_cell(row.pace == Pace::kHost ? row.units.per_second() : std::nullopt, kUnitRate);
+      },
       "Units / Duration.",
       "rows of one device; not complete; no units were reported, or not all are known; the host ran ahead of "
-      "the GPU");
+      "the GPU, or may have while records of its work were lost");
   units.add(
       "Units/s of GPU Busy", kUnitRate,
       [](const WorkUnits& of) { return exact_cell(of.per_busy_second(), kUnitRate); },

@@ -302,19 +302,26 @@ void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run
                        windows.flops - std::min(windows.flops, windows_.flops), 0};
     windows_ = windows;
     latest_devices_.clear();
+    const std::uint64_t removed = statistics.device_times().removed();
     for (const DeviceTimeRow& row : statistics.device_times().totals()) {
       DeviceTimes& sum = devices_[row.device];
       DeviceTimes latest = row.times;
-      latest.remove(sum);
-      if (latest.span != 0) latest_devices_[row.device] = latest;
+      // Where a window was taken out of the totals again, the difference is not the latest windows' alone.
+      if (removed == removed_rows_) {
+        latest.remove(sum);
+        if (latest.span != 0) latest_devices_[row.device] = latest;
+      }
       sum = row.times;
     }
+    removed_rows_ = removed;
   }
   // Iterations and copies advance independently of windows.
   const std::uint64_t steps = statistics.iterations().step_times().count();
   if (steps != steps_) {
     latest_steps_ = statistics.iterations().recent_step_times(steps - steps_);
     steps_ = steps;
+    windows_before_steps_ = windows_with_steps_;
+    windows_with_steps_ = windows_.windows;
   }
   advance_copies(statistics);
 }
@@ -355,7 +362,11 @@ void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report)
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());
   if (latest_steps_.count() == 0) return;
   // Host time while the host ran ahead of the GPU is not a step time.
-  if (!report.steps.inside_by_device) {
+  const bool by_host = std::ranges::all_of(report.windows, [this](const WindowReport& window) {
+    return !window.host || window.window == kOtherIndex || window.window <= windows_before_steps_ ||
+           window.host->pace == Pace::kHost;
+  });
+  if (by_host) {
     const double median = seconds(latest_steps_.median());
     text.family(kTable[kStepTimeMean]).number(seconds(latest_steps_.mean()));
     text.family(kTable[kStepTimeMedian]).number(median);
@@ -366,9 +377,9 @@ void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report)
   const WindowReport::Host* latest = nullptr;
   for (const WindowReport& window : report.windows) {
     if (!window.host || window.window == kOtherIndex) continue;
-    if (window.host->ahead || window.host->units.per_second()) latest = &*window.host;
+    if (window.host->pace != Pace::kHost || window.host->units.per_second()) latest = &*window.host;
   }
-  if (latest != nullptr && !latest->ahead)
+  if (latest != nullptr && latest->pace == Pace::kHost)
     text.family(kTable[kUnitsRate]).number(latest->units.per_second().value_or(0));
 }
 
@@ -474,7 +485,12 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   text.family(kTable[kFlops]).sum(windows_.flops);
   // If no call's shape is known, the number of operations is unknown.
   text.family(kTable[kFlopRate]);
-  if (windows_.flops != 0 && latest_windows_.time != 0 && !report.steps.inside_by_device)
+  const std::uint64_t settled_before = windows_.windows - latest_windows_.windows;
+  const bool rates_known = std::ranges::all_of(report.windows, [&](const WindowReport& window) {
+    return !window.host || window.window == kOtherIndex || window.window <= settled_before ||
+           window.window > windows_.windows || window.host->flops.flops == 0 || window.host->flops.teraflops;
+  });
+  if (windows_.flops != 0 && latest_windows_.time != 0 && rates_known)
     text.number(static_cast<double>(latest_windows_.flops) /
                 seconds(static_cast<double>(latest_windows_.time)));
   copy_samples(text, statistics);

@@ -71,7 +71,11 @@ class PrometheusMetrics {
   DeviceSums latest_devices_;
   CopySums copies_;
   CopySums latest_copies_;
+  std::uint64_t removed_rows_ = 0;
   std::uint64_t steps_ = 0;
+  // Windows that were settled when latest_steps_ were known, and when those before them were.
+  std::uint64_t windows_with_steps_ = 0;
+  std::uint64_t windows_before_steps_ = 0;
   SampleStats latest_steps_;
 };
 

@@ -89,8 +89,11 @@ void write_iterations(TextPage& page, const Report& report) {
                              plural(all.ahead, "iteration") + " without the profiler");
   }
   std::string text = all.time ? "    in windows: " : "  in windows: ";
-  if (steps.count() == 0) {
+  const std::uint64_t complete = iterations.step_times().count();
+  if (complete == 0) {
     text += "no complete iteration";
+  } else if (steps.count() == 0) {
+    text += plural(complete, "iteration") + " whose time is unknown";
   } else {
     text += plural(steps.count(), "iteration") + ", median " + time_text(steps.median()) + ", mean " +
             time_text(steps.mean()) + ", 95th percentile " +
@@ -100,7 +103,7 @@ void write_iterations(TextPage& page, const Report& report) {
       append_decimal(text, *rate, 1);
       text += " samples/s";
     }
-    if (!all.units.per_second() && !all.inside_by_device) text += units_text(report, all.units_inside);
+    if (!all.units.per_second()) text += units_text(report, all.units_inside);
   }
   page.line(text);
   text.clear();

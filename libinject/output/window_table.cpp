@@ -261,9 +261,10 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add("Step Time in Window (ns)", kMeanTime, &Host::step_time,
            "Median duration of the complete iterations, including the profiler's overhead; where the host "
            "ran ahead of the GPU, their median time on the GPU (iterations.md).",
-           "rows of one device; no complete iteration")
+           "rows of one device; no complete iteration; the host ran ahead in the only one, or may have run "
+           "ahead while records of device work were lost")
       .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH / Step Time in Window.",
-           "rows of one device; no INJECT_BATCH; no complete iteration")
+           "no INJECT_BATCH; otherwise as Step Time in Window")
       .add(
           "Iterations with Units", kCount, [](const Host& of) { return of.units.iterations; },
           "Complete iterations in iteration_sum.csv whose units of work are known (units.md).")
@@ -273,10 +274,11 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add(
           "Units/s in Window", kUnitRate,
           [](const Host& of) {
-            return exact_cell(of.ahead ? std::nullopt : of.units.per_second(), kUnitRate);
+            return exact_cell(of.pace == Pace::kHost ? of.units.per_second() : std::nullopt, kUnitRate);
           },
           "Units in Window / sum of these iterations' durations.",
-          "no units were reported, or not all are known; the host ran ahead of the GPU")
+          "no units were reported, or not all are known; the host ran ahead of the GPU, or may have while "
+          "records of its work were lost")
       .add(
           "Units/s of GPU Busy in Window", kUnitRate,
           [](const Host& of) { return exact_cell(of.units.per_busy_second(), kUnitRate); },
@@ -328,10 +330,15 @@ Columns<WindowReport> window_columns(const Report& report) {
            "Calls not recorded because the ring buffer was full.")
       .add("Lost Range Records", kCount, &Losses::range_records,
            "NVTX ranges not recorded because the ring buffer was full.")
-      .add("Lost Activity Records", kCount, &Losses::activity_records,
-           "Records that CUPTI had no buffer for.")
-      .add("Invalid Timestamps", kCount, &Losses::invalid_times,
-           "Records left out because they have no usable times.")
+      .add(
+          "Lost Activity Records", kCount,
+          [](const Losses& of) { return cell_if(!of.perhaps_more, of.activity_records); },
+          "Records that CUPTI had no buffer for.",
+          "some of those of a window that ended shortly before or after may have been this window's")
+      .add(
+          "Invalid Timestamps", kCount,
+          [](const Losses& of) { return cell_if(!of.perhaps_more, of.invalid_times); },
+          "Records left out because they have no usable times.", "as Lost Activity Records")
       .add("Missing Activity Records", kCount, &Losses::missing_records,
            "Launches whose record never arrived.");
   add_flop_columns(columns, [](const WindowReport& row) { return row.host ? &row.host->flops : nullptr; });

@@ -328,10 +328,7 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
-    Attribution unknown;
-    unknown.window = std::min(windows_.opened(), settling_until_);
-    windows_.add_losses(unknown.window, losses);
-    statistics_.lost_work(unknown);
+    lose_unattributed(losses);
     return;
   }
   event.launch = Attribution{};
@@ -379,20 +376,34 @@ void Drain::note_missing(std::uint64_t dropped, bool delivered) {
     if (!is_naming(launch.window)) statistics_.lost_work(launch);
   };
   for (const auto& [window, count] : launches_.give_up_waiting(delivered, lost)) {
-    if (is_naming(window)) continue;  // its kernels have no name
     Losses losses;
     losses.activity_records = std::min(count, dropped);
     losses.missing_records = count - losses.activity_records;
     dropped -= losses.activity_records;
+    if (is_naming(window)) continue;  // its kernels have no name
     windows_.add_losses(window, losses);
   }
   if (dropped == 0) return;
   Losses losses;
   losses.activity_records = dropped;
+  lose_unattributed(losses);
+}
+
+// Any of the windows that are settled together may be the one. The last of them has the count.
+void Drain::lose_unattributed(const Losses& losses) {
   Attribution unknown;
   unknown.window = std::min(windows_.opened(), settling_until_);
   windows_.add_losses(unknown.window, losses);
   statistics_.lost_work(unknown);
+  Losses perhaps;
+  perhaps.perhaps_more = true;
+  for (const std::uint32_t window : windows_.closing(settling_until_)) {
+    if (window == unknown.window) continue;
+    windows_.add_losses(window, perhaps);
+    Attribution other;
+    other.window = window;
+    statistics_.lost_work(other);
+  }
 }
 
 void Drain::settle_times(Nanoseconds until) {

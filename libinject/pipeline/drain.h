@@ -117,6 +117,7 @@ class Drain {
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
   void note_missing(std::uint64_t dropped, bool delivered);
+  void lose_unattributed(const Losses& losses);
   std::uint32_t demangled_name(std::uint32_t mangled);
 
   Core& core_;

@@ -37,10 +37,12 @@ class DeviceRows {
         counter_(readings.energy, readings.limit_mw),
         sums_(readings.max_sm_mhz) {}
 
-  /// `iterations`: those of the window.
-  void add(const WindowInfo& window, std::span<const IterationRow> iterations, std::vector<EnergyRow>& rows) {
+  /// `iterations`: those of the window. `in_time`: the device does their work between their edges on the
+  /// host.
+  void add(const WindowInfo& window, std::span<const IterationRow> iterations, bool in_time,
+           std::vector<EnergyRow>& rows) {
     EnergyRow row = row_of(window, window.start, window.end);
-    add_shares(row, iterations);
+    if (in_time) add_shares(row, iterations);
     const DeviceTimeRow* times = statistics_.device_times().row(window.number, readings_.device);
     if (times != nullptr && window.end != 0 && all_kernels_known(window, run_))
       row.idle =
@@ -60,6 +62,7 @@ class DeviceRows {
       if (iteration.kind != IterationRow::Kind::kPhase || iteration.begin == 0) continue;
       EnergyRow& part = rows.emplace_back(row_of(window, iteration.begin, iteration.end));
       part.iteration = &iteration;
+      if (!in_time) continue;
       if (part.energy && run_.batch != 0 && is_complete_iteration(iteration))
         part.joules_by_sample = part.energy->joules / static_cast<double>(run_.batch);
       if (const auto units = units_of(run_, iteration); part.energy && units && *units > 0)
@@ -151,7 +154,8 @@ const DeviceEnergy* EnergyReport::device(std::uint32_t number) const {
 }
 
 EnergyReport energy_report(const Statistics& statistics, const RunInfo& run,
-                           const std::vector<IterationRow>& iterations) {
+                           const std::vector<IterationRow>& iterations,
+                           const std::function<bool(std::uint32_t window)>& by_host_pace) {
   EnergyReport report;
   std::vector<DeviceRows> devices;
   devices.reserve(run.energy.devices.size());
@@ -167,7 +171,8 @@ EnergyReport energy_report(const Statistics& statistics, const RunInfo& run,
     next = std::find_if_not(next, iterations.end(), is_before);
     const auto after = std::find_if_not(next, iterations.end(), is_of);
     if (window.times_known()) {
-      for (DeviceRows& device : devices) device.add(window, {next, after}, report.rows);
+      const bool in_time = by_host_pace(window.number);
+      for (DeviceRows& device : devices) device.add(window, {next, after}, in_time, report.rows);
     }
     next = after;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,7 +60,10 @@ struct EnergyReport {
 };
 
 /// `iterations` must outlive the report.
+/// `by_host_pace`: whether the durations of a window's iterations on the host are what they take on the
+/// device.
 EnergyReport energy_report(const Statistics& statistics, const RunInfo& run,
-                           const std::vector<IterationRow>& iterations);
+                           const std::vector<IterationRow>& iterations,
+                           const std::function<bool(std::uint32_t window)>& by_host_pace);
 
 }  // namespace inject

@@ -3,6 +3,7 @@
 #include "libinject/report/report.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -18,6 +19,8 @@ namespace {
 
 // The minimum number of steps for a step time.
 constexpr std::uint64_t kFewestUnprofiled = 7;
+// Without iterations, a window's work may end this much later than the window, as a share of its duration.
+constexpr std::uint64_t kShortTail = 10;
 
 std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return std::nullopt;
@@ -40,11 +43,13 @@ class WindowMetricValues {
   explicit WindowMetricValues(const Statistics& statistics)
       : metrics_(statistics.metrics().metrics().size()), windows_(statistics.metrics().windows()) {}
 
-  /// Fills in a window for these devices together. `duration`: the window's, 0 if unknown.
-  void fill(WindowReport& report, std::span<const WindowDeviceRow> devices, std::uint64_t duration) const {
+  /// Fills in a window for these devices together. `duration`: the window's, 0 if unknown. `whole`: no record
+  /// of its device work is missing.
+  void fill(WindowReport& report, std::span<const WindowDeviceRow> devices, std::uint64_t duration,
+            bool whole) const {
     std::vector<WeightedMean> means(metrics_);
     std::vector<WeightedMean> utilizations(metrics_);
-    std::vector<bool> unknown(metrics_, duration == 0);
+    std::vector<bool> unknown(metrics_, duration == 0 || !whole);
     for (const WindowDeviceRow& device : devices) {
       const auto found =
           std::lower_bound(windows_.begin(), windows_.end(), std::pair(report.window, device.device),
@@ -77,7 +82,11 @@ class WindowMetricValues {
 
 /// `durations`: of steps on the host.
 bool ran_ahead(const SampleStats& durations, const DevicePace& pace) {
-  return pace.times().count() != 0 && durations.median() < pace.load().least_step;
+  return durations.count() != 0 && durations.median() < pace.load().least_step;
+}
+
+bool lost_device_work(const WindowInfo* window) {
+  return window != nullptr && window->losses.device_work();
 }
 
 class WindowReports {
@@ -86,14 +95,13 @@ class WindowReports {
       : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {
     for (const IterationRow& row : report.iteration_rows) {
       rows_[row.window].push_back(row);
-      if (row.label != IterationLabel::kIteration) continue;
-      for (WorkUnits* units : {&units_[row.window], &report.steps.units_inside})
-        units->add(units_of(run, row), row.end - row.begin, row.devices);
+      if (row.label == IterationLabel::kIteration)
+        units_[row.window].add(units_of(run, row), row.end - row.begin, row.devices);
     }
   }
 
-  /// Builds the windows; returns those in which the host ran ahead of the device.
-  std::set<std::uint32_t> build() {
+  /// Builds the windows; returns the pace of those in which it is not the host's.
+  std::map<std::uint32_t, Pace> build() {
     for (const WindowInfo& info : run_.windows) windows_[info.number].info = &info;
     for (const WindowHostRow& entry : statistics_.window_hosts()) {
       windows_[entry.window].host = entry.work;
@@ -113,10 +121,10 @@ class WindowReports {
       if (full && number > last && number != kOtherIndex) continue;
       add(number, window);
     }
-    return std::move(ahead_);
+    return std::move(paces_);
   }
-  /// Windows for which that is unknown, after build().
-  const std::set<std::uint32_t>& pace_unknown() const { return pace_unknown_; }
+  /// Times of the complete iterations of all windows, by each window's pace; after build().
+  const SampleStats& step_times() const { return step_times_; }
 
  private:
   struct Window {
@@ -148,22 +156,33 @@ class WindowReports {
     return report;
   }
 
+  static Pace pace_of(const Window& window, const SampleStats* durations, const DevicePace& pace) {
+    if (durations != nullptr && ran_ahead(*durations, pace)) return Pace::kDevice;
+    // If device work is missing, there may be no evidence that the host ran ahead.
+    if (lost_device_work(window.info) && pace.times().count() == 0) return Pace::kUnknown;
+    return Pace::kHost;
+  }
+
+  /// Without iterations: whether the host submitted more than the device could do meanwhile.
+  static bool outlasts(const Window& window, Nanoseconds last) {
+    if (window.info == nullptr || window.info->end == 0) return false;
+    return last > window.info->end + duration_of(window.info) / kShortTail;
+  }
+
   void add(std::uint32_t number, const Window& window) {
     const std::uint64_t duration = duration_of(window.info);
     const SampleStats* const durations = statistics_.iterations().window_step_times(number);
-    const DevicePace pace(rows_[number], statistics_.device_times());
-    const bool ahead = durations != nullptr && ran_ahead(*durations, pace);
-    // If device work is missing, there may be no evidence that the host ran ahead.
-    const bool pace_known =
-        window.info == nullptr || !window.info->losses.device_work() || pace.times().count() != 0;
-    if (!pace_known) pace_unknown_.insert(number);
-    const SampleStats* const steps = ahead ? &pace.times() : pace_known ? durations : nullptr;
-    if (ahead) ahead_.insert(number);
+    const DevicePace device_pace(rows_[number], statistics_.device_times());
+    const Pace pace = pace_of(window, durations, device_pace);
+    if (pace != Pace::kHost) paces_[number] = pace;
+    const SampleStats* steps = pace == Pace::kHost ? durations : nullptr;
+    if (pace == Pace::kDevice && device_pace.times().count() != 0) steps = &device_pace.times();
+    if (steps != nullptr) step_times_.merge(*steps);
     const std::optional<OverheadEstimate> overhead =
         steps != nullptr ? profiler_overhead(report_.steps.unprofiled, *steps) : std::nullopt;
     // Work without a record would count as idle time.
     const bool traced = window.info == nullptr || window.info->untraced.empty();
-    const bool whole = traced && (window.info == nullptr || !window.info->losses.device_work());
+    const bool whole = traced && !lost_device_work(window.info);
     WindowReport& all = report_.windows.emplace_back(report_of(number, window));
     DeviceWork work;
     std::uint64_t busy = 0;
@@ -189,15 +208,16 @@ class WindowReports {
       all.busy_share = share_of(busy, device_time);
     }
     // While the host runs ahead, the device also does a window's work after its end.
-    all.host = host_of(number, window, ahead || !pace_known ? 0 : duration);
+    const bool in_time = durations != nullptr ? pace == Pace::kHost : whole && !outlasts(window, last);
+    all.host = host_of(number, window, in_time ? duration : 0);
+    all.host->pace = pace;
     if (durations != nullptr) all.host->iterations = durations->count();
     if (steps != nullptr) {
-      all.host->ahead = ahead;
       all.host->step_time = steps->median();
       all.host->samples_per_second = samples_per_second(run_.batch, steps->median());
     }
     if (times.span != 0) all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead);
-    metrics_.fill(all, window.devices, duration);
+    metrics_.fill(all, window.devices, duration, whole);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
       WindowReport& report = report_.windows.emplace_back(report_of(number, window));
@@ -216,7 +236,7 @@ class WindowReports {
           if (memory.device == device.device) report.memory = &memory;
         }
       }
-      metrics_.fill(report, {&device, 1}, duration);
+      metrics_.fill(report, {&device, 1}, duration, whole);
     }
   }
 
@@ -240,8 +260,8 @@ class WindowReports {
   // By window:
   std::map<std::uint32_t, WorkUnits> units_;
   std::map<std::uint32_t, std::vector<IterationRow>> rows_;
-  std::set<std::uint32_t> ahead_;
-  std::set<std::uint32_t> pace_unknown_;
+  std::map<std::uint32_t, Pace> paces_;
+  SampleStats step_times_;
 };
 
 MetricValues iteration_metrics(const Statistics& statistics, const IterationRow& iteration,
@@ -260,23 +280,24 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
 
 /// Of the window of an iteration.
 struct WindowFacts {
-  bool ahead = false;  // the host ran ahead of the device
+  Pace pace = Pace::kHost;
   bool traced = true;  // device activity was recorded
-  bool pace_known = true;
 };
 
 /// `next`: the next row, null if there is none.
 void add_iteration(Report& report, const IterationRow& row, const IterationRow* next,
                    const WindowFacts& window) {
-  const bool ahead = window.ahead;
   const bool phase = row.kind == IterationRow::Kind::kPhase;
   const std::uint64_t duration = phase && row.end != 0 ? row.end - row.begin : 0;
   IterationReport all;
   all.row = &row;
   if (phase && row.end != 0) all.duration = duration;
-  all.ahead = ahead;
-  if (row.complete && row.label == IterationLabel::kIteration && window.pace_known)
-    all.step_time = ahead ? DevicePace::time_of(row, next, report.statistics->device_times()) : all.duration;
+  all.pace = window.pace;
+  if (row.complete && row.label == IterationLabel::kIteration) {
+    if (window.pace == Pace::kHost) all.step_time = all.duration;
+    if (window.pace == Pace::kDevice)
+      all.step_time = DevicePace::time_of(row, next, report.statistics->device_times());
+  }
   if (all.step_time) all.samples_per_second = samples_per_second(report.run->batch, *all.step_time);
   IterationReport each = all;
   std::uint64_t device_time = 0;
@@ -293,7 +314,7 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
   all.flops = host_flop_rate(
-      row.flops, ahead || !window.pace_known ? all.step_time.value_or(0) : static_cast<double>(duration),
+      row.flops, window.pace == Pace::kHost ? static_cast<double>(duration) : all.step_time.value_or(0),
       row.devices.size(), *report.run);
   all.fetches = report.statistics->fetches().of(row);
   // Work without a record would count as idle time.
@@ -456,24 +477,27 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     if (step.counts) report.steps.units.add(units_of(run, *step.step), step.step->duration);
   }
   if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
-  report.steps.inside_by_device = ran_ahead(iterations.step_times(), pace);
-  report.steps.inside = report.steps.inside_by_device ? pace.times() : iterations.step_times();
+  WindowReports window_reports(statistics, run, report);
+  const std::map<std::uint32_t, Pace> paces = window_reports.build();
+  // Windows beyond those that are listed have times on the host only.
+  const bool by_host = paces.empty() && !ran_ahead(iterations.step_times(), pace);
+  report.steps.inside = by_host ? iterations.step_times() : window_reports.step_times();
   report.steps.overhead = profiler_overhead(report.steps.unprofiled, report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(
         diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));
   }
   std::map<std::uint32_t, WindowFacts> windows;
-  for (const WindowInfo& window : run.windows) {
-    windows[window.number] = {false, window.untraced.empty()};
+  for (const WindowInfo& window : run.windows) windows[window.number].traced = window.untraced.empty();
+  for (const auto& [window, other] : paces) windows[window].pace = other;
+  for (const IterationRow& row : report.iteration_rows) {
+    const WindowFacts& window = windows[row.window];
+    add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1, window);
+    if (window.pace == Pace::kHost && row.label == IterationLabel::kIteration)
+      report.steps.units_inside.add(units_of(run, row), row.end - row.begin, row.devices);
   }
-  WindowReports window_reports(statistics, run, report);
-  for (const std::uint32_t window : window_reports.build()) windows[window].ahead = true;
-  for (const std::uint32_t window : window_reports.pace_unknown()) windows[window].pace_known = false;
-  for (const IterationRow& row : report.iteration_rows)
-    add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1,
-                  windows[row.window]);
-  report.energy = energy_report(statistics, run, report.iteration_rows);
+  const auto by_host_pace = [&paces](std::uint32_t window) { return !paces.contains(window); };
+  report.energy = energy_report(statistics, run, report.iteration_rows, by_host_pace);
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {
     const DeviceEnergy* energy = report.energy.device(diagnosis.device);

@@ -55,13 +55,20 @@ struct FamilyReport : FamilyRow {
   std::optional<double> teraflops;  ///< 10^12 per second; empty if a call's rate is impossible
 };
 
+/// What tells how long the steps of a window take.
+enum class Pace : std::uint8_t {
+  kHost,     ///< their durations on the host
+  kDevice,   ///< the host ran ahead of the device: their times there
+  kUnknown,  ///< device work was lost that would show whether the host ran ahead
+};
+
 /// A window on one device, or on all devices together and on the host.
 struct WindowReport {
   struct Host {
     HostWork work;
-    std::optional<std::uint64_t> iterations;   ///< complete ones; empty for kOtherIndex
-    std::optional<double> step_time;           ///< their median
-    bool ahead = false;                        ///< step_time is the device's, because the host ran ahead
+    std::optional<std::uint64_t> iterations;  ///< complete ones; empty for kOtherIndex
+    std::optional<double> step_time;          ///< their median
+    Pace pace = Pace::kHost;
     std::optional<double> samples_per_second;  ///< from step_time
     WorkUnits units;                           ///< of these iterations, as far as they have rows
     FlopRate flops;
@@ -87,7 +94,7 @@ struct IterationReport {
   const IterationRow* row = nullptr;
   std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
-  bool ahead = false;  ///< in its window the host ran ahead of the device
+  Pace pace = Pace::kHost;  ///< of its window
   /// For a complete iteration: its duration or, if the host ran ahead, its time on the device.
   std::optional<double> step_time;
   std::optional<double> samples_per_second;  ///< from the step time
@@ -111,9 +118,8 @@ struct StepReport {
   std::optional<MedianInterval> time;        ///< median of these: the step time
   std::optional<double> samples_per_second;  ///< from the step time
   WorkUnits units;                           ///< of the latest ones without CUPTI, if there are enough
-  WorkUnits units_inside;                    ///< of the complete iterations in windows
-  SampleStats inside;                        ///< times of the complete iterations in windows
-  bool inside_by_device = false;             ///< the device's, because the host ran ahead of it
+  WorkUnits units_inside;                    ///< of the complete iterations in windows of the host's pace
+  SampleStats inside;                        ///< times of the complete iterations in windows of a known pace
   std::optional<OverheadEstimate> overhead;
 };
 

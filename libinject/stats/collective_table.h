@@ -19,6 +19,8 @@ class CollectiveTable {
   void expect() { overlap_.expect_work(); }
   void add(const KernelEvent& event, bool collective, std::uint64_t duration);
   void settle(std::uint32_t window) { overlap_.settle_window(window); }
+  /// Device work of that window has no record: its collectives are not judged for overlap.
+  void lost_work(std::uint32_t window) { overlap_.lost_work(window); }
 
   /// `calls`: those of all libraries.
   std::vector<CollectiveRow> rows(std::span<const CallShapeRow> calls, const NameTable& names) const;

@@ -60,6 +60,8 @@ class CopyStatistics {
 
   /// By descending time, then by kind.
   std::vector<CopyRow> rows() const;
+  /// Device work of that window has no record: its copies are not judged for overlap.
+  void lost_work(std::uint32_t window) { overlap_.lost_work(window); }
   /// Records that came too late, at least in part, to be judged for overlap.
   std::uint64_t late() const { return overlap_.late(); }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
 
 namespace inject {
 
@@ -34,14 +36,18 @@ struct Busiest {
   double work = 0;
 };
 
-/// Empty if the row is not a complete iteration, or is the last one of its window.
-Busiest busiest(const IterationRow& row, const DeviceTimeStatistics& devices) {
+bool is_complete_iteration(const IterationRow& row) {
+  return row.kind == IterationRow::Kind::kPhase && row.label == IterationLabel::kIteration && row.complete;
+}
+
+/// Empty if the row is not a complete iteration, or is the last one of its window; unless `alone`: it is the
+/// only one.
+Busiest busiest(const IterationRow& row, const DeviceTimeStatistics& devices, bool alone = false) {
   Busiest found;
-  if (row.kind != IterationRow::Kind::kPhase || row.label != IterationLabel::kIteration || !row.complete)
-    return found;
+  if (!is_complete_iteration(row)) return found;
   for (const IterationDeviceRow& device : row.devices) {
     const DeviceTimeRow* window = devices.row(row.window, device.device);
-    if (!device.gap || window == nullptr) continue;
+    if ((!device.gap && !alone) || window == nullptr) continue;
     const double work = work_of(device, window->times);
     if (found.device == nullptr || work > found.work) found = {&device, work};
   }
@@ -75,10 +81,12 @@ std::optional<std::uint64_t> DevicePace::time_of(const IterationRow& row, const 
 }
 
 DevicePace::DevicePace(std::span<const IterationRow> rows, const DeviceTimeStatistics& devices) {
+  std::map<std::uint32_t, std::size_t> iterations;  // complete ones, by window
+  for (const IterationRow& row : rows) iterations[row.window] += is_complete_iteration(row) ? 1 : 0;
   Moments works;
   std::uint64_t launches = 0;
   for (const IterationRow& row : rows) {
-    const Busiest found = busiest(row, devices);
+    const Busiest found = busiest(row, devices, iterations[row.window] == 1);
     if (found.device == nullptr) continue;
     works.add(static_cast<std::uint64_t>(found.work));
     const IterationRow* const next = &row == &rows.back() ? nullptr : &row + 1;

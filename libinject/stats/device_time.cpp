@@ -145,7 +145,7 @@ void DeviceTimeStatistics::bound() {
                    [](const auto& a, const auto& b) { return a.second->held > b.second->held; });
   for (const auto& [number, window] : fullest) {
     release(*window);
-    hand_on_gaps(number, *window);
+    hand_on_gaps(number, *window, true);
     if (held_ <= max_held_ / 8 * 7) return;
   }
 }
@@ -207,11 +207,13 @@ void DeviceTimeStatistics::recount(Window& window) {
   window.held = held;
 }
 
-void DeviceTimeStatistics::hand_on_gaps(std::uint32_t number, Window& window) {
+void DeviceTimeStatistics::hand_on_gaps(std::uint32_t number, Window& window, bool whole) {
   if (!on_gap_) return;
   for (auto& [device, timeline] : window.devices) {
     for (IdleGap& gap : timeline.take_gaps()) {
       gap.device = device;
+      // What ends with the part that is judged does not end with the window.
+      gap.is_closing = gap.is_closing && whole;
       on_gap_(number, gap);
     }
   }
@@ -234,7 +236,10 @@ void DeviceTimeStatistics::lost_work(std::uint32_t number, Nanoseconds launch) {
   }
   std::erase_if(rows_, [this, number](const DeviceTimeRow& row) {
     if (row.window != number) return false;
-    totals_[row.device].times.remove(row.times);
+    Total& total = totals_[row.device];
+    total.times.remove(row.times);
+    total.shares = {};  // some of them were this window's
+    ++removed_;
     pauses_ -= row.pauses.longer.size();
     return true;
   });
@@ -283,7 +288,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     pauses_ += pauses.longer.size();
     rows_.push_back({number, device, *times, timeline.shares().largest(), std::move(pauses)});
   }
-  hand_on_gaps(number, window);
+  hand_on_gaps(number, window, until == end);
   held_ -= window.held;
   windows_.erase(found);
 }

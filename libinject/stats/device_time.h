@@ -68,6 +68,8 @@ class DeviceTimeStatistics {
   std::vector<DeviceTimeRow> totals() const;
   /// The latest settled window, 0 if there is none.
   std::uint32_t settled_through() const { return settled_through_; }
+  /// How many rows were taken out of the totals again (lost_work()).
+  std::uint64_t removed() const { return removed_; }
   /// Records that came too late to be judged, or were dropped to make room.
   std::uint64_t left_out() const { return left_out_; }
   /// Records held in memory.
@@ -93,7 +95,7 @@ class DeviceTimeStatistics {
   void release(Window& window);
   void forget_calls(Window& window, std::span<const DeviceWait> waits, Nanoseconds needed);
   void recount(Window& window);
-  void hand_on_gaps(std::uint32_t number, Window& window);
+  void hand_on_gaps(std::uint32_t number, Window& window, bool whole);
 
   std::size_t max_held_;
   std::function<void(std::uint32_t window, const IdleGap&)> on_gap_;
@@ -105,6 +107,7 @@ class DeviceTimeStatistics {
   std::map<std::uint32_t, Total> totals_;
   std::size_t held_ = 0;
   std::uint64_t left_out_ = 0;
+  std::uint64_t removed_ = 0;
   std::uint32_t settled_through_ = 0;
   std::map<std::uint32_t, Nanoseconds> lost_;  // of unsettled windows: the first lost launch
 };

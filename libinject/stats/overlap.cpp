@@ -65,6 +65,7 @@ OverlapStatistics::Timeline* OverlapStatistics::timeline(std::uint32_t window, s
     ++late_;
     return nullptr;
   }
+  if (lost_.contains(window)) return nullptr;
   const auto [place, is_new] = timelines_.try_emplace({window, device});
   Timeline& found = place->second;
   if (is_new && from_first_beside_) found.judged_from = kForever;
@@ -125,8 +126,18 @@ void OverlapStatistics::Timeline::halve(Rows& rows) {
   }
 }
 
+void OverlapStatistics::lost_work(std::uint32_t window) {
+  if (window <= settled_through_ || !lost_.insert(window).second) return;
+  std::erase_if(timelines_, [&](const auto& entry) {
+    if (entry.first.first != window) return false;
+    held_ -= entry.second.held();
+    return true;
+  });
+}
+
 void OverlapStatistics::settle_window(std::uint32_t window) {
   settled_through_ = std::max(settled_through_, window);
+  lost_.erase(lost_.begin(), lost_.upper_bound(settled_through_));
   while (!timelines_.empty() && timelines_.begin()->first.first <= settled_through_) {
     Timeline& timeline = timelines_.begin()->second;
     held_ -= timeline.held();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class OverlapStatistics {
   void work(std::uint32_t window, std::uint32_t device, std::uint32_t row, Nanoseconds start,
             Nanoseconds end);
   void beside(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end);
+  /// Device work of that window has no record: it is not judged, except for what has been.
+  void lost_work(std::uint32_t window);
   /// Nothing more will come for this window or any before it.
   void settle_window(std::uint32_t window);
 
@@ -87,6 +90,7 @@ class OverlapStatistics {
   std::size_t held_ = 0;
   std::uint64_t late_ = 0;
   std::uint32_t settled_through_ = 0;
+  std::set<std::uint32_t> lost_;  // unsettled windows that lost work
   bool expected_ = false;
   bool from_first_beside_;
 };

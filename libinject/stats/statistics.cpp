@@ -269,6 +269,8 @@ void Statistics::lost_work(const Attribution& launch) {
   const Nanoseconds begin = launch.known ? launch.host_begin : 0;
   collectors_->iterations.lost_work(launch.window, begin);
   collectors_->device_times.lost_work(launch.window, begin);
+  collectors_->copies.lost_work(launch.window);
+  collectors_->collectives.lost_work(launch.window);
 }
 
 void Statistics::lost_launches(std::uint32_t window) {

@@ -451,6 +451,20 @@ class Table(IterationTest):
         # On the device the profiler adds next to nothing.
         self.assertLess(float(window["Profiler Overhead (%)"] or 0), 50)
 
+    def test_a_host_that_runs_ahead_in_a_window_of_one_iteration(self):
+        """Its time on the device would have been from the end of its work to that of the next one's, which no window has."""
+        steps, every, kernel = 120, 4, 5_000_000
+        after = {i: "sync" for i in range(every - 1, steps, every)}
+        done = self.train(Program(PLAIN.removeprefix("copy:h2d:64 "), setup=f"duration:forward:{kernel} sync", after=after, steps=steps),
+                          WINDOW=f"iter:{START}+1", SUMMARY="summary", BATCH="64")
+        (window,) = done.out.windows()
+        self.assertEqual([window[column] for column in ("Iterations", "Step Time in Window (ns)", "Samples/s in Window")], ["1", "", ""])
+        # Steps without CUPTI are compared with the device's work as well.
+        self.assertGreaterEqual(float(window["Step Time (ns)"] or 3 * kernel), 3 * kernel)
+        (row,) = self.iterations(done.out)
+        self.assertEqual((row["Step Time (ns)"], row["Samples/s"], row["Units/s"]), ("", "", ""))
+        self.assertIn("in windows: 1 iteration whose time is unknown", (done.work / "summary").read_text(encoding="utf-8"))
+
     def test_samples_per_second(self):
         done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}", BATCH="256", SUMMARY="summary")
         rows = self.check_table(done, COUNT)
