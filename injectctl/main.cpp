@@ -34,7 +34,7 @@ namespace {
 
 using namespace inject;
 
-// The process answers at once, but for a start: it waits a second for CUPTI to be attached.
+// The process answers at once, except to `start`, which waits up to a second for CUPTI to be attached.
 constexpr std::chrono::seconds kPatience{5};
 
 constexpr const char* kUsage =
@@ -83,7 +83,7 @@ bool wait_for(int connection, short event, std::chrono::steady_clock::time_point
   }
 }
 
-/// Reads on until `text` ends in `last`.
+/// Reads until `text` ends with `last`.
 bool read_until(int connection, std::string& text, std::string_view last,
                 std::chrono::steady_clock::time_point deadline) {
   std::array<char, 4096> part;
@@ -132,7 +132,7 @@ ControlAnswer ask(const std::vector<Folder>& where, pid_t pid, const std::string
     }
     if (state == SocketState::kAlive) return {"", "it can't be reached now"};
     if (state == SocketState::kDead) {
-      control_sockets(folder.descriptor);  // removes it
+      control_sockets(folder.descriptor);  // removes the socket
       return {"", "it has ended"};
     }
   }
@@ -161,7 +161,7 @@ int list(const std::vector<Folder>& where) {
   return 0;
 }
 
-// The record file is read where it is.
+// The record file is mapped and read in place, so truncation or a disk error raises SIGBUS.
 void end_on_bus_error(int) {
   static constexpr char kText[] =
       "injectctl: recover: the file `records` was truncated, or its disk can't be read\n";
@@ -170,7 +170,7 @@ void end_on_bus_error(int) {
 
 int recover_folder(const std::string& folder, bool keep) {
   std::signal(SIGBUS, end_on_bus_error);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like others
+  std::signal(SIGXFSZ, SIG_IGN);  // writing past the file size limit is then an ordinary error
   const recovery::Outcome outcome = recovery::recover(folder, keep);
   if (!outcome.done) {
     std::fprintf(stderr, "injectctl: recover: %s\n", outcome.message.c_str());
@@ -180,8 +180,8 @@ int recover_folder(const std::string& folder, bool keep) {
   return 0;
 }
 
-// What keeps INJECT_OUT from being made on this machine, if anything does for certain: `error` if a file is
-// in the way; `warning` if this user may not write there, which may be otherwise where the program will run.
+// Checks whether INJECT_OUT can be created on this machine. `error`: certainly not, a file is in the way.
+// `warning`: this user may not write there, which may differ on the machine where the program will run.
 void check_output(const std::string& pattern, std::string& error, std::string& warning) {
   const EnvironmentLookup lookup = [](std::string_view name) -> std::optional<std::string> {
     const char* value = std::getenv(std::string(name).c_str());
@@ -196,7 +196,7 @@ void check_output(const std::string& pattern, std::string& error, std::string& w
     if (!exists && errno == ELOOP) error = quoted(folder) + " is a symbolic link loop";
     if (exists && S_ISDIR(found.st_mode) && access(folder.c_str(), W_OK | X_OK) != 0)
       warning = "this user may not write to " + quoted(folder);
-    // Below what does not exist, and where the way is a file, the folder above tells.
+    // If the folder does not exist yet, or its path contains a file, the parent folder decides.
     if (exists || !error.empty() || end == std::string::npos || end == 0) return;
   }
 }

@@ -8,7 +8,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-using Catch::Approx;  // as version 2 does
+using Catch::Approx;  // as in version 2
 #else
 #include <catch2/catch.hpp>
 #endif

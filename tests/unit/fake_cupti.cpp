@@ -27,7 +27,7 @@ constexpr std::pair<CUpti_CallbackId, const char*> kDriverFunctions[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuProfilerStop, "cuProfilerStop"},
 };
 
-/// What `work` returns, unless the tests want the call to fail.
+/// Returns the result of `work`, unless the test requested a failure of this call.
 template <typename Work>
 CUptiResult called(const char* function, Work work) {
   CUptiResult result = CUPTI_SUCCESS;
@@ -120,7 +120,7 @@ CuptiApi fake_api() {
 
 }  // namespace
 
-// In the place of libinject/capture/cupti/api.cpp.
+// Replaces libinject/capture/cupti/api.cpp.
 bool load_cupti(CuptiApi& api, std::string& error) {
   if (!FakeCupti::get().present) {
     error = "there is no CUPTI";
@@ -134,7 +134,7 @@ std::string CuptiApi::describe(CUptiResult result) const {
   return "error " + std::to_string(static_cast<int>(result));
 }
 
-// Leaked: it is called until the process is gone.
+// Leaked, because it is called until the process exits.
 FakeCupti& FakeCupti::get() {
   static auto* const cupti = new FakeCupti;
   return *cupti;
@@ -268,7 +268,7 @@ std::size_t FakeCupti::take_dropped() {
   return std::exchange(dropped_, 0);
 }
 
-// Buffers that it has are not given back.
+// Does not return the buffers that it holds.
 void FakeCupti::finalize() {
   const std::lock_guard lock(mutex_);
   subscriber_ = 0;

@@ -17,29 +17,30 @@
 
 namespace inject {
 
-/// CUPTI and a device, as far as the session uses them. A program that links this has no other CUPTI:
-/// load_cupti() finds this one, or none.
+/// CUPTI and a device, as far as the session uses them. In a program that links this, load_cupti() finds this
+/// CUPTI or none.
 class FakeCupti {
  public:
   static FakeCupti& get();
 
   /// Whether load_cupti() finds it.
   std::atomic<bool> present{false};
-  /// Kernels do not end: a flush waits for none of them, and by force returns their records without times.
+  /// Kernels do not end: a flush does not wait for them, and a forced flush returns their records without
+  /// times.
   std::atomic<bool> running{false};
 
-  /// The function's next calls, without "cupti", return `result`.
+  /// The next `times` calls of the function (named without "cupti") return `result`.
   void answer(const std::string& function, CUptiResult result, int times = 1);
-  /// Calls of the function do not return until another one is held; an empty name lets all return.
+  /// Blocks calls of the function until another one is held; an empty name releases all.
   void hold(const std::string& function);
-  /// Whether a call is held.
+  /// Whether a call is blocked.
   bool holds() const;
   /// Another client subscribes, or tries to.
   CUptiResult other_subscribes();
   void other_unsubscribes();
-  /// How often a function has been called, but for calls that were answered otherwise.
+  /// How often the function has been called, excluding calls answered by answer().
   int count(const std::string& function) const;
-  /// Of its subscriptions those that were not made to be alone while it finalizes.
+  /// Subscriptions, excluding those made only to be the sole subscriber while it finalizes.
   int attachments() const { return count("Subscribe") - count("Finalize"); }
   bool subscribed() const;
   bool records_kernels() const;
@@ -49,9 +50,9 @@ class FakeCupti {
   void launch_graph();
   void profiler_start();
   void profiler_stop();
-  /// cuptiFinalize, past every hook.
+  /// cuptiFinalize, called without passing a hook.
   void finalize();
-  /// CUPTI gives up with a fatal error.
+  /// CUPTI stops with a fatal error.
   void fail();
 
   // CUPTI's own functions.
@@ -73,7 +74,7 @@ class FakeCupti {
     std::size_t used = 0;
   };
 
-  /// Calls back on the way in and out, if that has been asked for.
+  /// Calls back on entry and exit, if callbacks are enabled.
   template <typename Parameters, typename Meanwhile>
   void driver_call(CUpti_CallbackId id, const char* name, const Parameters& parameters, Meanwhile meanwhile);
   void record_kernel(std::uint32_t correlation, const char* name);
@@ -86,7 +87,7 @@ class FakeCupti {
   std::condition_variable released_;
   bool other_ = false;
   std::uintptr_t subscriptions_ = 0;
-  std::uintptr_t subscriber_ = 0;  // 0: nobody of ours
+  std::uintptr_t subscriber_ = 0;  // 0: not subscribed by us
   CUpti_CallbackFunc callback_ = nullptr;
   void* callback_data_ = nullptr;
   std::set<std::pair<int, std::uint32_t>> callbacks_;

@@ -10,7 +10,7 @@
 
 namespace inject {
 
-/// A folder with files in folders, as /proc and /sys have them.
+/// A folder of nested files, like /proc and /sys.
 class FolderTree {
  public:
   void file(const std::string& path, const std::string& text) const {

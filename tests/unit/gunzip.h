@@ -10,7 +10,7 @@
 
 namespace inject {
 
-/// What a gzip file of one member has; an exception if it is anything else, or has no end.
+/// Contents of a gzip file with one member; throws if it is anything else, or is truncated.
 inline std::string gunzip(const std::string& compressed) {
   z_stream stream{};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) throw std::runtime_error("no memory");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A file of its own, because compiling Catch2's runner takes longer than most of the tests.
+// In a file of its own because compiling Catch2's runner takes longer than compiling most of the tests.
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #else

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// INJECT_METRICS=auto on every chip that the real CUPTI knows: its host API needs no device. Exits 77 where
-// there is no such CUPTI.
+// INJECT_METRICS=auto on every chip that the real CUPTI knows; its host API needs no device. Exits with 77 if
+// that CUPTI is not available.
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ using namespace inject;
 
 namespace {
 
-// What CUPTI 13.0 has in one pass: the quantities that are left out.
+// Quantities that do not fit into one pass with CUPTI 13.0.
 struct Expected {
   const char* chip;
   const char* left_out;
@@ -88,7 +88,7 @@ void check_chip(const PmApi& api, const Expected& expected, bool exactly) {
   check(choice.error.empty() && chip.passes(choice.measured) == 1, std::string(expected.chip) + ": one pass");
   check(!choice.metrics.empty() && choice.metrics[0].quantity == Quantity::kSmActive,
         std::string(expected.chip) + ": SM active");
-  // A TPC's has two SMs' warps, of a peak that is nowhere said.
+  // A TPC counter counts the warps of two SMs, relative to an undocumented peak.
   for (const std::string& name : choice.measured) {
     check(name.find("tpc__") == std::string::npos, std::string(expected.chip) + ": by SM, not " + name);
     if (std::string_view(expected.chip) == "GH100" && name.find("warps") != std::string::npos)
@@ -108,7 +108,7 @@ void check_errors(const PmApi& api) {
   const ChipMetrics chip = chip_metrics(host, {});
   const std::string active = "TPC.TriageCompute.sm__cycles_active.avg.pct_of_peak_sustained_elapsed";
   check(check_metrics(chip, {active}).error.empty(), "a user's own metric");
-  // What tests/gpu/metrics_collection.py compares.
+  // The metrics that tests/gpu/metrics_collection.py compares.
   const std::string percent = ".avg.pct_of_peak_sustained_elapsed";
   const std::string warps =
       check_metrics(chip, {active, "sm__warps_active" + percent,
@@ -143,7 +143,7 @@ int main() {
   }
   std::vector<std::string> names;
   if (const CUptiResult result = MetricHost(api, "GH100").base_names(names); result != CUPTI_SUCCESS) {
-    // The vendor's libnvperf_host.so is a file of its own.
+    // The vendor's libnvperf_host.so is a separate file.
     std::printf("SKIP: the host API of %s does not work here: %s\n", cupti.path.c_str(),
                 cupti.describe(result).c_str());
     return 77;

@@ -22,7 +22,7 @@
 
 namespace inject {
 
-/// A run with one thread whose records are in a file, as in a session, but for the session.
+/// A run with one thread whose records are in a file, as in a session, but without the session.
 struct RecordedRun {
   static constexpr const char* kKernel = "_Z5alphav";
   static constexpr std::uint16_t kGeneration = 1;
@@ -54,7 +54,7 @@ struct RecordedRun {
   void open_window() { windows.open("test", time); }
   void close_window() { windows.end(windows.opened(), time); }
 
-  /// The call's record in the thread's queue; its kernel's to come.
+  /// Puts the call's record into the thread's queue; its kernel's record is still to come.
   void launch() { queue.push(core.ring, next_launch(), 1); }
   CallRecord next_launch() {
     CallRecord record;
@@ -69,8 +69,7 @@ struct RecordedRun {
     return record;
   }
 
-  /// A buffer of CUPTI's with the kernels of the launches first … last, handed over. As many as one has room
-  /// for.
+  /// Hands over one of CUPTI's buffers with the kernels of launches first … last, as many as fit.
   void kernels(std::uint32_t first, std::uint32_t last) {
     const ActivityBuffers::Buffer buffer = buffers.take(kGeneration);
     std::size_t at = 0;
@@ -87,12 +86,12 @@ struct RecordedRun {
     buffers.complete(buffer.data, at);
   }
 
-  /// Of which only the duration is kept.
+  /// A call of which only the duration is kept.
   void short_call() {
     queue.add_short_call(core.ring, windows.opened(), {find_function("cudaGetDevice"), 70}, 1);
   }
 
-  /// What the drain thread does with it.
+  /// What the drain thread does with the records.
   void pass() {
     queue.drain(
         core.ring, [this](const Slot& slot) { drain.take(1, slot); },

@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Without quotes in cells, of which there are none in what the tests read.
+/// Cells are not quoted in the files that the tests read.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::istringstream stream(line);
@@ -60,8 +60,8 @@ void forget_variables() {
   alarm(kMaxSeconds);
   folder_of_child() = folder;
   forget_variables();
-  // A ring of a megabyte has no block to spare while its blocks move into the record file: calls meanwhile
-  // are lost, and counted.
+  // A ring of one megabyte would have no spare block while its blocks move into the record file, and calls
+  // made then would be lost and counted.
   std::map<std::string, std::string> all = {{"INJECT_OUT", folder + "/out"},
                                             {"INJECT_LOG_FILE", folder + "/log"},
                                             {"INJECT_SUMMARY", "off"},
@@ -74,7 +74,7 @@ void forget_variables() {
   } catch (const std::exception& error) {
     expect(false, error.what(), "an exception", 0);
   }
-  // By its handlers, of which one is the session's.
+  // Runs the exit handlers, one of which is the session's.
   exit(0);
 }
 
@@ -148,7 +148,7 @@ std::vector<int> Left::by_window(const std::string& column) const {
 
 Left play(const std::map<std::string, std::string>& variables, const std::function<void()>& program) {
   const TemporaryFolder folder;
-  // What is not written yet would be written by the child as well.
+  // Unflushed output would be written by the child as well.
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);
@@ -183,8 +183,8 @@ void check_end(const Left& left) {
 }  // namespace inject
 
 #ifdef __SANITIZE_ADDRESS__
-// glibc frees a thread's message of dlerror() as the thread ends. Where the process ends at that moment,
-// LeakSanitizer knows the thread no more, and the message still.
+// glibc frees a thread's dlerror() message when the thread ends. If the process exits at that moment,
+// LeakSanitizer no longer knows the thread but still finds the message.
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:_dlerror_run\n";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A program's launches as text, for the parts of the search for iterations.
+// A program's launches as text, for tests of the iteration search.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace inject {
 
 inline constexpr Nanoseconds kLetterTime = 10'000;
 
-/// What marks a letter's events.
+/// Identifies a letter's events.
 constexpr std::uint64_t letter_hash(char letter) {
   return static_cast<std::uint64_t>(letter) * 1001;
 }
@@ -32,7 +32,7 @@ inline LaunchSign letter_sign(char letter, Nanoseconds time) {
   return sign;
 }
 
-/// One event a letter, kLetterTime apart; position p has the time (p + 1) * kLetterTime.
+/// One event per letter, kLetterTime apart; position p has the time (p + 1) * kLetterTime.
 inline void add_letters(SignHistory& history, std::string_view letters) {
   for (const char letter : letters) history.add(letter_sign(letter, (history.total() + 1) * kLetterTime));
 }

@@ -12,7 +12,7 @@
 
 namespace inject {
 
-/// Statistics with the tables that they refer to, and events to fill them with.
+/// Statistics with the tables that they refer to, and events to feed into them.
 struct StatsRun {
   NameTable names{100'000, std::size_t{16} << 20};
   RangeTree tree{100'000};

@@ -12,7 +12,7 @@
 
 namespace inject {
 
-/// A device's kernels with the values that its counters have while they run, and the samples that follow.
+/// A device's kernels with their counter values, and the samples that result.
 class SyntheticTimeline {
  public:
   struct Kernel {
@@ -32,7 +32,7 @@ class SyntheticTimeline {
   }
   void idle(Nanoseconds duration) { now += duration; }
 
-  /// Of one metric; the counter is the sum of what runs. Kernels are in order of their starts.
+  /// Samples of one metric; the counter is the sum over running kernels. Kernels are in order of start.
   std::vector<MetricSample> samples(Nanoseconds interval, Nanoseconds phase = 0,
                                     std::uint32_t window = 1) const {
     std::vector<MetricSample> result;

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// A fresh folder, removed with all that is in it.
+/// A new folder, removed with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "inject-test-XXXXXX").string()) {

@@ -104,7 +104,7 @@ TEST_CASE("A folder that is gone, a name that is taken", "[output]") {
 
 TEST_CASE("A full device is an error that names it", "[output]") {
   OutputFile full;
-  if (!full.open("/dev/full")) return;  // not everywhere
+  if (!full.open("/dev/full")) return;  // not available everywhere
   full.buffer() += "text";
   CHECK_FALSE(full.flush());
   CHECK(full.error() == "cannot write /dev/full: No space left on device");

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kNew = OutputFile::Existing::kRefuse;
 
-/// A queue whose jobs are done when the test says so.
+/// A queue whose jobs run when the test says so.
 struct Queued {
   Queued() {
     file.write_behind(&queue);
@@ -39,7 +39,7 @@ struct Queued {
   BehindFile file;
 };
 
-/// Files of this process can't become longer than that, while it lives.
+/// Limits the size of this process's files during its lifetime.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -96,7 +96,7 @@ TEST_CASE_METHOD(Queued, "a file's rows and steps are done in order, by whoever 
   CHECK(seen == std::vector<std::string>{"one\n", "one\ntwo\n"});
   CHECK(written() == "three\n");
   CHECK(file.rows_lost() == 0);
-  queue.run();  // there is nothing more
+  queue.run();  // nothing more to write
   CHECK(written() == "three\n");
 }
 
@@ -107,7 +107,7 @@ TEST_CASE_METHOD(Queued, "rows that a file does not take are counted, then and l
     file.flush();
     row("two");
     row("three");
-    CHECK(file.flush());  // it is not known yet
+    CHECK(file.flush());  // not known yet
     row("four");
     file.flush();
     queue.run();
@@ -175,7 +175,7 @@ TEST_CASE("what follows a job does not keep others from theirs", "[output]") {
   CHECK(queue.add(
       0, [&] { done.emplace_back("first"); },
       [&] {
-        std::thread([&] { const auto finished = queue.finish(); }).join();  // it does the second
+        std::thread([&] { const auto finished = queue.finish(); }).join();  // runs the second job
         done.emplace_back("after the first");
       }));
   CHECK(queue.add(

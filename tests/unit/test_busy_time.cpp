@@ -34,16 +34,16 @@ TEST_CASE("Busy time counts overlaps once and gaps not at all", "[stats]") {
   CHECK(busy.busy() == 0);
   busy.add(100, 200);
   busy.add(150, 250);
-  busy.add(160, 170);  // inside
+  busy.add(160, 170);  // contained
   CHECK(busy.busy() == 150);
-  busy.add(250, 260);  // end to end
+  busy.add(250, 260);  // adjacent
   CHECK(busy.held() == 1);
   busy.add(300, 310);
   CHECK(busy.busy() == 170);
   busy.add(50, 120);   // before all others
   busy.add(255, 305);  // closes the gap
   CHECK(busy.busy() == 260);
-  busy.add(20, 20);  // of no length
+  busy.add(20, 20);  // empty
   CHECK(busy.busy() == 260);
   CHECK(busy.first() == 20);
   CHECK(busy.last() == 310);
@@ -57,7 +57,7 @@ TEST_CASE("Busy time does not depend on the order of the records", "[stats]") {
   const unsigned seed = GENERATE(range(1u, 7u));
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  // Three launching threads whose records come a buffer at a time; from seed 4 on with long overlaps.
+  // Three launching threads whose records arrive one buffer at a time; with long overlaps from seed 4 on.
   Intervals all;
   std::vector<Intervals> buffers;
   for (int thread = 0; thread < 3; ++thread) {
@@ -94,7 +94,7 @@ TEST_CASE("Busy time of a long window is bounded in memory and exact while recor
   std::size_t most = 0;
   constexpr Nanoseconds kCount = 300'000;
   for (Nanoseconds i = 0; i < kCount; ++i) {
-    const Nanoseconds place = i ^ 1000;  // back and forth by a thousand records
+    const Nanoseconds place = i ^ 1000;  // alternating over a thousand records
     busy.add(place * 100, place * 100 + 60);
     most = std::max(most, busy.held());
   }
@@ -103,7 +103,7 @@ TEST_CASE("Busy time of a long window is bounded in memory and exact while recor
   CHECK(busy.late() == 0);
   CHECK(busy.busy() == kCount * 60);
 
-  // Older than what is kept: told, and not guessed.
+  // Older than the retained history: reported as late, not guessed.
   const std::uint64_t before = busy.busy();
   busy.add(70, 90);
   CHECK(busy.late() == 1);

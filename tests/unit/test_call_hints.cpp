@@ -81,7 +81,7 @@ TEST_CASE("Whether tensor cores could do a convolution", "[analysis]") {
   CHECK(answer(convolution(3, 64, DataType::kF16)) == "misaligned: not multiples of 16 bytes: C = 3");
   CHECK(answer(convolution(12, 100, DataType::kBf16)) ==
         "misaligned: not multiples of 16 bytes: C = 12, K = 100");
-  // Four elements of fp32 are as much as eight of fp16.
+  // Four fp32 elements take as many bytes as eight fp16 elements.
   CHECK(answer(convolution(12, 100, DataType::kF32, kLast, ComputeType::kF32Tf32)) == "yes");
   CHECK(answer(convolution(64, 128, DataType::kI8, kLast, ComputeType::kI32)) == "yes");
   CHECK(answer(convolution(64, 128, DataType::kF64, kLast, ComputeType::kF64)) == "unknown: fp64");
@@ -101,7 +101,7 @@ TEST_CASE("Whether tensor cores could do a convolution", "[analysis]") {
   mixed.w = DataType::kF16;
   CHECK(answer(mixed) == "unknown: operands are of different types");
 
-  // What is multiplied depends on the direction; what comes out may be of another type.
+  // The inputs of the multiplication depend on the direction; the output may have another type.
   const auto in_direction = [](std::uint8_t direction, DataType x, DataType w, DataType y) {
     auto shape = convolution(64, 64, x);
     shape.direction = direction;
@@ -122,7 +122,7 @@ TEST_CASE("Whether tensor cores could do a convolution", "[analysis]") {
           (direction == 3 ? "yes" : "unknown: operands are of different types"));
   }
 
-  // A graph's engine that uses fp32 might have been allowed tf32; an older function's descriptor says.
+  // A graph's engine that uses fp32 might have been allowed tf32; an older function's descriptor tells.
   auto fp32 = convolution(64, 64, DataType::kF32);
   CHECK(answer(fp32) == "unknown: fp32, and whether tf32 is allowed is not known");
   CHECK(answer(fp32, kTeslaV100) == "no: fp32");
@@ -169,7 +169,7 @@ TEST_CASE("Hints for convolutions", "[analysis]") {
   const MeasuredConvolution fast{TensorCores::kUsed, Bound::kCompute, 0, false};
   CHECK(hints_of(convolution(64, 64, DataType::kF16), fast).empty());
 
-  // The layout: with channels first alone.
+  // The layout hint, given only with channels first.
   const MeasuredConvolution moved{TensorCores::kUsed, Bound::kCompute, 0.454, false};
   const MeasuredConvolution moved_little{TensorCores::kUsed, Bound::kCompute, 0.09, false};
   CHECK(hints_of(convolution(64, 64, DataType::kF16, kFirst), moved) ==
@@ -177,7 +177,7 @@ TEST_CASE("Hints for convolutions", "[analysis]") {
   CHECK(hints_of(convolution(64, 64, DataType::kF16, kFirst), moved_little).empty());
   CHECK(hints_of(convolution(64, 64, DataType::kF16, kLast), moved).empty());
 
-  // Channels that can be padded without multiplying the work.
+  // Channel counts that can be padded without multiplying the work.
   for (const std::uint32_t channels : {3u, 5u, 7u, 9u, 60u, 1001u}) {
     INFO(channels);
     CHECK(hints_of(convolution(channels, 64, DataType::kF16), fast) ==
@@ -207,7 +207,7 @@ TEST_CASE("Hints for convolutions", "[analysis]") {
   wide.filter = {0, 1, 3};
   CHECK_FALSE(hints_of(wide, by_memory).empty());
 
-  // tf32, unless the process has it.
+  // The tf32 hint, unless the process uses it already.
   const MeasuredConvolution slow{TensorCores::kNotUsed, Bound::kCompute, 0, false};
   const auto fp32 = convolution(64, 64, DataType::kF32);
   CHECK(hints_of(fp32, slow) == "fp32 on CUDA cores: tf32, if allowed, could use tensor cores");

@@ -92,7 +92,7 @@ TEST_CASE("kernels belong to the call that they were launched in", "[shapes]") {
   calls.add(kernel(2, 7, 30));
   calls.add(kernel(1, 7, 10, 8));
   calls.add(kernel(2, 7, 5));
-  calls.add(kernel(1, 0, 1000));  // of no shape
+  calls.add(kernel(1, 0, 1000));  // without a shape
   calls.settle(1);
   const auto rows = calls.rows();
   REQUIRE(rows.size() == 1);
@@ -143,7 +143,7 @@ TEST_CASE("a failed call, and one whose work was captured", "[shapes]") {
   launch.owns_shape = false;
   launch.captured = true;
   launch.owner = 2;
-  calls.add(launch);  // comes before the call around it
+  calls.add(launch);  // arrives before the call around it
   CHECK(calls.is_captured(call(2, 7)));
   calls.add(call(2, 7));
   calls.add(call(4, 7));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The graphs that were captured, and their kernels' places in a window.
+// Captured graphs, and the places of their kernels in a window.
 #include "libinject/record/captured_graphs.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::unique_ptr<CapturedGraph> graph_of(std::size_t kernels) {
   return graph;
 }
 
-/// Whose first kernel was captured in that place.
+/// The place where the first kernel was captured.
 std::uint32_t place_of(const CapturedGraphs& graphs, const void* executable) {
   const CapturedGraphs::Graph graph = graphs.find(graphs.number(executable));
   return graph == nullptr ? 0 : graph->kernels.front().place;
@@ -43,7 +43,7 @@ void set(CapturedGraphs& graphs, const void* graph, std::uint32_t place) {
   graphs.set(graph, std::move(captured));
 }
 
-/// A window with launches of graphs, of kernels that are all alike but for their names.
+/// A window with launches of graphs whose kernels differ only by name.
 struct Replays {
   NameTable names{1024, 1 << 20};
   CodePlaces places{names};
@@ -66,7 +66,7 @@ struct Replays {
     kernel.place = place;
     return kernel;
   }
-  /// Of kernels of those names, each captured in a line of its own: 1, 2, …
+  /// A graph of kernels of those names, each captured on its own line: 1, 2, …
   CapturedGraph captured(const std::vector<std::string>& list, bool is_chain, bool as_made = true) {
     CapturedGraph graph;
     for (std::uint32_t line = 1; line <= list.size(); ++line)
@@ -85,7 +85,7 @@ struct Replays {
     std::uint64_t node;
     std::uint64_t duration;
   };
-  /// In the order in which they start, told in another one.
+  /// The kernels in order of start; their records arrive in another order.
   void launch(std::uint16_t number, const std::vector<Ran>& list) {
     ++correlation;
     std::vector<KernelEvent> events;
@@ -108,7 +108,7 @@ struct Replays {
     std::reverse(events.begin(), events.end());
     for (const KernelEvent& event : events) times.kernel(event);
   }
-  /// Time by line; 0 is what has no place.
+  /// Time by line; 0 for kernels without a place.
   std::map<std::uint32_t, std::uint64_t> lines() {
     times.settle_window(1);
     std::map<std::uint32_t, std::uint64_t> sums;
@@ -141,7 +141,7 @@ TEST_CASE("an executable graph is what was captured as it was made or updated", 
   CHECK(place_of(graphs, handle(8)) == 22);
   graphs.forget_executable(handle(7));
   CHECK(graphs.number(handle(7)) == 0);
-  // One that has got another node, one of which nothing is known, and one that is captured again in vain.
+  // A graph with an additional node, one of which nothing is known, and one whose second capture failed.
   graphs.set_executable(handle(9), handle(2), 2);
   CHECK(graphs.number(handle(9)) == 0);
   graphs.set_executable(handle(8), handle(1), 1);
@@ -205,7 +205,7 @@ TEST_CASE("a launch finds its graph's number while others come and go", "[captur
   std::thread reader([&] {
     while (!done.load()) {
       const std::uint16_t found = graphs.number(handle(5));
-      // While the table is cleared of what has gone it may not be found.
+      // It may be missing while the table is cleared of forgotten graphs.
       if (found != number && found != 0) ++wrong;
     }
   });
@@ -235,12 +235,12 @@ TEST_CASE("what a graph's launch is around, and its capture inside", "[captured_
     return places.place(places.replayed(places.place(captured), places.place(launch)));
   };
   const CodePlace whole{loop, 0, 0, CodePhase::kOther};
-  // A whole step: the launch says nothing.
+  // A graph of a whole step: the place of its launch adds nothing.
   for (const CodePhase phase : {CodePhase::kForward, CodePhase::kBackward, CodePhase::kOptimizer}) {
     const CodePlace captured{layer, linear, product, phase};
     CHECK(replayed(captured, whole) == captured);
   }
-  // A function whose passes are graphs of their own.
+  // A function whose passes are separate graphs.
   const CodePlace captured{layer, linear, product, CodePhase::kForward};
   CodePlace found = replayed(captured, {loop, net, call, CodePhase::kForward});
   CHECK(found.stack == layer);
@@ -248,11 +248,11 @@ TEST_CASE("what a graph's launch is around, and its capture inside", "[captured_
   CHECK(places.node(found.op).parent == call);
   CHECK(places.node(found.op).name == names.intern("aten::mm"));
   CHECK(found.phase == CodePhase::kForward);
-  // What was open as the capture began is in both.
+  // Operators that were open when the capture began are in both.
   const std::uint32_t inside = places.node({CodeNodeKind::kOperator, call, names.intern("aten::mm"), 0, 0});
   CHECK(replayed({layer, linear, inside, CodePhase::kForward}, {loop, net, call, CodePhase::kForward}).op ==
         inside);
-  // Captured without a word of the backward pass that it is launched in.
+  // Captured without the backward pass in which it is launched.
   found = replayed({layer, 0, product, CodePhase::kForward}, {loop, net, call, CodePhase::kBackward});
   CHECK(found.phase == CodePhase::kBackward);
   CHECK(found.module == net);
@@ -262,7 +262,7 @@ TEST_CASE("what a graph's launch is around, and its capture inside", "[captured_
   CHECK(found.stack == layer);
   found = replayed({layer, linear, product, CodePhase::kBackward}, {loop, net, call, CodePhase::kForward});
   CHECK(found.phase == CodePhase::kBackward);
-  // One of them is not known.
+  // One of the two is unknown.
   const std::uint32_t number = places.place(captured);
   CHECK(places.replayed(number, 0) == number);
   CHECK(places.replayed(0, number) == number);
@@ -271,12 +271,12 @@ TEST_CASE("what a graph's launch is around, and its capture inside", "[captured_
 
 TEST_CASE("a chain's kernels are told apart by the order in which they run", "[captured_graphs]") {
   Replays run;
-  // Nodes are numbered in any order.
+  // Node numbers are in arbitrary order.
   const CapturedGraph graph = run.captured({"a", "a", "b", "a"}, true, false);
   run.add(5, graph);
   run.launch(5, {{"a", 40, 1}, {"a", 10, 2}, {"b", 30, 4}, {"a", 20, 8}});
   run.add(5, graph);
-  // The record of one is missing, and one began early.
+  // One kernel's record is missing, and one kernel began early.
   run.launch(5, {{"a", 10, 32}, {"a", 40, 16}, {"b", 30, 64}});
   CHECK(run.lines() == Lines{{1, 17}, {2, 34}, {3, 68}, {4, 8}});
   CHECK(run.times.any_places());
@@ -322,7 +322,7 @@ TEST_CASE("kernels that are not those that were captured have no place", "[captu
   run.launch(6, {{"a", 3, 4}});
   run.launch(6, {{"a", 3, 8}, {"b", 4, 16}, {"b", 5, 32}});
   run.launch(7, {{"a", 6, 64}});
-  // All nodes have one number.
+  // All nodes have the same number.
   run.add(8, run.captured({"a", "b"}, true));
   run.launch(8, {{"a", 7, 128}, {"b", 7, 256}});
   CHECK(run.lines() == Lines{{0, 511}});
@@ -342,7 +342,7 @@ TEST_CASE("a compiled kernel is an operator inside of the compiled function", "[
   CHECK(places.fused(place, "triton_poi_fused_add_native_layer_norm_13") == inside);
   CHECK(places.fused(place | kIncompletePlace, "triton_poi_fused_add_native_layer_norm_2") ==
         (inside | kIncompletePlace));
-  // Those of the program itself, and of operators that Inductor leaves to PyTorch.
+  // Kernels of the program itself, and of operators that Inductor leaves to PyTorch.
   CHECK(places.fused(place, "triton_softmax") == place);
   CHECK(places.fused(place, "my_fused_kernel_2") == place);
   const std::uint32_t of_torch = place_in(node(call, "aten::mm"));

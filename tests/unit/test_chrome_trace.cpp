@@ -54,7 +54,7 @@ struct Timeline {
     return gunzip(folder.read(ChromeTrace::kFileName));
   }
   json parsed(std::span<const WindowInfo> windows = {}) { return json::parse(text(windows)); }
-  /// Events of a phase, without the rows' names.
+  /// Events of a phase, excluding row names.
   std::vector<json> events(const std::string& phase, std::span<const WindowInfo> windows = {}) {
     std::vector<json> found;
     const json whole = parsed(windows);
@@ -152,7 +152,7 @@ TEST_CASE("Copies and memsets have Kineto's names", "[output]") {
   CHECK_FALSE(spans[1]["args"].contains("memory bandwidth (GB/s)"));
   CHECK(spans[2]["name"] == "Memset (Device)");
   CHECK(spans[2]["cat"] == "gpu_memset");
-  // No call is known that they came from.
+  // The calls that launched them are unknown.
   CHECK(timeline.events("s").empty());
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("What overlaps on a stream has a row beside it, and is the stream's al
   Timeline timeline;
   KernelEvent first = timeline.kernel(1);
   timeline.trace.add(first, 1);
-  KernelEvent early = timeline.kernel(2);  // begins before the one that it follows has ended
+  KernelEvent early = timeline.kernel(2);  // begins before its predecessor has ended
   early.start = first.end - 100;
   early.end = early.start + 5000;
   timeline.trace.add(early, 1);
@@ -227,7 +227,7 @@ TEST_CASE("What overlaps on a stream has a row beside it, and is the stream's al
   next.start = early.end;
   next.end = next.start + 100;
   timeline.trace.add(next, 1);
-  KernelEvent other = early;  // of another stream
+  KernelEvent other = early;  // on another stream
   other.correlation = 5;
   other.stream = 13;
   timeline.trace.add(other, 1);
@@ -369,7 +369,7 @@ TEST_CASE("Rows, windows and devices are named", "[output]") {
   REQUIRE(spans.size() == 1);
   CHECK(spans[0]["name"] == "window 1 (nvtx:\"x\")");
   CHECK(spans[0]["dur"] == 1.0);
-  // What HolisticTraceAnalysis looks for, in a line before the events.
+  // What HolisticTraceAnalysis looks for, on a line before the events.
   const std::string text = timeline.text();
   CHECK(text.find("\"rank\": 3") < text.find("traceEvents"));
 }
@@ -381,7 +381,7 @@ TEST_CASE("Devices that are not known in time come at the end, each time", "[out
   CHECK_FALSE(timeline.parsed().contains("deviceProperties"));
   timeline.devices = known;
   for (int i = 0; i < 2; ++i) CHECK(timeline.parsed()["deviceProperties"].size() == 2);
-  // The kernel's next launch tells its occupancy.
+  // The kernel's next launch gives its occupancy.
   timeline.trace.add(timeline.kernel(2), 1);
   CHECK_FALSE(timeline.events("X").at(0)["args"].contains("blocks per SM"));
   CHECK(timeline.events("X").at(1)["args"]["blocks per SM"] == 2.0);
@@ -400,7 +400,7 @@ TEST_CASE("Other ranks and process ids", "[output]") {
     Timeline timeline({}, kPid, rank, rank);
     CHECK(timeline.parsed()["distributedInfo"] == json::parse(R"json({"rank": 0})json"));
   }
-  // A process's number that might be a device's.
+  // A process id that could be a device's number.
   Timeline timeline({}, 1);
   timeline.trace.add(call_event("cudaMalloc", 10), 1);
   CHECK(timeline.events("X").at(0)["pid"] == (1u << 22) + 1);
@@ -419,7 +419,7 @@ TEST_CASE("Names are escaped, whatever they are", "[output]") {
   CHECK(spans[1]["name"].get<std::string>().find("\xef\xbf\xbd(") != std::string::npos);
   CHECK(spans[2]["name"].get<std::string>().size() <= 16 * 1024);
   CHECK(spans[3]["name"] == "");
-  // Each event has a line of its own.
+  // Each event is on its own line.
   const std::string text = timeline.text();
   std::size_t lines = 0;
   for (std::size_t at = 0; (at = text.find("\n{\"ph\":", at)) != std::string::npos; ++at) ++lines;
@@ -430,7 +430,7 @@ TEST_CASE("The timeline is bounded, and stays whole", "[output]") {
   SECTION("in events") {
     Timeline timeline({10, 1u << 30});
     for (std::uint32_t i = 1; i <= 5; ++i) timeline.trace.add(timeline.kernel(i), 1);
-    // Three events each; one is left, for one call.
+    // Three events each; there is room for one more, of one call.
     timeline.trace.add(call_event("cudaMalloc", 1), 1);
     timeline.trace.add(call_event("cudaMalloc", 1), 1);
     CHECK(timeline.trace.left_out() == 3);
@@ -511,7 +511,7 @@ TEST_CASE("A timeline that can't be written says so once and counts what it leav
 
 namespace {
 
-/// "name pid ts value" of each counter's event, in the order of the file.
+/// "name pid ts value" of each counter event, in file order.
 std::vector<std::string> counters(Timeline& timeline) {
   std::vector<std::string> found;
   for (const json& event : timeline.events("C")) {
@@ -552,7 +552,7 @@ TEST_CASE("Power and clocks are counters in windows, each reading once", "[outpu
         std::vector<std::string>{"power (W) 1 10.0 10.5", "SM clock (MHz) 1 10.0 1980.0",
                                  "memory clock (MHz) 1 10.0 3201.0", "temperature (°C) 1 10.0 41.0",
                                  "power (W) 1 20.0 20.5"});
-  // The GPU has a name, though nothing ran on it.
+  // The GPU is named although nothing ran on it.
   CHECK(timeline.text().find(R"("name":"process_name","pid":1,)") != std::string::npos);
   windows[1].end = 40'000;
   timeline.trace.add_readings(run, windows);
@@ -565,7 +565,7 @@ TEST_CASE("Memory over time is a counter, from what was there as the window bega
   const auto change = [](Nanoseconds time, std::uint64_t bytes) {
     return MemoryInterval{time, time, bytes, bytes, time, bytes, 0};
   };
-  // Changes at 6, 11 and 12 us have been merged.
+  // Changes at 6, 11 and 12 us were merged.
   const std::vector<MemoryInterval> merged{{6'500, 12'500, 2 * kMb, 9 * kMb, 11'500, 4 * kMb, 0}};
   Timeline timeline;
   RunInfo run;

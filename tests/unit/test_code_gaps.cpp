@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Idle time by line: each rule alone, and generated programs of which it is known what every gap waited for.
+// Idle time by line: each rule alone, and generated programs for which it is known what each gap waited for.
 #include "libinject/stats/code_gaps.h"
 
 #include <algorithm>
@@ -36,14 +36,14 @@ GapPlace unknown(IdleCause cause) {
   return {GapPlace::Kind::kUnknown, 0, cause};
 }
 
-/// The same launches in window 1 and in the iteration that is named after it, one second later.
+/// The same launches in window 1 and, one second later, in the named iteration after it.
 struct Iteration {
   static constexpr Nanoseconds kLater = 1000 * kMillisecond;
 
   CodeGaps gaps;
   std::vector<CodeLaunch> launches;
 
-  /// Its place is its number.
+  /// Returns its number, which is also its place.
   std::uint32_t launch(Nanoseconds time, std::uint32_t thread = kMain, std::uint32_t device = 0) {
     const auto place = static_cast<std::uint32_t>(launches.size() + 1);
     launches.push_back({time, time + 5 * kMicrosecond, thread, place, device, false, false});
@@ -119,14 +119,14 @@ TEST_CASE("What comes after the last launch is of the next iteration's first", "
     run->launch(2 * kMillisecond);
     run->sample(3 * kMillisecond, 70);
     run->sample(4 * kMillisecond, 71);
-    run->sample(6 * kMillisecond, 72);  // in the next one
+    run->sample(6 * kMillisecond, 72);  // in the next iteration
     run->settle({run->gap(first, IdleCause::kHostCompute)}, end);
     return run;
   };
   const auto whole = run_to(Iteration::kLater + 5 * kMillisecond);
   CHECK(whole->time(at_stack(70, IdleCause::kHostCompute)) == 500);
   CHECK(whole->time(at_stack(71, IdleCause::kHostCompute)) == 500);
-  // Not seen to its end: nobody knows what would have come.
+  // Its end was not seen, so what would have followed is unknown.
   const auto cut = run_to(std::nullopt);
   CHECK(cut->time(at_launch(1, IdleCause::kHostCompute)) == 1000);
 }
@@ -170,7 +170,7 @@ TEST_CASE("A long gap that the named iterations do not have has no line", "[code
   run.settle({run.gap(of_main, IdleCause::kHostCompute, 100 * kMillisecond),
               run.gap(of_main, IdleCause::kLaunchCall, 90 * kMillisecond),
               run.gap(of_main, IdleCause::kHostWait, 1 * kMillisecond),
-              // Its stack is not read.
+              // Stacks of that thread are not read.
               run.gap(of_other, IdleCause::kHostCompute, 80 * kMillisecond)});
   CHECK(run.time(unknown(IdleCause::kHostCompute)) == 100 * kMillisecond);
   CHECK(run.time(at_launch(of_main, IdleCause::kLaunchCall)) == 90 * kMillisecond);
@@ -206,14 +206,14 @@ TEST_CASE("A wait is that of the thread that was late", "[code_gaps]") {
   run.launch(1 * kMillisecond, kOtherThread);
   run.wait(2 * kMillisecond, 3 * kMillisecond, 500);
   run.wait(2 * kMillisecond, 4 * kMillisecond, 600, kOtherThread);
-  run.wait(2 * kMillisecond, 5 * kMillisecond, 700, 9);  // launches nothing
+  run.wait(2 * kMillisecond, 5 * kMillisecond, 700, 9);  // a thread that launches nothing
   const std::uint32_t next = run.launch(6 * kMillisecond);
   IdleGap own = run.gap(next, IdleCause::kSynchronization, 100);
   own.call = 2 * kMillisecond;
   IdleGap of_other = run.gap(next, IdleCause::kSynchronization, 30);
   of_other.call = 2 * kMillisecond;
   of_other.delayed_by = kOtherThread;
-  // By the lead: of any.
+  // A gap by lack of lead may be due to a wait of any thread.
   const IdleGap lead = run.gap(next, IdleCause::kSynchronization, 5);
   run.settle({own, of_other, lead});
   CHECK(run.time(at_launch(500, IdleCause::kSynchronization)) == 100);
@@ -229,7 +229,7 @@ TEST_CASE("Of several waits before a launch it is the longest", "[code_gaps]") {
   const std::uint32_t third = run.launch(11 * kMillisecond);
   run.wait(12 * kMillisecond, 12 * kMillisecond + 10, 502);
   const std::uint32_t fourth = run.launch(13 * kMillisecond);
-  run.wait(14 * kMillisecond, 15 * kMillisecond, 0);  // where is not known
+  run.wait(14 * kMillisecond, 15 * kMillisecond, 0);  // at an unknown place
   const std::uint32_t last = run.launch(16 * kMillisecond);
   std::vector<IdleGap> of_window;
   std::uint64_t time = 1;
@@ -255,7 +255,7 @@ TEST_CASE("A copy's call that took the time is that copy's, whatever is launched
   IdleGap by_item = run.gap(next, IdleCause::kSynchronization, 30);
   by_item.call = 10 * kMillisecond;
   IdleGap by_none = run.gap(next, IdleCause::kCopyCall, 5);
-  by_none.call = 7;  // one that copied nothing
+  by_none.call = 7;  // a call that copied nothing
   run.settle({by_copy, by_item, by_none});
   CHECK(run.time(at_launch(slow, IdleCause::kCopyCall)) == 100);
   CHECK(run.time(at_launch(item, IdleCause::kSynchronization)) == 30);
@@ -303,7 +303,7 @@ TEST_CASE("Gaps that are no line's", "[code_gaps]") {
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     const auto cause = static_cast<IdleCause>(i);
     of_window.push_back(run.gap(launch, cause, 3));
-    of_window.back().launched = 77;  // a launch that is not there
+    of_window.back().launched = 77;  // an unknown launch
   }
   run.settle(of_window);
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
@@ -331,7 +331,7 @@ TEST_CASE("Windows are settled in any order, before those that are named and aft
     gap.time = 100;
     gaps.gap(window, gap);
   }
-  // Without names.
+  // Without named iterations.
   gaps.settle(1, launches, std::vector<JoinedPlace>(2));
   CHECK(gaps.sums().at(unknown(IdleCause::kHostCompute)).time == 101);
   gaps.named(launches, alike, 3, std::nullopt);
@@ -379,8 +379,8 @@ TEST_CASE("Beyond the bounds gaps are unknown, and all are counted", "[code_gaps
 
 namespace {
 
-/// What a line of the generated program does. Its number is that of its place; the stack in it has that
-/// number, and kStacks more.
+/// One line of the generated program. Its number is that of its place; its stack has that number plus
+/// kStacks.
 constexpr std::uint32_t kStacks = 100'000;
 enum class Kind { kLaunch, kSynchronize, kItem, kUpload };
 struct Line {
@@ -388,10 +388,10 @@ struct Line {
   std::uint32_t thread = kMain;
   std::uint32_t device = 0;
   std::uint32_t place = 0;
-  /// What its thread computes before, and on which line: its own where that is short.
+  /// Time that its thread computes before it, and on which line: on its own if that time is short.
   Nanoseconds compute = 0;
   std::uint32_t computing = 0;
-  Nanoseconds works = 0;  ///< the device
+  Nanoseconds works = 0;  ///< time that the device works
   std::uint32_t kernel = 0;
 };
 using Listing = std::vector<Line>;
@@ -422,13 +422,13 @@ Listing make_program(Choice& choice, std::uint32_t& places, bool threads) {
                                   : choice.between(2, 80) * kMicrosecond;
     if (i > 0 && choice.one_in(4))
       line.kind = std::array{Kind::kSynchronize, Kind::kItem, Kind::kUpload}[choice.between(0, 2)];
-    // What its thread computes before is part of what it does before the next launch, which has one line
+    // The thread's computation before it belongs to that before the next launch, which has a single line
     // here.
     if (line.kind == Kind::kSynchronize) {
       line.compute = 0;
       line.computing = line.place;
     }
-    // The backward pass computes nothing of the program's.
+    // The backward pass runs none of the program's own computation.
     if (i >= backward && i < backward + 5) {
       line.kind = Kind::kLaunch;
       line.thread = kOtherThread;
@@ -441,7 +441,7 @@ Listing make_program(Choice& choice, std::uint32_t& places, bool threads) {
   return program;
 }
 
-/// Runs it on a simulated host and device, and tells the statistics of that.
+/// Runs the program on a simulated host and device, and feeds the statistics.
 class Machine {
  public:
   explicit Machine(std::uint32_t seed, std::size_t most_held = DeviceTimeStatistics::kMaxHeld)
@@ -487,14 +487,15 @@ class Machine {
   Nanoseconds closed = 0;
   std::uint32_t window = 0;
   std::uint32_t iterations = 0;
-  /// In the window: the line that each launch, or wait, makes, by thread and time.
+  /// In the window: the line of each launch or wait, by thread and time.
   std::map<std::pair<std::uint32_t, Nanoseconds>, Line> truth;
 
  private:
-  /// The thread is at that line until then.
+  /// The thread is on `line` until that time.
   void be(std::uint32_t line, Nanoseconds until) {
     for (; naming_ && next_sample_ < until; next_sample_ += choice.between(300, 1000) * kMicrosecond) {
-      // One that hits a launch's few microseconds is that launch's, and would have a part of the gap.
+      // A sample within a launch's few microseconds would be attributed to the launch, with a part of the
+      // gap.
       const bool in_launch = until - time < 10 * kMicrosecond;
       if (next_sample_ >= time && !in_launch) run.statistics.add_stack(kMain, next_sample_, kStacks + line);
     }
@@ -503,7 +504,7 @@ class Machine {
 
   void step(const Line& line) {
     Host& host = hosts_[line.thread];
-    // The other one waits meanwhile.
+    // The other thread waits meanwhile.
     be(line.computing, time + line.compute);
     host.processor += line.compute;
     if (last_thread_ != line.thread) ++host.waits;
@@ -612,7 +613,7 @@ class Machine {
 using ByCause = std::map<IdleCause, std::uint64_t>;
 using ByLine = std::map<std::pair<std::uint32_t, IdleCause>, std::uint64_t>;
 
-/// To the nanosecond what the diagnosis has, cause by cause.
+/// Idle time must equal the diagnosis's to the nanosecond, for each cause.
 void check_sums(const Machine& machine) {
   ByCause expected;
   std::uint64_t own_work = 0;
@@ -637,10 +638,10 @@ void check_sums(const Machine& machine) {
 
 struct Outcome {
   std::uint64_t known = 0;
-  std::uint64_t all = 0;  ///< of gaps with a line
+  std::uint64_t all = 0;  ///< time of gaps with a line
 };
 
-/// None has more than what waited for it. `complete`: nor less.
+/// No line has more than the time that was waited for it; if `complete`, no less either.
 Outcome check_lines(const Machine& machine, bool complete) {
   const auto is_wait = [](const Line& line) {
     return line.kind == Kind::kSynchronize || line.kind == Kind::kItem;
@@ -739,14 +740,14 @@ TEST_CASE("Generated programs whose iterations take turns, and vary", "[code_gap
     for (int i = 0; i < 8; ++i) {
       Listing program = i % 2 == 0 ? critic : generator;
       const auto at = static_cast<std::ptrdiff_t>(machine.choice.between(0, program.size() - 1));
-      // A line that the named iterations do not run, or one that this one does not.
+      // A line that the named iterations do not run, or one that this iteration skips.
       if (i % 4 == 2) {
         Line added;
         added.place = ++places;
         added.computing = ++places;
         added.compute = machine.choice.between(0, 15) * kMillisecond;
         added.works = 50 * kMicrosecond;
-        added.kernel = 100;  // one of a single other place would be taken for that one's
+        added.kernel = 100;  // a kernel with one other place only would be attributed to that place
         program.insert(program.begin() + at, added);
       } else if (i % 4 == 3 && program.size() > 1) {
         program.erase(program.begin() + at);
@@ -790,7 +791,7 @@ TEST_CASE("Generated programs on several devices, and windows without names: sum
 }
 
 TEST_CASE("Gaps are told in time when the statistics are bounded", "[code_gaps]") {
-  // Whatever is judged early: what is told adds up to what the rows have.
+  // However early gaps are judged, the reported ones add up to the rows' sums.
   for (const std::size_t most : {std::size_t{20}, std::size_t{200}, std::size_t{2000}}) {
     DeviceTimeStatistics statistics(most);
     std::uint64_t told = 0;

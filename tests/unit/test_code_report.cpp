@@ -12,7 +12,7 @@
 namespace inject {
 namespace {
 
-/// Kernels of a window and of the iteration that is named after it.
+/// Kernels of a window and of the named iteration after it.
 struct Program {
   NameTable names{1024, 1 << 20};
   CodePlaces places{names};
@@ -118,7 +118,7 @@ TEST_CASE("Kernels by operator, module and line", "[code_report]") {
   CHECK(report.modules[2].depth == 2);
   CHECK(report.modules[2].self.phases[static_cast<std::size_t>(CodePhase::kBackward)] == 20);
 
-  // The innermost line that is no library's.
+  // The innermost line that is not in a library.
   const LineRow* model = line_of(report, "/home/me/model.py", 20);
   REQUIRE(model != nullptr);
   CHECK(model->user_time == 30);
@@ -150,7 +150,7 @@ TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_r
     if (has_shape) kernel.launch.shape = shape;
     return kernel;
   };
-  // Two kernels of one call, one of another, and one of none.
+  // Two kernels of one call, one of another, and one without a call.
   program.times.kernel(launch("product", 1));
   program.times.kernel(launch("rest", 1));
   program.times.kernel(launch("again", 2));
@@ -160,7 +160,7 @@ TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_r
   program.named("again", again);
   program.named("other", forward);
   program.times.settle_window(1);
-  // Half of it by memory, whatever the kernel.
+  // Half of the time is bound by memory, for every kernel.
   const CodeReport report =
       build_code_report(program.times, program.places, {{}, [](std::uint32_t, std::uint64_t time) {
                                                           KernelLimits limits;
@@ -182,11 +182,11 @@ TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_r
 }
 
 TEST_CASE("All kernels of a library's call have its place, however many there are", "[code_report]") {
-  // A recurrent layer has some kernels for each time step, and the iterations differ in length.
+  // A recurrent layer runs some kernels per time step, and iterations differ in length.
   Program program;
   const CodePlace forward{0, 0, program.chain(CodeNodeKind::kOperator, {"rnn"}), CodePhase::kForward};
   const CodePlace other{0, 0, program.chain(CodeNodeKind::kOperator, {"other"}), CodePhase::kForward};
-  GemmShape layer;  // no shape of a recurrent layer's has so simple a number
+  GemmShape layer;  // not a shape number that a recurrent layer gets
   layer.flops = 5000;
   const std::uint32_t shape = program.shapes.intern(layer);
   const auto launch = [&](const char* name, std::uint32_t call) {
@@ -239,12 +239,12 @@ TEST_CASE("A library's call whose kernels are of several places has none", "[cod
 
 namespace {
 
-/// Iterations of kernels in operators' calls: one that is timed, and those that are named after it.
+/// Iterations whose kernels are in operators' calls: one that is timed, and the named ones after it.
 struct Operators {
   Program program;
   const CodePlace place{0, 0, program.chain(CodeNodeKind::kOperator, {"op"}), CodePhase::kForward};
   std::uint32_t library_shape = 0;
-  std::uint32_t calls = 0;  // of iterations before
+  std::uint32_t calls = 0;  // in earlier iterations
 
   struct Kernel {
     const char* name;
@@ -283,7 +283,7 @@ struct Operators {
       }
     }
   }
-  /// FLOPs, and the time of those kernels.
+  /// FLOPs, and the time of the kernels that computed them.
   std::pair<std::uint64_t, std::uint64_t> run(const std::vector<Kernel>& kernels, int named = 2) {
     const Nanoseconds begin = program.time + 1;
     launch(kernels, false);
@@ -314,7 +314,7 @@ TEST_CASE("An operator's FLOPs count once, with all of its kernels", "[code_repo
 TEST_CASE("An operator counts only where no library call of known FLOPs is made in it", "[code_report]") {
   Operators operators;
   const std::uint32_t shape = operators.shape(500);
-  // A product of cuBLAS, split into two kernels, after one of the operator's own.
+  // A cuBLAS product, split into two kernels, after a kernel of the operator itself.
   CHECK(operators.run(
             {{"pad", {1, 0, 1, shape}}, {"gemm", {1, 0, 1, shape}, true}, {"template", {2, 0, 1, shape}}}) ==
         Computed{1'000'500, 2000});
@@ -364,7 +364,7 @@ TEST_CASE("Where operators are not known no iteration is a model's", "[code_repo
   CHECK(once.run(kernels, 1) == Computed{1'000'000, 1000});
   CHECK_FALSE(once.program.times.any_operator_flops());
 
-  Operators other;  // the second iteration that is named computes more, in the same kernels
+  Operators other;  // the second named iteration computes more, in the same kernels
   const std::uint32_t less = other.shape(500);
   const std::uint32_t more = other.shape(501);
   const Nanoseconds begin = other.program.time + 1;
@@ -418,7 +418,7 @@ TEST_CASE("What the first named iteration says gives way to the second, where an
     program.times.boundary(program.time + 1);
     program.timed("mm", 10);
     program.times.boundary(program.time + 1);
-    program.named("mm", place({"aten::mm"}));  // in a call that had begun before the naming
+    program.named("mm", place({"aten::mm"}));  // in a call that began before naming
     if (!second.empty()) {
       program.times.boundary(program.time + 1);
       program.named("mm", place(second));
@@ -432,7 +432,7 @@ TEST_CASE("What the first named iteration says gives way to the second, where an
   };
   using Names = std::vector<std::string>;
   CHECK(operators({"CompiledFunction", "aten::mm"}) == Names{"CompiledFunction", "aten::mm"});
-  // It is all there is.
+  // Nothing better is known.
   CHECK(operators({}) == Names{"aten::mm"});
 }
 
@@ -554,13 +554,13 @@ TEST_CASE("A place that lacks something may be a complete one", "[code_report]")
   CHECK_FALSE(may_be(part, whole));
   part.module_unknown = true;
   CHECK(may_be(part, whole));
-  // The node of the backward pass that it is in had begun before.
+  // The node of the backward pass around it had begun before.
   CodePlace gradient = whole;
   gradient.phase = CodePhase::kBackward;
   part = whole;
   part.module = 0;
   CHECK(may_be(part, gradient));
-  // The operator of the forward pass had begun before: on autograd's thread only what Python runs there is
+  // The operator of the forward pass had begun before: on autograd's thread, only the Python frames there are
   // known.
   gradient.stack = program.frames({{"train.py", 7}, {"compiled.py", 3}, {"compiled.py", 90}});
   part = gradient;
@@ -630,7 +630,7 @@ TEST_CASE("The same operator of the forward pass is found by its number", "[code
   places.note_forward(7, 1, {3, 4});
   CHECK(places.forward(7) == CodeContext{3, 4});
   CHECK(!places.forward(8));
-  // The last with a number makes the node, but for another thread's.
+  // The last operator with a number creates the node, unless it ran on another thread.
   places.note_forward(7, 1, {5, 6});
   CHECK(places.forward(7) == CodeContext{5, 6});
   places.note_forward(7, 2, {8, 9});

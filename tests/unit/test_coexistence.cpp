@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Who else uses CUPTI, and when it is our turn.
+// Other users of CUPTI, and when libinject may use it.
 #include <dlfcn.h>
 
 #include <map>
@@ -87,7 +87,7 @@ TEST_CASE("Of a subscriber CUPTI decides; but it is not finalized", "[coexistenc
   client.unsubscribed();
   CHECK_FALSE(client.has_subscriber());
   CHECK_FALSE(client.minds_finalize());
-  client.unsubscribed();  // of one that was not seen
+  client.unsubscribed();  // a subscription that was not seen
   client.subscribed();
   CHECK(client.has_subscriber());
 }
@@ -117,7 +117,7 @@ TEST_CASE("A client's buffers are its own until all is off and flushed", "[coexi
     CHECK(client.has_registered());
     client.enabled(CUPTI_ACTIVITY_KIND_MEMSET);
     CHECK_FALSE(client.lets_attach());
-    // That of another kind has been off before.
+    // The kind of the other one was disabled before.
     client.disabled(CUPTI_ACTIVITY_KIND_MEMCPY);
     client.flushed();
     CHECK_FALSE(client.lets_attach());
@@ -139,7 +139,7 @@ TEST_CASE("A client's buffers are its own until all is off and flushed", "[coexi
       client.flushed();
       CHECK(client.lets_attach());
     }
-    client.enabled(CUPTI_ACTIVITY_KIND_FORCE_INT);  // no kind, and no bit beyond the table
+    client.enabled(CUPTI_ACTIVITY_KIND_FORCE_INT);  // not a kind, and has no bit in the table
   }
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("What a client had registered is put back once it has been displaced",
   client.restore();
   client.restore();
   CHECK((registrations == 1 && clocks == 1));
-  // It has registered anew, or finalized: then there is nothing to put back.
+  // It has registered again, or finalized: there is nothing to restore.
   client.displace();
   client.registered(&register_buffers, &request, &complete);
   client.restore();
@@ -213,7 +213,7 @@ TEST_CASE("The likely holder, by environment and by loaded libraries", "[coexist
   CHECK(holder({{"NSYS_PROFILING_SESSION_ID", "1"}}) == "Nsight Systems (NSYS_PROFILING_SESSION_ID is set)");
   CHECK(holder({}, {"/usr/lib/libc.so.6", "/opt/libsanitizer-collection.so"}) ==
         "compute-sanitizer (libsanitizer-collection.so)");
-  // A framework that could profile, and may not.
+  // A framework that could profile, but must not.
   CHECK(holder({}, {"/usr/lib/libtorch_cpu.so"}).empty());
 }
 

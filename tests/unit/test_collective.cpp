@@ -60,7 +60,7 @@ TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
   CHECK(collective_bytes(Collective::kBroadcast, kFp16, 1000, 8) == 2000);
   CHECK(collective_bytes(Collective::kReduce, kFp16, 1000, 8) == 2000);
   CHECK(collective_bytes(Collective::kSend, kFp16, 1000, 8) == 2000);
-  // Their count is one rank's part.
+  // Their count is one rank's share.
   CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kReduceScatter, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kAllToAll, kFp32, 1000, 8) == 32000);
@@ -108,7 +108,7 @@ TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collect
   input.shape = call(Collective::kAllReduce, 1'000'000, 4);
   input.shape.role = GroupRole::kNone;
   input.calls = 3;
-  input.gpu = totals({20'000, 40'000});  // the third went into a graph
+  input.gpu = totals({20'000, 40'000});  // the third was captured into a graph
   input.kernels = 2;
   input.kernel_time = 60'000;
   input.overlapped = 15'000;
@@ -121,7 +121,7 @@ TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collect
   CHECK(rows[0].operation() == "AllReduce");
   CHECK(rows[0].grouped() == "no");
 
-  // A call that failed had kernels, too: what it moved is not known.
+  // A failed call had kernels, too, so the amount moved is unknown.
   input.calls = 1;
   input.failed = 2;
   const CollectiveRow with_failed = collective_rows({input}).at(0);
@@ -157,7 +157,7 @@ TEST_CASE("A group of calls alike is submitted under their shape", "[collectives
   group.start(1);
   group.start(1);
   put(group, one);
-  CHECK_FALSE(group.end(1, submitted));  // an inner one submits nothing
+  CHECK_FALSE(group.end(1, submitted));  // an inner end submits nothing
   CHECK(group.is_open(1));
   put(group, one);
   submitted = end_of(group);
@@ -165,8 +165,8 @@ TEST_CASE("A group of calls alike is submitted under their shape", "[collectives
   CHECK(submitted.bytes == one.bytes);
 
   group.start(1);
-  CHECK_FALSE(group.end(1, submitted));  // empty
-  CHECK_FALSE(group.end(1, submitted));  // one end too many
+  CHECK_FALSE(group.end(1, submitted));  // an empty group
+  CHECK_FALSE(group.end(1, submitted));  // an end without a begin
 }
 
 TEST_CASE("A group of different calls is a shape of its own", "[collectives]") {
@@ -202,7 +202,7 @@ TEST_CASE("A group of different calls is a shape of its own", "[collectives]") {
   put(group, here);
   put(group, more);
   CHECK(end_of(group).communicator == 7);
-  // The same call on two communicators: whose kernels were whose is not known.
+  // The same call on two communicators: their kernels can't be told apart.
   CollectiveShape there = here;
   there.communicator = 8;
   group.start(1);
@@ -236,7 +236,7 @@ TEST_CASE("Groups of sends and receives", "[collectives]") {
     }
     submitted = end_of(group);
     CHECK(submitted.operation == Collective::kSendRecv);
-    CHECK(submitted.bytes == 1600);  // of the receives
+    CHECK(submitted.bytes == 1600);  // that of the receives
   }
   SECTION("a ring's step") {
     group.start(1);
@@ -274,7 +274,7 @@ TEST_CASE("What a window's end leaves open in a group does not reach the next wi
 TEST_CASE("A rejected call, and one outside of the group, are not in it", "[collectives]") {
   CollectiveGroup group;
   group.start(1);
-  group.offer(call(Collective::kAllReduce, 100, 2));  // and no word of its success
+  group.offer(call(Collective::kAllReduce, 100, 2));  // whether it succeeded was not reported
   CollectiveShape outside = call(Collective::kAllReduce, 200, 2);
   outside.role = GroupRole::kNone;
   put(group, outside);
@@ -383,7 +383,7 @@ TEST_CASE("What is known of communicators holds for a window, until the communic
   table.remember(nullptr, 2, {4, 78});
   CHECK(table.facts(nullptr, 2) == kNothing);
 
-  // More than there is room for: an answer is right or there is none.
+  // More than fit: an answer must be right, or there is none.
   constexpr unsigned kMany = 4 * CommunicatorTable::kSets * CommunicatorTable::kWays;
   for (unsigned i = 0; i < kMany; ++i) table.remember(handle(i), 3, {i + 1, i + 100});
   unsigned known = 0;
@@ -404,7 +404,7 @@ TEST_CASE("What is known of communicators is right while threads enter, ask and 
   for (unsigned t = 0; t < 4; ++t) {
     threads.emplace_back([&wrong, t] {
       for (unsigned i = 0; i < 20'000; ++i) {
-        const unsigned number = (i * 7 + t) % 1500;  // three for each place
+        const unsigned number = (i * 7 + t) % 1500;  // three for each slot
         const auto* communicator = reinterpret_cast<const void*>(std::uintptr_t{0x10000} + number * 32);
         const CommunicatorFacts right{number + 1, number + 5};
         const CommunicatorFacts facts = table.facts(communicator, 1 + i / 10'000);
@@ -429,7 +429,7 @@ TEST_CASE("A communicator's id is its unique id's, whoever computes it", "[colle
     CHECK(communicator_id(unique) != id);
     byte = 0;
   }
-  // Splits: by parent, colour and number.
+  // Splits are identified by parent, color and number.
   std::set<CommunicatorId> all{id};
   for (const CommunicatorId parent : {id, id + 1}) {
     for (int color = 0; color < 64; ++color) {
@@ -449,11 +449,11 @@ TEST_CASE("Ids of communicators last from their making to their end", "[collecti
   CHECK(ids.split(handle(0), 1) == 0);
   ids.remember(handle(0), 7);
   CHECK(ids.id(handle(0)) == 7);
-  // A rank that gets none counts the split as well.
+  // A rank that gets no communicator counts the split as well.
   CHECK(ids.split(handle(0), 5) == split_communicator_id(7, 5, 0));
   CHECK(ids.split(handle(0), -1) == 0);
   CHECK(ids.split(handle(0), 5) == split_communicator_id(7, 5, 2));
-  // One that has come to lie in its place begins anew, also if the end went unseen.
+  // A communicator at a reused address starts anew, even if the end of the old one was not seen.
   ids.remember(handle(0), 8);
   CHECK(ids.split(handle(0), 5) == split_communicator_id(8, 5, 0));
   ids.remember(handle(0), 0);
@@ -467,7 +467,7 @@ TEST_CASE("Ids of communicators last from their making to their end", "[collecti
   ids.remember(nullptr, 3);
   CHECK(ids.id(nullptr) == 0);
 
-  // As many as there is room for, made and gone many times; of more the rest is not known.
+  // As many as fit, created and destroyed many times; any beyond that are unknown.
   for (unsigned round = 0; round < 3; ++round) {
     for (unsigned i = 0; i < CommunicatorIds::kMax; ++i) ids.remember(handle(i), i + 1 + round);
     ids.remember(handle(CommunicatorIds::kMax), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The collectors of Statistics, each alone; test_statistics.cpp has them together.
+// Each collector of Statistics alone; test_statistics.cpp tests them together.
 #include "libinject/stats/call_times.h"
 #include "libinject/stats/library_table.h"
 #include "libinject/stats/range_phases.h"

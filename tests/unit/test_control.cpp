@@ -45,12 +45,12 @@ TEST_CASE("Folders for control sockets", "[control]") {
 TEST_CASE("A folder for control sockets is this user's alone", "[control]") {
   const TemporaryFolder temporary;
   const std::string path = temporary.path() + "/libinject";
-  CHECK(problem_of(path, false).empty());  // there is none, which is no problem
+  CHECK(problem_of(path, false).empty());  // none exists, which is no problem
   close(opened(path));
   struct stat made {};
   REQUIRE(stat(path.c_str(), &made) == 0);
   CHECK((made.st_mode & 07777) == 0700);
-  close(opened(path));  // as it is
+  close(opened(path));  // left as it is
 
   for (const mode_t mode : {0701u, 0710u, 0740u, 0777u}) {
     REQUIRE(chmod(path.c_str(), mode) == 0);
@@ -80,7 +80,7 @@ TEST_CASE("Control sockets of the living and of the dead", "[control]") {
   REQUIRE(second > STDERR_FILENO);
   CHECK(control_sockets(folder) == std::vector<pid_t>{11, 22});
 
-  // One that lives is not replaced; a dead one is.
+  // A live socket is not replaced; a dead one is.
   CHECK(listen_control_socket(folder, 11, error) == -1);
   CHECK(error == "11.sock belongs to another process");
   close(first);

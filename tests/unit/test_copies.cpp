@@ -38,7 +38,7 @@ TransferEvent peer_copy(std::uint32_t by, std::uint32_t from, std::uint32_t to) 
   return event;
 }
 
-/// A second of device time, a hundredth of which went into 20 copies of 4 MiB to the device.
+/// One second of device time, one hundredth of it in 20 copies of 4 MiB to the device.
 CopyFacts uploads() {
   CopyFacts facts;
   facts.path = CopyPath::kToDevice;
@@ -53,7 +53,7 @@ CopyFacts uploads() {
   return facts;
 }
 
-/// As many reads of single values as are worth a word.
+/// Enough reads of single values to give a hint.
 CopyFacts reads() {
   CopyFacts facts;
   facts.path = CopyPath::kFromDevice;
@@ -80,7 +80,7 @@ std::string table(const StatsRun& run, const RunInfo& info) {
 }  // namespace
 
 TEST_CASE("A PCIe link's bandwidth is its transfer rate less its encoding", "[copies]") {
-  // GB/s of a link of 16 lanes, as they are commonly given.
+  // GB/s of a link with 16 lanes, as commonly stated.
   const double known[] = {4.0, 8.0, 15.754, 31.508, 63.015, 118.0};
   for (int generation = 1; generation <= 6; ++generation) {
     INFO("generation " << generation);
@@ -95,7 +95,7 @@ TEST_CASE("A PCIe link's bandwidth is its transfer rate less its encoding", "[co
 TEST_CASE("A link counts only if it was seen at its speed, and no copy was faster", "[copies]") {
   CHECK(copying_generation(5, 5) == 5);
   CHECK(copying_generation(4, 4) == 4);
-  CHECK(copying_generation(1, 5) == 0);  // idle
+  CHECK(copying_generation(1, 5) == 0);  // idle link
   CHECK(copying_generation(4, 5) == 0);
   CHECK(copying_generation(4, 0) == 0);
   CHECK(copying_generation(0, 0) == 0);
@@ -109,7 +109,7 @@ TEST_CASE("A link counts only if it was seen at its speed, and no copy was faste
 }
 
 TEST_CASE("A link that was read while it idled is in no row", "[copies]") {
-  // 100 MB in 2 ms: 50 GB/s, of a link that was seen at generation 1 (4 GB/s) alone.
+  // 100 MB in 2 ms: 50 GB/s, on a link that was only seen at generation 1 (4 GB/s).
   const auto row_with = [](int generation) {
     StatsRun run;
     RunInfo info;
@@ -161,7 +161,7 @@ TEST_CASE("Hints for large copies begin at a hundredth of the device's time", "[
   CHECK(copy_hint(facts).empty());
   ++facts.bytes;
   CHECK_FALSE(copy_hint(facts).empty());
-  facts.device_time = 0;  // not known
+  facts.device_time = 0;  // unknown
   CHECK(copy_hint(facts).empty());
   CHECK(copy_hint({}).empty());
 }
@@ -180,7 +180,7 @@ TEST_CASE("Hints for pinned copies: waited for, alone, or slow", "[copies]") {
   CHECK(copy_hint(facts).empty());
   --facts.overlapped;
   CHECK(copy_hint(facts) == "no kernel runs meanwhile: copy ahead of time, on a stream of its own");
-  facts.judged_time = 0;  // not known
+  facts.judged_time = 0;  // unknown
   CHECK(copy_hint(facts).empty());
   facts.judged_time = facts.time;
   facts.path = CopyPath::kFromDevice;
@@ -236,7 +236,7 @@ TEST_CASE("Hints for small copies go by how many there are", "[copies]") {
   facts.count = facts.small = 99;
   facts.device_time = 1'000'000;
   CHECK(copy_hint(facts).empty());
-  // Many small ones beside few large ones: both may be worth it.
+  // Many small copies beside few large ones: both may be worth a hint.
   facts = uploads();
   facts.host_memory = kPageableMemory;
   facts.count = 1000;
@@ -284,7 +284,7 @@ TEST_CASE("A row of copies is a device, a direction and the kinds of memory", "[
 
 TEST_CASE("The host waits for a copy if it synchronizes next", "[copies]") {
   struct Step {
-    std::string_view what;  // a function, or the copy's record
+    std::string_view what;  // the function, or the copy's record
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
     std::uint32_t correlation = 0;
@@ -369,7 +369,7 @@ TEST_CASE("Kinds that nobody knows are one, and many kinds share a row", "[copie
     event.device = i;
     run.statistics.add(event);
   }
-  // Of another device than that of the copies without a row.
+  // On another device than the copies without a row.
   run.statistics.add(run.kernel("k", 10));
   const std::vector<CopyRow> rows = run.statistics.copies().rows();
   CHECK(rows.size() == CopyStatistics::kMaxRows + 1);
@@ -413,7 +413,7 @@ TEST_CASE("copy_sum.csv has the link, its share, overlap and hints", "[copies]")
       "\n"
       "0,Device-to-Device,Device,Device,1,100000,100000.0,100.000,100.000,1000.000,2458.368,40.7,0,0.0,0.0,0,"
       "0.0,\n"
-      // No time, no rate; no link.
+      // No time, hence no rate; no link.
       "1,Device-to-Host,Device,Pageable,1,0,0.0,0.000,0.000,,,,1,100.0,,1,100.0,\n";
   CHECK(table(run, info) == before + after);
   // The device's time is known.
@@ -430,7 +430,7 @@ TEST_CASE("Hints are held against the device's time in all windows, listed or no
     TransferEvent event = copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 8, 100, 101);
     event.launch.window = window;
     run.statistics.add(event);
-    // 10 ms in those that are listed, a minute in the last one.
+    // 10 ms in the listed windows, one minute in the last.
     run.statistics.settle_window(window, 0, window <= kListed ? 1000 : Nanoseconds{60'000'000'000});
   }
   const std::string text = table(run, info);
@@ -456,7 +456,7 @@ TEST_CASE("Copies of random runs agree with plain counting and with the tables o
   StatsRun run;
   std::map<Key, Plain> plain;
   std::vector<Copy> copies;
-  // Nanosecond by nanosecond, of windows and devices.
+  // Checked nanosecond by nanosecond, for each window and device.
   std::array<std::array<std::vector<bool>, 2>, 3> busy;
   for (auto& window : busy) window.fill(std::vector<bool>(kEnd));
   for (int i = 0; i < 3000; ++i) {

@@ -53,13 +53,13 @@ TEST_CASE("No field is a formula to a spreadsheet", "[output]") {
   CHECK(field("\t=1") == "\"'\t=1\"");
   CHECK(field("\r=1") == "\"'\r=1\"");
   CHECK(field("\n=1") == "\"'\n=1\"");
-  // With apostrophes of its own it has one more.
+  // A text that begins with an apostrophe gets another one.
   CHECK(field("'=1+1") == "\"''=1+1\"");
   CHECK(field("''=1+1") == "\"'''=1+1\"");
   CHECK(field("'quoted'") == "'quoted'");
   CHECK(field("''") == "''");
   CHECK(field("=HYPERLINK(\"http://x\",\"y\")") == "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
-  // Inside a name they are what they are, and numbers stay numbers.
+  // Within a name these characters are harmless, and numbers remain numbers.
   CHECK(field("a=b") == "a=b");
   CHECK(field(":-step") == ":-step");
   CHECK(field("[CUDA memset]") == "[CUDA memset]");
@@ -122,8 +122,8 @@ TEST_CASE("Bytes that are not UTF-8 are replaced one by one", "[output]") {
   CHECK(utf8("äß€😀") == "äß€😀");
   CHECK(utf8("a\xff"
              "b") == "a" + kReplacement + "b");
-  CHECK(utf8("\xc3") == kReplacement);                     // cut short
-  CHECK(utf8("\xe2\x82") == kReplacement + kReplacement);  // cut short
+  CHECK(utf8("\xc3") == kReplacement);                     // truncated
+  CHECK(utf8("\xe2\x82") == kReplacement + kReplacement);  // truncated
   CHECK(utf8("\xc0\xaf") == kReplacement + kReplacement);  // overlong
   CHECK(utf8("\xe0\x80\x80") == kReplacement + kReplacement + kReplacement);
   CHECK(utf8("\xed\xa0\x80") == kReplacement + kReplacement + kReplacement);  // surrogate

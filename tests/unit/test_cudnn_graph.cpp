@@ -21,7 +21,7 @@ using Small = std::array<std::uint16_t, 3>;
 
 constexpr std::uint32_t kTensorCores = kEngineNotesKnown | kEngineTensorCores;
 
-/// Texts that cuDNN has made of its plans.
+/// Texts that cuDNN produced for its plans.
 std::string text_of(const std::string& name) {
   std::ifstream file(INJECT_SOURCE_DIR "/tests/data/cudnn/" + name + ".json");
   std::stringstream text;
@@ -129,7 +129,7 @@ TEST_CASE("cuDNN plan: dilation, padding") {
   CHECK(dilated.filter == Three{0, 3, 5});
   CHECK(dilated.pad == Small{0, 2, 4});
   CHECK(dilated.dilation == Small{0, 2, 2});
-  // What is put before is told.
+  // Padding at the front is reported.
   CHECK(convolution("asymmetric_padding_fp16").pad == Small{0, 0, 1});
   const ConvolutionShape first = convolution("resnet_first_fp32");
   CHECK(first.layout == 1);
@@ -141,7 +141,7 @@ TEST_CASE("cuDNN plan: what is fused with a convolution") {
   const ConvolutionShape shape = convolution("forward_fp16_bias_relu");
   CHECK(shape.fused == (operation_bit(GraphOperation::kBias) | operation_bit(GraphOperation::kRelu)));
   CHECK(shape.engine == 41);
-  // The convolution itself hands fp32 on, which is never stored.
+  // The convolution itself produces fp32, which is never stored.
   CHECK(shape.y == DataType::kF16);
   CHECK(shape.out == Three{0, 56, 56});
 }
@@ -199,8 +199,8 @@ TEST_CASE("cuDNN plan: attention, in one operation or spelled out") {
 
 namespace {
 
-/// The scores of queries and keys with a mask: `index` are the operations between a row's index, "row", and
-/// the comparison with a column's.
+/// The scores of queries and keys with a mask; `index` are the operations between a row's index, "row", and
+/// its comparison with a column's.
 CallShape masked_attention(const std::string& index, const std::string& compared) {
   const auto tensor = [](const std::string& name, const std::string& size, const std::string& kind) {
     return R"({"name": ")" + name + R"(", "dataType": "CUDNN_DATA_BFLOAT16", "dim": )" + size +
@@ -249,12 +249,12 @@ TEST_CASE("cuDNN plan: where the diagonal of a causal mask lies") {
     std::string index;
     std::string compared;
     std::uint32_t flags;
-    std::uint64_t pairs;  // of 4 queries and 16 keys; 0: not known
+    std::uint64_t pairs;  // of 4 queries and 16 keys; 0: unknown
   };
   const Known known[] = {
       {"", "row", kAttentionCausal, 1 + 2 + 3 + 4},
       {add_keys + subtract, "difference", kAttentionCausal | kAttentionBottomRight, 13 + 14 + 15 + 16},
-      // Some number of keys further to the right; as many as the sequences are long.
+      // Shifted right by some number of keys, by as many as the sequences are long.
       {add_keys, "sum", kAttentionCausal | kAttentionShifted, 0},
       {add_lengths + subtract, "difference", kAttentionCausal | kAttentionShifted, 0},
   };
@@ -297,7 +297,7 @@ TEST_CASE("cuDNN plan: products, as cuBLAS would have them") {
     REQUIRE(shape.kind() == ShapeKind::kGemm);
     return shape.as<GemmShape>();
   };
-  // Row-major 512 × 256 = (512 × 1024) · (1024 × 256), the right one column-major.
+  // Row-major 512 × 256 = (512 × 1024) · (1024 × 256), with the right operand column-major.
   const GemmShape row_major = gemm("matmul_bias_gelu_bf16");
   CHECK((row_major.m == 256 && row_major.n == 512 && row_major.k == 1024 && row_major.batch == 1));
   CHECK((row_major.op_a == 'T' && row_major.op_b == 'N'));
@@ -306,7 +306,7 @@ TEST_CASE("cuDNN plan: products, as cuBLAS would have them") {
   CHECK(row_major.a == DataType::kBf16);
   CHECK(row_major.compute == ComputeType::kF32);
   CHECK(row_major.flops == 2ull * 256 * 512 * 1024);
-  // Column-major as it is, with a row-major right operand.
+  // Column-major result with a row-major right operand.
   const GemmShape column_major = gemm("matmul_column_major_fp16");
   CHECK(
       (column_major.m == 512 && column_major.n == 256 && column_major.k == 1024 && column_major.batch == 16));
@@ -344,7 +344,7 @@ TEST_CASE("cuDNN plan: operands that are scaled by blocks have the type in which
       kTensorCores);
   REQUIRE(shape.kind() == ShapeKind::kGemm);
   const auto gemm = shape.as<GemmShape>();
-  // Row-major: the operands change places.
+  // Row-major, so the operands are swapped.
   CHECK(gemm.a == DataType::kF8E5M2);
   CHECK(gemm.b == DataType::kF8E4M3);
   CHECK(gemm.d == DataType::kBf16);
@@ -373,7 +373,7 @@ TEST_CASE("cuDNN plan: text that tells nothing") {
     INFO(text);
     CHECK(shape_of_plan(text, 0).kind() == ShapeKind::kNone);
   }
-  // A convolution of tensors that are not there is some graph.
+  // A convolution whose tensors are missing is treated as an unknown graph.
   CHECK(shape_of_plan(replaced(text_of("forward_fp16_strided"), "\"X\":\"2\"", "\"X\":\"9\""), 0).kind() ==
         ShapeKind::kOtherGraph);
 }

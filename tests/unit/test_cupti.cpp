@@ -118,7 +118,7 @@ TEST_CASE("activity buffers are handed out, completed, zeroed and handed out aga
   CHECK(bytes == 4 << 20);
   CHECK(buffers.count() == 16);
   CHECK(buffers.outstanding() == 16);
-  // From a quarter of the memory on in quarters.
+  // Beyond a quarter of the memory, in steps of a quarter.
   CHECK(taken.size() == 4 + 12 * 4);
   CHECK(taken.front().bytes == 4 * taken.back().bytes);
   CHECK(buffers.refusals() == 1);

@@ -14,7 +14,7 @@ constexpr Nanoseconds kAny = ~Nanoseconds{0};
 }  // namespace
 
 TEST_CASE("Room and pauses as measured for the automatic set", "[metrics]") {
-  // 46 kB in the image, so 11.5 in the buffer: docs/metrics_collection.md.
+  // 46 kB in the image, hence 11.5 kB in the buffer: docs/metrics_collection.md.
   constexpr std::size_t kEach = 46'000;
   const DecodePlan usual = plan_decoding(kEach, kBuffer, 500 * kMicrosecond, kAny);
   CHECK(usual.pause / kMillisecond == 54);

@@ -17,15 +17,15 @@ TEST_CASE("C++ names in full, others unchanged", "[output]") {
   CHECK(demangle("") == "");
   CHECK(demangle("_Z") == "_Z");
   CHECK(demangle("_Zgarbage") == "_Zgarbage");
-  // Type names such as `i` demangle as well, but are no kernel's name.
+  // Type names such as `i` demangle as well, but are not names of kernels.
   CHECK(demangle("i") == "i");
   CHECK(demangle("Pf") == "Pf");
-  // Not terminated at its end.
+  // Not null-terminated at its end.
   CHECK(demangle(std::string_view("_Z4burnPfii_and_more", 11)) == "burn(float*, int, int)");
 }
 
 TEST_CASE("Names made to explode are cut", "[output]") {
-  // Each template argument names the one before twice: the text doubles with every step.
+  // Each template argument refers to the previous one twice, so the text doubles with every step.
   const std::string_view digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   std::string name = "_Z1f1PIiiE";
   for (const char digit : digits) {

@@ -25,8 +25,8 @@ constexpr FunctionId kSyncFunction = 2;
 constexpr FunctionId kCopyFunction = 3;
 constexpr FunctionId kOtherFunction = 4;
 
-/// One window, number 1, from 1 ms on; thread 7 launches unless it is said otherwise. Times in microseconds
-/// from there.
+/// One window, number 1, which opens at 1 ms; thread 7 launches unless stated otherwise. Times are in
+/// microseconds from the opening.
 struct Run {
   DeviceTimeStatistics statistics;
 
@@ -35,12 +35,12 @@ struct Run {
     constexpr FunctionId kFunctions[] = {kSyncFunction, kCopyFunction, kLaunchFunction, kOtherFunction};
     statistics.call(1, thread, {at(begin), at(end), kFunctions[static_cast<std::size_t>(state)], state});
   }
-  /// By default the thread has waited since the one before.
+  /// By default the thread has waited since its previous reading.
   void reading(Nanoseconds time, Nanoseconds processor, std::uint32_t thread = 7, std::uint64_t waits = 0) {
     statistics.reading(1, thread, {at(time), processor * kUs, waits == 0 ? ++readings : waits});
   }
   std::uint64_t readings = 0;
-  std::uint64_t told = 0;  ///< idle time, by tell_gaps()
+  std::uint64_t told = 0;  ///< idle time reported through tell_gaps()
   TimedWork work(Nanoseconds start, Nanoseconds end, Nanoseconds begin, Nanoseconds returned,
                  TimedWorkKind kind = TimedWorkKind::kKernel) {
     TimedWork made;
@@ -57,7 +57,7 @@ struct Run {
     made.copy_call = made.function == kCopyFunction;
     return made;
   }
-  /// With the call that submits it.
+  /// Work with the call that submits it.
   void launch(Nanoseconds begin, Nanoseconds returned, Nanoseconds start, Nanoseconds end,
               std::uint32_t thread = 7) {
     call(begin, returned, HostState::kLaunch, thread);
@@ -75,7 +75,7 @@ struct Run {
   }
 };
 
-/// Idle microseconds of the causes that have any.
+/// Idle microseconds by cause; causes without any are left out.
 std::map<IdleCause, std::uint64_t> idle_of(const DeviceTimeRow& row) {
   std::map<IdleCause, std::uint64_t> result;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
@@ -91,7 +91,7 @@ using Idle = std::map<IdleCause, std::uint64_t>;
 
 TEST_CASE("What was merged can be taken out again", "[stats]") {
   static_assert(sizeof(DeviceTimes) % sizeof(std::uint64_t) == 0);
-  // Whatever members there are: each a number of its own.
+  // Fills every member with a different number, whichever members there are.
   const auto filled = [](std::uint64_t from) {
     std::array<std::uint64_t, sizeof(DeviceTimes) / sizeof(std::uint64_t)> numbers;
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = from + i;
@@ -356,7 +356,7 @@ TEST_CASE("A launch that was on its way as the window closed", "[device_time]") 
 
 TEST_CASE("Where the launching thread waits, the one that launched before is asked", "[device_time]") {
   Run run;
-  // Thread 8 computes, 7 has waited for it all the time.
+  // Thread 8 computes; thread 7 has waited for it all the time.
   run.launch(0, 5, 10, 100, 7);
   run.reading(0, 0, 7);
   run.launch(10, 15, 100, 200, 8);
@@ -392,8 +392,8 @@ TEST_CASE("Waits give a lead that the launches after them would have had", "[dev
   Run run;
   run.launch(0, 5, 10, 1000);
   run.call(10, 1005, HostState::kSynchronization);
-  run.launch(1050, 1055, 1060, 1070);  // after it
-  run.launch(1100, 1105, 1110, 1120);  // and late still, by what the wait took
+  run.launch(1050, 1055, 1060, 1070);  // launched after the wait
+  run.launch(1100, 1105, 1110, 1120);  // still late, by as much as the wait took
   run.launch(1150, 1155, 1160, 1170);
   SECTION("all of them") {
     const DeviceTimeRow& row = run.settle(1170);
@@ -403,13 +403,13 @@ TEST_CASE("Waits give a lead that the launches after them would have had", "[dev
     for (Nanoseconds i = 1; i <= 25; ++i)
       run.launch(1150 + 50 * i, 1155 + 50 * i, 1160 + 50 * i, 1170 + 50 * i);
     const Idle idle = idle_of(run.settle(2420));
-    // 995 of wait: 60 and 23 times 40.
+    // The wait leaves a lead of 995: 60 and 23 times 40.
     CHECK(idle.at(IdleCause::kSynchronization) == 60 + 23 * 40);
     CHECK(idle.at(IdleCause::kHostCompute) == 4 * 40);
   }
   SECTION("by a gap of any cause") {
     run.reading(1150, 0);
-    run.launch(3000, 3005, 3010, 3020);  // the host computed: the lead would have made it shorter
+    run.launch(3000, 3005, 3010, 3020);  // the host computed: the lead would have shortened the gap
     run.launch(3050, 3055, 3060, 3070);
     const Idle idle = idle_of(run.settle(3070));
     CHECK(idle.at(IdleCause::kSynchronization) == 60 + 40 + 40);
@@ -431,7 +431,7 @@ TEST_CASE("A lead is no longer than a queue of launches", "[device_time]") {
   Run run;
   run.launch(0, 5, 10, 1000);
   run.call(10, 1005, HostState::kSynchronization);
-  // In time, one after the other.
+  // Launches on time, one after the other.
   Nanoseconds at = 1010;
   for (int i = 0; i < 1030; ++i) {
     run.call(at, at + 1, HostState::kLaunch);
@@ -441,7 +441,7 @@ TEST_CASE("A lead is no longer than a queue of launches", "[device_time]") {
   at += 10;
   run.launch(at, at + 1, at + 40, at + 45);
   const Idle idle = idle_of(run.settle(at + 45));
-  CHECK(idle.at(IdleCause::kSynchronization) == 12);  // up to the first of them
+  CHECK(idle.at(IdleCause::kSynchronization) == 12);  // up to the first of the launches
   CHECK(idle.at(IdleCause::kLaunchCall) >= 40);
 }
 
@@ -450,7 +450,7 @@ TEST_CASE("A lead is the same in whatever order threads tell of their waits", "[
   lead.add(500, 30);
   lead.add(3, 20);
   lead.add(500, 5);
-  lead.take(10);  // of the oldest
+  lead.take(10);  // from the oldest
   CHECK(lead.time() == 45);
   lead.expire(3 + Lead::kQueue);
   CHECK(lead.time() == 45);
@@ -496,7 +496,7 @@ struct Scene {
 Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
   const auto upto = [&random](Nanoseconds most) { return Nanoseconds{random() % most}; };
   Scene scene;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Nanoseconds> free_at;  // stream
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Nanoseconds> free_at;  // by device and stream
   const auto threads = static_cast<std::uint32_t>(1 + random() % 3);
   for (std::uint32_t thread = 1; thread <= threads; ++thread) {
     Nanoseconds time = kMs + upto(50 * kUs);
@@ -568,7 +568,7 @@ Fed feed(const Scene& scene, std::mt19937* shuffle = nullptr, std::uint32_t thre
   return fed;
 }
 
-/// The time between `from` and `to` in which none of the intervals is.
+/// The time between `from` and `to` that no interval covers.
 std::uint64_t idle_between(std::vector<std::pair<Nanoseconds, Nanoseconds>> intervals, Nanoseconds from,
                            Nanoseconds to) {
   std::sort(intervals.begin(), intervals.end());
@@ -627,7 +627,7 @@ TEST_CASE("Causes share all of the idle time, whatever the threads and streams a
       }
     }
   }
-  // Of the causes, those that such scenes can have.
+  // All causes that such scenes can have.
   CHECK(seen.size() == kIdleCauses);
 }
 
@@ -636,7 +636,7 @@ TEST_CASE("Judged bit by bit, as records come, a window comes out the same", "[d
   for (int round = 0; round < 60; ++round) {
     const Scene scene = random_scene(random, 400);
     const Fed whole = feed(scene);
-    // Everything in the order of its time, as queues and buffers have it.
+    // All records in order of time, as in queues and buffers.
     struct Record {
       Nanoseconds time;
       std::function<void(DeviceTimeStatistics&)> add;
@@ -677,7 +677,7 @@ TEST_CASE("Judged bit by bit, as records come, a window comes out the same", "[d
       CHECK(row.times.kernel_busy == expected.kernel_busy);
       CHECK(row.times.idle() == expected.idle());
       for (std::size_t i = 0; i < kIdleCauses; ++i) {
-        // A gap in progress may lose calls that there was no room for.
+        // In a gap in progress, calls for which there was no room may be lost.
         if (statistics.left_out() == 0)
           CHECK(row.times.idle_by_cause[i].time == expected.idle_by_cause[i].time);
       }
@@ -722,7 +722,7 @@ TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memo
     work.end = work.start + 100;
     statistics.work(window, 0, work);
     statistics.settle_window(window, window * kMs, window * kMs + 1000);
-    statistics.settle_window(window, window * kMs, window * kMs + 1000);  // a second time
+    statistics.settle_window(window, window * kMs, window * kMs + 1000);  // settled a second time
   }
   CHECK(statistics.left_out() == 0);
   CHECK(statistics.rows().size() == DeviceTimeStatistics::kMaxRows);
@@ -743,7 +743,7 @@ TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memo
 
 namespace {
 
-/// A kernel of 3 us, 1 us after the 5 us that its launch took.
+/// A kernel of 3 us that starts 1 us after its launch call, which took 5 us.
 TimedWork launched_at(Nanoseconds begin) {
   TimedWork work;
   work.start = begin + 6 * kUs;
@@ -774,12 +774,12 @@ TEST_CASE("A window of any length takes bounded memory, and nothing is lost that
   CHECK(times.kernel_busy == kCalls * 3 * kUs);
   CHECK(times.idle(IdleCause::kStartUp) == 6 * kUs);
   CHECK(times.idle(IdleCause::kLaunchCall) == (kCalls - 1) * 7 * kUs);
-  CHECK(times.idle(IdleCause::kHostCompute) == 1 * kUs);  // to the window's end
+  CHECK(times.idle(IdleCause::kHostCompute) == 1 * kUs);  // up to the window's end
   CHECK(statistics.held() == 0);
 }
 
 TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_time]") {
-  const bool asks = GENERATE(true, false);  // whether work is done, or for the current device
+  const bool asks = GENERATE(true, false);  // queries whether work is done, or the current device
   DeviceTimeStatistics statistics;
   for (std::uint64_t i = 0; i < 1'000'000; ++i) {
     const Nanoseconds begin = kMs + i * kUs;
@@ -787,7 +787,7 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
   }
   CHECK(statistics.held() <= DeviceTimeStatistics::kMaxHeld);
   CHECK(statistics.left_out() == 0);
-  // They are why the device had nothing to do.
+  // These calls are why the device had nothing to do.
   TimedWork work;
   work.start = kMs;
   work.end = kMs + kUs;
@@ -833,7 +833,7 @@ TEST_CASE("What collectives take from the kernels beside them goes by their bloc
 }
 
 TEST_CASE("Calls for the current device are part of the computing around them", "[device_time]") {
-  // A launch each 100 us, and ten short calls in between: 60 ms of them take more memory than there is.
+  // One launch every 100 us with ten short calls in between: 60 ms of them exceed the memory limit.
   constexpr std::size_t kMax = 1000;
   DeviceTimeStatistics statistics(kMax);
   for (std::uint64_t i = 0; i < 600; ++i) {
@@ -854,7 +854,7 @@ TEST_CASE("Calls for the current device are part of the computing around them", 
 }
 
 TEST_CASE("A call that comes after a pause tells what the pause was", "[device_time]") {
-  // Off the processor for 900 us, by the readings at the ends of it.
+  // Off the CPU for 900 us, according to the readings around it.
   DeviceTimeStatistics statistics;
   statistics.call(1, 7, {kMs, kMs + 5 * kUs, kLaunchFunction, HostState::kLaunch});
   statistics.work(1, 0, launched_at(kMs));
@@ -876,7 +876,7 @@ TEST_CASE("Many windows at once that nobody settles take bounded memory together
     for (std::uint32_t window = 1; window <= kWindows; ++window) {
       const Nanoseconds begin = kMs + i * 10 * kUs;
       statistics.call(window, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
-      if (window % 2 == 0) continue;  // calls alone
+      if (window % 2 == 0) continue;  // calls only
       statistics.work(window, 0, launched_at(begin));
       CHECK(statistics.held() <= kMax);
     }
@@ -921,7 +921,7 @@ TEST_CASE("A window that lost device work has no times", "[device_time]") {
   CHECK(total() == 200);
   CHECK(statistics.left_out() == 0);
   CHECK(statistics.held() == 0);
-  // Where that turns out later, the totals don't have it either.
+  // If the loss is found later, the totals exclude the time as well.
   statistics.lost_work(3, 3 * kMs + 500);
   CHECK(statistics.row(3, 0) == nullptr);
   CHECK(total() == 100);

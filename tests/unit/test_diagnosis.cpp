@@ -21,7 +21,7 @@ using namespace inject;
 
 namespace {
 
-/// A thousand nanoseconds, of which a kernel runs for `kernel`.
+/// A window of 1,000 ns, in which a kernel runs for `kernel`.
 DeviceTimes times_of(std::uint64_t kernel, std::initializer_list<std::pair<IdleCause, std::uint64_t>> idle,
                      std::uint64_t copy_only = 0, std::uint64_t exposed = 0) {
   DeviceTimes times;
@@ -53,12 +53,12 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
   CHECK(verdict(own_work) == Bottleneck::kLaunch);
   own_work.own_work = 450;
   CHECK(verdict(own_work) == Bottleneck::kInput);
-  // Time that no remedy is known for is not held against the program.
+  // Time for which no remedy is known is not held against the program.
   CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 450}, {IdleCause::kHostWait, 50}})) ==
         Bottleneck::kGpuCompute);
   CHECK(verdict(times_of(500, {{IdleCause::kOtherStream, 450}, {IdleCause::kHostWait, 50}})) ==
         Bottleneck::kUndetermined);
-  // But where most of the window is none of it, the rest is too little to judge by.
+  // But if such time is most of the window, the rest is too little to judge by.
   CHECK(verdict(times_of(501, {{IdleCause::kStartUp, 499}})) == Bottleneck::kGpuCompute);
   CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 500}})) == Bottleneck::kTooShort);
   CHECK(verdict(times_of(150, {{IdleCause::kStartUp, 650}, {IdleCause::kHostWait, 200}})) ==
@@ -78,7 +78,7 @@ TEST_CASE("What a remedy can win at most", "[diagnosis]") {
   CHECK(mixed.gain == 600);
   CHECK(mixed.leading == 2);
   CHECK(mixed.parts.front().kind == Bottleneck::kInput);
-  // Half of what computes is on tensor cores already, where lower precision may win as well.
+  // Half of the compute-bound time is on tensor cores already, where lower precision may help as well.
   CHECK(diagnose(times_of(1000, {}), limits).verdict == Bottleneck::kGpuCompute);
   CHECK(diagnose(times_of(1000, {}), limits).gain == std::nullopt);
   CHECK(diagnose(times_of(1000, {}), {700, 200, 100, 0, 0, 0}).gain == std::nullopt);
@@ -89,14 +89,14 @@ TEST_CASE("What a remedy can win at most", "[diagnosis]") {
   CHECK(diagnose(times_of(1000, {}), {100, 700, 200, 0, 0}).gain == 700);
   CHECK(diagnose(times_of(1000, {}), {100, 200, 700, 0, 0}).verdict == Bottleneck::kGpuLatency);
   CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).verdict == Bottleneck::kGpu);
-  // What nothing bounds is not 0 …
+  // The gain of a window that nothing bounds is blank, not 0.
   CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).gain == std::nullopt);
   CHECK(diagnose(times_of(1000, {}), {}).gain == std::nullopt);
   CHECK(diagnose(times_of(500, {{IdleCause::kOtherStream, 450}, {IdleCause::kHostWait, 50}}), limits).gain ==
         std::nullopt);
   CHECK(diagnose(times_of(500, {{IdleCause::kStartUp, 500}}), limits).gain == std::nullopt);
   CHECK(diagnose(DeviceTimes{}, limits).gain == std::nullopt);
-  // … and a known 0 is: nothing but a collective's kernel ran in this window, so the others cannot be
+  // A known gain of 0 is shown: only a collective's kernel ran in this window, so other kernels can't be
   // shorter.
   const Diagnosis collective_alone = diagnose(times_of(15,
                                                        {{IdleCause::kStartUp, 490},
@@ -185,7 +185,7 @@ TEST_CASE("What a device's kernels are limited by leaves collectives out", "[dia
   };
   kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float*)", 100'000);
   kernel("mine", 30'000);
-  // They wait for other ranks, for longer than anything is computed.
+  // These kernels wait for other ranks, for longer than any computation takes.
   kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 500'000);
   const KernelLimits limits = build_report(run.statistics, info).limits_of(0);
   CHECK(limits.memory == 100'000);

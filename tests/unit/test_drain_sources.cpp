@@ -18,10 +18,10 @@ namespace {
 
 using Rows = std::vector<std::string>;
 
-/// What is kept of what the drain is told, a row each.
+/// Keeps what the drain is told, one row each.
 class Kept : public IntakeLog {
  public:
-  /// A queue's block may end anywhere between them.
+  /// A queue's block may end anywhere between records.
   void take_run(std::uint32_t /*thread*/, const Block& /*block*/, BlockPosition from, BlockPosition to,
                 bool /*done*/) override {
     if (from == to) return;
@@ -57,10 +57,10 @@ class Kept : public IntakeLog {
   Rows rows;
 
  private:
-  std::uint32_t records_ = 0;  // of this pass
+  std::uint32_t records_ = 0;  // in this pass
 };
 
-/// Sizes of CUPTI's records; the next one lies behind.
+/// Size of a CUPTI record; the next one follows it directly.
 std::size_t size_of(CUpti_ActivityKind kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
@@ -82,14 +82,14 @@ CUptiResult CUPTIAPI next_record(std::uint8_t* buffer, std::size_t valid, CUpti_
   return CUPTI_SUCCESS;
 }
 
-/// The queue of this thread, which the registry of this process has, and CUPTI's buffers, filled by hand.
+/// This thread's queue, which is registered in this process, and CUPTI's buffers, filled by hand.
 struct Sources {
   static constexpr std::uint16_t kGeneration = 3;
 
   Sources() {
     cupti.ActivityGetNextRecord = &next_record;
-    core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
-    sources.pass(nullptr);                                  // … and what it lost
+    core.threads.drain([](std::uint32_t, const Slot&) {});  // left over from an earlier test
+    sources.pass(nullptr);                                  // losses of an earlier test
     noted = 0;
     sources.log_to(log);
   }
@@ -184,7 +184,7 @@ TEST_CASE_METHOD(Sources, "a pass takes the threads' records, then CUPTI's", "[r
                        size(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "copy 2",
                        size(CUPTI_ACTIVITY_KIND_MEMCPY), size(CUPTI_ACTIVITY_KIND_OVERHEAD), "memset 3",
                        size(CUPTI_ACTIVITY_KIND_MEMSET), "kernel 4 without a name", "end", "commit"});
-  // Each has found its launch.
+  // Each record found its launch.
   CHECK(drain.waiting() == 0);
   CHECK(drain.unattributed() == 0);
   CHECK(statistics.host_total().submissions == 4);
@@ -201,7 +201,7 @@ TEST_CASE_METHOD(Sources,
   launch(5);
   if (lost) drain.take_drops(1, {1, 0});
   begin();
-  kernel(4);  // it starts in the window
+  kernel(4);  // starts in the window
   kernel(5);
   complete();
   sources.pass(&cupti);
@@ -250,7 +250,7 @@ TEST_CASE_METHOD(Sources, "signs that came during a pass wait for the next", "[r
   drain.search_with(&search);
   for (std::uint64_t i = 0; i < 3; ++i) emit_sign(SignKind::kKernel, 10 + i, 20, 7, false);
   sources.pass(nullptr, true);
-  CHECK(search.detector().events() == 0);  // they are held
+  CHECK(search.detector().events() == 0);  // signs are held back
   sources.pass(nullptr);
   CHECK(search.detector().events() == 3);
   emit_sign(SignKind::kKernel, 10, 20, 7, false);
@@ -267,7 +267,7 @@ TEST_CASE("records that found no room are counted in their window", "[record]") 
   std::uint32_t correlation = 0;
   while (run.core.threads.host_drops().calls < before + 5 && correlation < most) run.launch(++correlation);
   REQUIRE(run.core.threads.host_drops().calls == before + 5);
-  // The window that opened by itself just now takes them all.
+  // The window that just opened by itself takes all of them.
   run.opens = true;
   run.sources.pass(nullptr);
   CHECK(run.noted == 1);
@@ -275,7 +275,7 @@ TEST_CASE("records that found no room are counted in their window", "[record]") 
   CHECK(rows.back() == "commit");
   CHECK(rows[rows.size() - 2] == "dropped 2 5");
   CHECK(run.windows.copy()[1].losses.host_records == 5);
-  // Once.
+  // Only once.
   run.sources.pass(nullptr);
   CHECK(run.noted == 1);
   CHECK(run.told() == Rows{"commit"});

@@ -10,7 +10,7 @@ using namespace inject;
 
 namespace {
 
-/// Parameters of eight bytes each, as CUPTI's callbacks have them.
+/// Parameters of eight bytes each, as in CUPTI's callbacks.
 using Parameters = std::array<std::uint64_t, 6>;
 
 DriverFunction named(const char* name) {
@@ -63,7 +63,7 @@ TEST_CASE("a launch's stream is where the launch has it") {
   graph.hStream = stream;
   CHECK(named("cuGraphLaunch").stream(&graph) == 0x5000);
   CHECK(named("cuLaunchKernel").stream(nullptr) == 0);
-  // Its second parameter is a count: there is no one stream.
+  // Its second parameter is a count, so there is no single stream.
   CHECK(named("cuLaunchCooperativeKernelMultiDevice").stream(&kernel) == 0);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("copies and memsets with several sizes are empty if one of them is 0")
   CHECK_FALSE(named("cuMemcpy2DAsync_v2").is_empty(&plane));
   area.Height = 0;
   CHECK(named("cuMemcpy2DAsync_v2").is_empty(&plane));
-  // The parameters of the first one were of 32 bits.
+  // The first version's parameters had 32 bits.
   CHECK_FALSE(named("cuMemcpy2DAsync").is_empty(&plane));
 
   CUDA_MEMCPY3D volume{};

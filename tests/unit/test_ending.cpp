@@ -91,13 +91,13 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
   for (const Nanoseconds time : left) CHECK(time >= begin + 120 * kMillisecond);
   CHECK(empty(temporary.path()));
 
-  // One that nobody joins goes on alone, and leaves nothing to the next ones.
+  // A process that nobody joins continues alone and leaves nothing for the next ones.
   const Nanoseconds alone = now();
   CHECK_FALSE(meet_ranks(folder, "ending-1", 2, 50 * kMillisecond));
   CHECK(now() - alone >= 50 * kMillisecond);
   CHECK_FALSE(meet_ranks(folder, "ending-1", 2, 0));
   CHECK(empty(temporary.path()));
-  // What a rank that was killed has left of an earlier one does not count.
+  // Files left by a killed rank of an earlier run do not count.
   const std::string left_behind = temporary.path() + "/ending-1";
   for (const time_t age : {time_t{0}, time_t{60}}) {
     const int file = open(left_behind.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -109,7 +109,7 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
     CHECK(meet_ranks(folder, "ending-1", 2, 50 * kMillisecond) == (age == 0));
     CHECK(empty(temporary.path()));
   }
-  // Not through a link.
+  // A link is not followed.
   REQUIRE(symlink("/dev/null", (temporary.path() + "/ending-1").c_str()) == 0);
   CHECK_FALSE(meet_ranks(folder, "ending-1", 1, 0));
   close(folder);
@@ -156,7 +156,7 @@ TEST_CASE("Descendants: children, theirs, none in a session of their own, none t
   CHECK(soon([&] { return !descends(theirs[0]); }));
   kill(theirs[1], SIGKILL);
   kill(child, SIGKILL);
-  // It has ended, and nobody has asked for it.
+  // It has ended but has not been waited for.
   CHECK(soon([&] { return !descends(child); }));
   CHECK(waitpid(child, nullptr, 0) == child);
   close(ready[0]);

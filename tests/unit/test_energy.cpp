@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kLimit = 700'000;  // mW
 constexpr Nanoseconds kEnergyMs = kMillisecond;
 
-/// A GPU whose power changes at random moments, with a counter that moves at random ones.
+/// A GPU whose power changes at random moments, with a counter that updates at random moments.
 class Gpu {
  public:
   Gpu(std::mt19937_64& random, Nanoseconds until, std::size_t resets = 0) : random_(random) {
@@ -67,7 +67,7 @@ class Gpu {
  private:
   struct Part {
     Nanoseconds begin = 0;
-    double joules = 0;  // until then
+    double joules = 0;  // up to that moment
     double watts = 0;
   };
   static double seconds(Nanoseconds time) { return static_cast<double>(time) * 1e-9; }
@@ -75,7 +75,7 @@ class Gpu {
   std::mt19937_64& random_;
   std::vector<Part> parts_;
   std::vector<Nanoseconds> moves_;
-  std::vector<Nanoseconds> resets_;  // each is a move
+  std::vector<Nanoseconds> resets_;  // each is an update
 };
 
 EnergyPoint point(Nanoseconds after_ms, Nanoseconds by_ms, std::uint64_t joules, std::uint32_t epoch = 0) {
@@ -92,7 +92,7 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
   for (int run = 0; run < 2000; ++run) {
     constexpr Nanoseconds kEnd = 20 * kSecond;
     const Gpu gpu(random, kEnd);
-    // Readings may begin after the stretch does, and end before it ends.
+    // Readings may begin after the interval does, and end before it ends.
     const Nanoseconds from = kSecond + random() % (4 * kSecond);
     const Nanoseconds until = from + 2 * kSecond + random() % (10 * kSecond);
     EnergyReadings readings = gpu.readings(from, until);
@@ -116,7 +116,7 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
       sharp += amount->is_sharp() ? 1 : 0;
     }
   }
-  // Most stretches are of seconds.
+  // Most intervals take seconds.
   CHECK(judged > 30'000);
   CHECK(sharp > judged / 2);
 }
@@ -163,7 +163,7 @@ TEST_CASE("parts of a stretch add up to it", "[energy]") {
 }
 
 TEST_CASE("what is shorter than the counter's steps is not sharp", "[energy]") {
-  // 500 W, seen to move every 100 ms.
+  // 500 W; the counter updates every 100 ms.
   std::vector<EnergyPoint> points{point(0, 100, 1000)};
   for (Nanoseconds i = 1; i < 50; ++i) points.push_back(point(95 + 100 * i, 100 + 100 * i, 1000 + 50 * i));
   const EnergyCounter counter(points, kLimit);
@@ -189,7 +189,7 @@ TEST_CASE("the error grows with the time to the nearest reading", "[energy]") {
     CHECK(amount->error >= before);
     before = amount->error;
   }
-  // Twice 700 W for 400 ms are possible, and nothing.
+  // Anything from nothing to twice 700 W for 400 ms is possible.
   CHECK(before > 250);
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("readings that pause do not take what is used meanwhile for a jump", "
 }
 
 TEST_CASE("one reading at each end bounds what was used, unless the counter is slow", "[energy]") {
-  // 500 W; the counter moves every 100 ms.
+  // 500 W; the counter updates every 100 ms.
   const auto read = [](EnergyReadings& readings, Nanoseconds time, Nanoseconds step) {
     readings.add(time, time + kEnergyMs, 500 * (time / step * step) / 1'000'000, kLimit);
   };
@@ -245,7 +245,7 @@ TEST_CASE("one reading at each end bounds what was used, unless the counter is s
   const auto amount = EnergyCounter(readings.points(), kLimit).between(begin, end);
   REQUIRE(amount);
   CHECK(std::abs(amount->joules - 2485) <= amount->error);
-  // Twice 700 W for 120 ms, and a call.
+  // Twice 700 W for 120 ms, and one call.
   CHECK(amount->error <= 172);
 
   SECTION("a reading that repeats the value says that it is, of what was read before as well") {
@@ -294,7 +294,7 @@ TEST_CASE("the counter's step is found where readings are close enough together"
 }
 
 TEST_CASE("energy while no kernel ran", "[energy]") {
-  // 500 W, but 100 W from 10 s to 14 s; the counter moves every 20 ms.
+  // 500 W, but 100 W from 10 s to 14 s; the counter updates every 20 ms.
   const auto energy = [](Nanoseconds time) {
     const auto idle = std::min(std::max(time, 10 * kSecond), 14 * kSecond) - 10 * kSecond;
     return 500 * time / 1'000'000 - 400 * idle / 1'000'000;
@@ -356,10 +356,10 @@ TEST_CASE("clocks by their readings", "[energy]") {
   CHECK(use.held_by_hardware == 0.0);
   CHECK(use.held_sm_mhz == 990.0);
   CHECK(use.held_cost == 0.25);
-  // The driver does not tell.
+  // The driver does not report it.
   CHECK_FALSE(use.memory_mhz);
   CHECK_FALSE(use.watts);
-  // Too few to say anything.
+  // Too few readings for a value.
   CHECK(use_of(0, kSecond).readings == 2);
   CHECK_FALSE(use_of(0, kSecond).sm_mhz);
   CHECK_FALSE(use_of(0, kSecond).held);

@@ -15,27 +15,27 @@ using namespace inject;
 namespace {
 
 constexpr Nanoseconds kPaceMs = kMillisecond;
-// Three fifths of a thousandth, and the allowance.
+// Three fifths of a thousandth of the time, beyond the allowance.
 constexpr double kRate = 0.0006;
 constexpr Nanoseconds kAllowance = 18 * kPaceMs;
 constexpr std::uint64_t kPaceLimit = 700'000;  // mW
 constexpr double kWatts = 500;
 
 struct Outcome {
-  std::vector<bool> sharp;           // of each window: its energy is known
-  std::vector<std::size_t> at_once;  // … how many of its edges were read within a few milliseconds
+  std::vector<bool> sharp;           // for each window, whether its energy is known
+  std::vector<std::size_t> at_once;  // for each, how many edges were read within a few milliseconds
   std::vector<Nanoseconds> read_at;
   EnergyReadings readings;
   Nanoseconds spent = 0;
   Nanoseconds dearest = 0;
 };
 
-/// Windows on a GPU whose counter moves every `step`, with readings that take what `cost` says.
+/// Windows on a GPU whose counter updates every `step`, with readings that take the time that `cost` returns.
 template <typename Cost>
 Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step, Cost cost) {
   Outcome outcome;
   EnergyPace pace;
-  Nanoseconds now = windows.front().begin - 500 * kPaceMs;  // expected
+  Nanoseconds now = windows.front().begin - 500 * kPaceMs;  // first expected
   const Nanoseconds until = windows.back().end + kNearEdge;
   while (now < until) {
     RangeTracker::Span latest;
@@ -64,7 +64,8 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
     pace.note(now, took);
     outcome.spent += took;
     outcome.dearest = std::max(outcome.dearest, took);
-    // Strict at any time: what comes with it, the allowance, and the call that was begun with some left.
+    // The strict bound at any time: the share of the time so far, the allowance, and the call that began
+    // before the budget was used up.
     const auto earned = static_cast<Nanoseconds>(kRate * static_cast<double>(now - outcome.read_at.front()));
     REQUIRE(outcome.spent <= earned + kAllowance + outcome.dearest);
     now += took;
@@ -113,7 +114,7 @@ TEST_CASE("a processor budget allows its part, and the allowance once", "[energy
       budget.spend(cost);
       spent += cost;
     }
-    // A second in a thousand, and no debt forgiven.
+    // A thousandth of the time is one second, and no debt is forgiven.
     CHECK(spent <= kSecond + 10 * kPaceMs + cost);
     CHECK(spent >= kSecond + 10 * kPaceMs - cost);
   }
@@ -125,12 +126,12 @@ TEST_CASE("a processor budget saves up to its allowance", "[energy]") {
   budget.spend(14 * kPaceMs);
   CHECK(budget.next(kSecond) == 5 * kSecond);
   CHECK(budget.next(kSecond, 3 * kPaceMs) == 8 * kSecond);
-  // Asked for more than it holds, it says when it is full.
+  // If asked for more than it can hold, it returns when it will be full.
   CHECK(budget.next(kSecond, kSecond) == 15 * kSecond);
   CHECK(budget.next(3600 * kSecond, 10 * kPaceMs) == 3600 * kSecond);
   budget.spend(11 * kPaceMs);
   CHECK(budget.next(3600 * kSecond) == 3601 * kSecond);
-  // However often it is asked, nothing gets lost.
+  // Frequent calls lose nothing to rounding.
   for (Nanoseconds now = 3600 * kSecond; now < 3601 * kSecond; now += 999'999) budget.next(now);
   CHECK(budget.next(3601 * kSecond) == 3601 * kSecond);
 }
@@ -190,7 +191,7 @@ TEST_CASE("where a reading takes milliseconds, what there is goes to the windows
     const Outcome outcome =
         follow(windows_of(2, 300 * kSecond, 2 * kSecond), 100 * kPaceMs, [] { return 3 * kPaceMs; });
     CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
-    // In between, no more than comes.
+    // In between, no more than the budget earns.
     CHECK(outcome.readings.count() > 50);
     CHECK(outcome.readings.count() < 130);
   }
@@ -213,7 +214,7 @@ TEST_CASE("an edge is read until the counter has moved, and the reading after it
   pace.note(window.begin + 80 * kPaceMs, 4 * kPaceMs);
   CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin - kPaceMs) ==
         window.begin + 80 * kPaceMs + kLongestStep);
-  // Once it has, only what is left over is spent.
+  // From then on only the surplus is spent.
   CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin + 1) > window.begin + 10 * kSecond);
   // The window's end comes first.
   const RangeTracker::Span over{window.begin, 101 * kSecond};

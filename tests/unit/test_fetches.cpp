@@ -38,7 +38,7 @@ struct FetchRun {
     iterations.settle_window(1, 50, 500);
     fetches.settle_window(1, 50, 500, iterations);
   }
-  /// Of each iteration, then of the window.
+  /// Times of each iteration, then of the window.
   std::vector<std::optional<FetchTimes>> times() const {
     std::vector<std::optional<FetchTimes>> result;
     for (const IterationRow& row : iterations.rows()) result.push_back(fetches.of(row));
@@ -68,7 +68,7 @@ TEST_CASE("A fetch is told by the name of its function", "[stats]") {
 TEST_CASE("Of a stretch of time, what lies in a thread's fetches", "[stats]") {
   std::vector<HostFetch> fetches;
   CHECK(add_fetch(fetches, {10, 0, FetchKind::kWaiting}));
-  CHECK(fetch_times(fetches, 0, 100) == waited(90));  // not over yet
+  CHECK(fetch_times(fetches, 0, 100) == waited(90));  // has not ended yet
   CHECK(!add_fetch(fetches, {10, 20, FetchKind::kWaiting}));
   CHECK(add_fetch(fetches, {20, 30, FetchKind::kProcessing}));
   CHECK(add_fetch(fetches, {40, 60, FetchKind::kWaiting}));
@@ -79,7 +79,7 @@ TEST_CASE("Of a stretch of time, what lies in a thread's fetches", "[stats]") {
   CHECK(fetch_times(fetches, 60, 100) == FetchTimes{});
   CHECK(fetch_times(fetches, 50, 50) == FetchTimes{});
 
-  // What can't be, however it came about, adds nothing.
+  // Impossible fetches add nothing, whatever caused them.
   CHECK(!add_fetch(fetches, {35, 38, FetchKind::kWaiting}));
   CHECK(!add_fetch(fetches, {50, 70, FetchKind::kWaiting}));
   CHECK(!add_fetch(fetches, {80, 79, FetchKind::kWaiting}));
@@ -93,12 +93,12 @@ TEST_CASE("Of a stretch of time, what lies in a thread's fetches", "[stats]") {
 
 TEST_CASE("Time in fetches by iteration, clipped to it and to the window", "[stats]") {
   FetchRun run;
-  run.fetches.fetch(fetch_event(3, 20, 60));  // before the first boundary; 10 of it in the window
+  run.fetches.fetch(fetch_event(3, 20, 60));  // before the first boundary; 10 of it within the window
   run.fetches.fetch(fetch_event(3, 150, 160));
-  run.fetches.fetch(fetch_event(3, 190, 0));  // over the boundary
+  run.fetches.fetch(fetch_event(3, 190, 0));  // across the boundary
   run.fetches.fetch(fetch_event(3, 190, 205));
   run.fetches.fetch(fetch_event(3, 210, 220, FetchKind::kProcessing));
-  run.fetches.fetch(fetch_event(3, 480, 0));  // the window closes
+  run.fetches.fetch(fetch_event(3, 480, 0));  // until the window closes
   CHECK(run.times() == FetchList{{}, {}, {}, {}});
   run.settle();
   CHECK(run.times() == FetchList{waited(20), FetchTimes{5, 10}, waited(20), FetchTimes{55, 10}});
@@ -122,7 +122,7 @@ TEST_CASE("Nothing is said of fetches where there are none", "[stats]") {
   run.settle();
   CHECK(run.times() == FetchList{{}, {}, {}, {}});
   CHECK(!run.fetches.any());
-  // As soon as the program has fetched, other windows have none.
+  // Once the program has fetched, windows without fetches report none.
   run.fetches.kernel(2, 3);
   FetchEvent later = fetch_event(3, 600, 610);
   later.window = 2;
@@ -146,15 +146,15 @@ TEST_CASE("Only the fetches of the thread that trains count", "[stats]") {
     return times ? static_cast<int>((*times)[0]) : -1;
   };
   using enum FetchThread;
-  // One that steps, whatever it launches.
+  // The thread that steps, whatever it launches.
   CHECK(counted(kSteps, kOther, 0, 9) == 10);
   CHECK(counted(kOther, kSteps, 9, 0) == 30);
   // Its first fetch was before its first step.
   CHECK(counted(kAny, kOther, 9, 9) == -1);
-  // The thread that steps gets its batches from others.
+  // The stepping thread gets its batches from others.
   CHECK(counted(kOther, kOther, 9, 9) == -1);
   CHECK(counted(kSteps, kSteps, 1, 2) == 30);
-  // Nobody steps.
+  // No thread steps.
   CHECK(counted(kAny, kAny, 2, 1) == 10);
   CHECK(counted(kAny, kAny, 0, 1) == 30);
   CHECK(counted(kAny, kAny, 0, 0) == -1);
@@ -166,7 +166,7 @@ TEST_CASE("A bounded number of fetches is held", "[stats]") {
   for (Nanoseconds begin = 110; begin < 410; begin += 50)
     run.fetches.fetch(fetch_event(3, begin, begin + 10));
   run.settle();
-  // Those that began at 110, 160 and 210 are not there any more.
+  // Fetches that began at 110, 160 and 210 are no longer kept.
   CHECK(run.times() == FetchList{{}, {}, waited(20), {}});
 
   FetchStatistics many;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Sums of operations that 64 bits do not hold: those of a day at 400 TFLOP/s are 3.5e19.
+// FLOP sums that exceed 64 bits: a day at 400 TFLOP/s is 3.5e19.
 #include <map>
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ std::vector<std::string> split(const std::string& line) {
   return cells;
 }
 
-/// A table's rows by their columns. No text in it has a comma.
+/// A table's rows, by column. Texts in it have no commas.
 std::vector<std::map<std::string, std::string>> rows_of(std::string_view file, const StatsRun& run,
                                                         const RunInfo& info) {
   std::vector<std::map<std::string, std::string>> rows;
@@ -147,7 +147,7 @@ TEST_CASE("Tables have sums of operations beyond 64 bits", "[flops]") {
   const auto windows = rows_of("window_sum.csv", run, run.info);
   REQUIRE_FALSE(windows.empty());
   CHECK(windows[0].at("FLOPs") == kFourHalves);
-  // Operations by 0.1 ms.
+  // FLOPs divided by 0.1 ms.
   CHECK(windows[0].at("TFLOP/s") == "368934881474.191");
   const auto iterations = rows_of("iteration_sum.csv", run, run.info);
   REQUIRE_FALSE(iterations.empty());
@@ -162,7 +162,7 @@ TEST_CASE("Tables have sums of operations beyond 64 bits", "[flops]") {
 }
 
 TEST_CASE("A rate beyond the device's peak is left out and counted", "[flops]") {
-  // In 0.1 ms, of which the kernel runs a part; an H200 computes less than 0.1 PFLOP in it.
+  // In 0.1 ms, during part of which the kernel runs; an H200 computes less than 0.1 PFLOP in it.
   const struct {
     std::uint64_t flops;
     bool possible;
@@ -195,7 +195,7 @@ TEST_CASE("Prometheus has sums of operations beyond 64 bits, and what they grew 
   for (int i = 0; i < 2; ++i) run.gemm(1, kHalf);
   run.close(1);
   CHECK(sample(text(), "libinject_flop_total") == kTwoHalves);
-  // Of a window that is still open nothing counts yet.
+  // A window that is still open does not count yet.
   for (int i = 0; i < 2; ++i) run.gemm(2, kHalf);
   CHECK(sample(text(), "libinject_flop_total") == kTwoHalves);
   run.close(2);

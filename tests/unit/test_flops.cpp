@@ -41,7 +41,7 @@ ConvolutionShape shape_of(const Layer& layer, std::uint32_t n) {
   return shape;
 }
 
-// The convolutions of ResNet-50 (stride in the 3 × 3 of a block, as in torchvision).
+// The convolutions of ResNet-50 (with the stride in a block's 3 × 3, as in torchvision).
 std::vector<Layer> resnet50() {
   std::vector<Layer> layers{{224, 3, 64, 7, 2, 3}};
   std::uint32_t in = 56;
@@ -65,13 +65,13 @@ std::vector<Layer> resnet50() {
 }  // namespace
 
 TEST_CASE("Convolution: two operations for each product") {
-  // ResNet's first: 64 filters of 7 × 7 × 3 at 112 × 112 places.
+  // ResNet's first: 64 filters of 7 × 7 × 3 at 112 × 112 positions.
   const ConvolutionShape first = shape_of({224, 3, 64, 7, 2, 3}, 1);
   CHECK(convolution_flops(first) == 2ull * 118'013'952);
   CHECK(convolution_bytes(first) == 2ull * (3 * 224 * 224 + 64 * 3 * 49 + 64 * 112 * 112));
   CHECK(convolution_flops(shape_of({224, 3, 64, 7, 2, 3}, 256)) == 256ull * 2 * 118'013'952);
 
-  // The gradients of input and filter are as many.
+  // The gradients of input and filter take as many.
   for (const std::uint8_t direction : {std::uint8_t{2}, std::uint8_t{3}}) {
     ConvolutionShape gradient = first;
     gradient.direction = direction;
@@ -130,7 +130,7 @@ TEST_CASE("ResNet-50: 4.1 billion products forward, twice that backward") {
   CHECK(layers.size() == 53);
   for (const Layer& layer : layers) {
     forward += convolution_flops(shape_of(layer, 1));
-    // Nobody needs the gradient of the images.
+    // The gradient of the images is not needed.
     if (layer.c != 3) to_data += convolution_flops(shape_of(layer, 1));
   }
   CHECK(forward == 2ull * 4'087'136'256);
@@ -158,12 +158,12 @@ TEST_CASE("Attention: two products forward, five backward") {
   shape.direction = 2;
   CHECK(attention_flops(shape) == forward / 2 * 5);
   CHECK(attention_bytes(shape) == 2ull * 8 * 2 * 8 * 512 * 64);
-  // The projections' products are not known.
+  // The sizes of the projections are unknown.
   shape.flags |= kAttentionProjected;
   CHECK_FALSE(attention_flops(shape));
   CHECK(attention_bytes(shape) == 0);
 
-  // Heads that share keys and values; values of another size.
+  // Heads that share keys and values; values of a different size.
   AttentionShape shared;
   shared.direction = 1;
   shared.type = DataType::kF16;
@@ -184,7 +184,7 @@ TEST_CASE("Attention: a causal mask leaves the pairs below its diagonal") {
   struct Lengths {
     std::uint32_t queries, keys;
   };
-  // One query and many keys is decoding.
+  // One query and many keys: decoding.
   for (const auto& [queries, keys] : {Lengths{1, 4096}, Lengths{5, 5}, Lengths{3, 8}, Lengths{8, 3},
                                       Lengths{64, 1}, Lengths{128, 131}, Lengths{0, 7}, Lengths{7, 0}}) {
     AttentionShape shape;
@@ -238,7 +238,7 @@ TEST_CASE("RNN: gates times input and state, at every step") {
     CHECK(rnn_flops(shape) == 2ull * 47 * 3 * 256 * (128 + 256));
   }
 
-  // The second layer of a bidirectional network has both directions' output as its input.
+  // The second layer of a bidirectional network takes both directions' output as its input.
   RnnShape deep;
   deep.cell = 3;
   deep.bidirectional = 1;
@@ -273,7 +273,7 @@ TEST_CASE("RNN: weights, input and output are moved once") {
     CHECK(rnn_bytes(shape) == 2 * (weights + 3200 * (256 + 2 * 512)));
     CHECK(work_of(shape).bytes == rnn_bytes(shape));
   }
-  // The input of 512 is read, though nothing multiplies it.
+  // The input of 512 is read, but not multiplied.
   shape.input_size = 0;
   CHECK(rnn_bytes(shape) == 2 * (weights - 2ull * 4 * 512 * 256 + 3200 * (512 + 2 * 512)));
   shape.projection_size = 128;

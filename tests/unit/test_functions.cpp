@@ -36,7 +36,8 @@ using inject::kFunctionCount;
 
 namespace {
 
-// The functions that an ELF file defines and exports, by its section table; empty if there is no such file.
+// The functions that an ELF file defines and exports, from its section table; empty if the file does not
+// exist.
 std::set<std::string> exported_functions(const std::string& path) {
   std::set<std::string> names;
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -108,7 +109,7 @@ TEST_CASE("every hooked function has a name of its own, found again by it", "[fu
   CHECK(function_name(inject::kFn_cublasSgemm_v2) == "cublasSgemm_v2");
 }
 
-// Pinned, so that a row that is lost or doubled by an edit is noticed.
+// Pinned, so that a row lost or duplicated by an edit is noticed.
 TEST_CASE("the tables have as many functions as meant", "[functions]") {
   std::map<FunctionGroup, int> counts;
   for (FunctionId id = 1; id <= kFunctionCount; ++id) ++counts[function_group(id)];
@@ -141,7 +142,7 @@ TEST_CASE("groups and categories are those of the rows", "[functions]") {
   CHECK(function_category(driver) == Category::kOther);
   CHECK(inject::group_name(FunctionGroup::kCublasLt) == "cublaslt");
 
-  // Products, those of vectors included, and nothing else of cuBLAS are called so.
+  // Exactly cuBLAS's products, including those of vectors, have this name.
   for (FunctionId id = 1; id <= kFunctionCount; ++id) {
     if (function_group(id) != FunctionGroup::kCublas) continue;
     const std::string name(function_name(id));
@@ -196,7 +197,7 @@ TEST_CASE("every hooked name is exported by the vendor's library", "[functions]"
   }
 }
 
-// What the header declares is hooked, or is left out for a reason that cudart.def gives.
+// Each function that the header declares is hooked, or left out for a reason given in cudart.def.
 TEST_CASE("the runtime's header holds no function that was forgotten", "[functions]") {
   std::ifstream file(INJECT_CUDA_INCLUDE "/cuda_runtime_api.h");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -215,14 +216,14 @@ TEST_CASE("the runtime's header holds no function that was forgotten", "[functio
   CHECK(declared.size() > 290);
 
   const std::set<std::string> left_out{
-      // Other arguments under the same name in CUDA 12.
+      // Different arguments under the same name in CUDA 12.
       "cudaGraphAddDependencies", "cudaGraphAddNode", "cudaGraphGetEdges", "cudaGraphNodeGetDependencies",
       "cudaGraphNodeGetDependentNodes", "cudaGraphRemoveDependencies", "cudaMemAdvise",
       "cudaMemPrefetchAsync", "cudaMemcpy3DBatchAsync", "cudaMemcpyBatchAsync", "cudaStreamGetCaptureInfo",
       "cudaStreamUpdateCaptureDependencies",
-      // Another name in CUDA 12, by a macro.
+      // Renamed by a macro in CUDA 12.
       "cudaGetDeviceProperties", "cudaSignalExternalSemaphoresAsync", "cudaWaitExternalSemaphoresAsync",
-      // Late in CUDA 12.
+      // Added late in CUDA 12.
       "cudaGetDriverEntryPointByVersion", "cudaKernelSetAttributeForDevice", "cudaLibraryEnumerateKernels",
       "cudaLibraryGetGlobal", "cudaLibraryGetKernel", "cudaLibraryGetKernelCount", "cudaLibraryGetManaged",
       "cudaLibraryGetUnifiedFunction", "cudaStreamGetDevice",

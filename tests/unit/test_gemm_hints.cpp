@@ -18,7 +18,7 @@ constexpr DeviceSpecs kV100{7, 0, 80, 1530000, 877000, 4096, Product::kFull};
 constexpr DeviceSpecs kA100{8, 0, 108, 1410000, 1215000, 5120, Product::kFull};
 constexpr DeviceSpecs kH200{9, 0, 132, 1980000, 3201000, 6144, Product::kFull};
 
-/// A product of packed matrices at good addresses.
+/// A product of packed matrices at aligned addresses.
 GemmShape product(std::int64_t m, std::int64_t n, std::int64_t k, DataType type, const char* ops = "NN",
                   ComputeType compute = ComputeType::kF32) {
   GemmShape shape;
@@ -94,7 +94,7 @@ TEST_CASE("Whether tensor cores could: the type and the device", "[analysis]") {
   mixed.b = DataType::kF8E4M3;
   check(mixed, kH200, Eligible::kYes, "");
 
-  // Of these it is not said, whatever the device.
+  // For these types eligibility is unknown on every device.
   check(square(DataType::kF4), kH200, Eligible::kUnknown, "fp4");
   check(square(DataType::kF6), kH200, Eligible::kUnknown, "fp6");
   check(square(DataType::kC8I), kH200, Eligible::kUnknown, "complex int8");
@@ -104,7 +104,7 @@ TEST_CASE("Whether tensor cores could: the type and the device", "[analysis]") {
   check(scaled, kH200, Eligible::kUnknown, "scaled by blocks");
   check(scaled, kV100, Eligible::kUnknown, "scaled by blocks");
   check(square(DataType::kF16, ComputeType::kF16), kA100, Eligible::kYes, "");
-  // Turing chips come with tensor cores and without.
+  // Turing chips exist with and without tensor cores.
   check(square(DataType::kF16), {7, 5, 40, 1590000, 5001000, 256}, Eligible::kUnknown, "device not known");
   check(square(DataType::kF16), {7, 5, 22, 1785000, 4001000, 192, Product::kNoTensorCores}, Eligible::kNo,
         "the device has none for fp16");
@@ -118,9 +118,9 @@ TEST_CASE("Whether tensor cores could: shape and alignment", "[analysis]") {
   check(product(4096, 1, 4096, DataType::kF16, "TN"), kH200, Eligible::kNo, "a matrix-vector product");
   check(product(1, 4096, 4096, DataType::kF16, "TN"), kH200, Eligible::kNo, "a matrix-vector product");
 
-  // 16 bytes are 8 of fp16, 4 of fp32, 16 of int8.
+  // 16 bytes are 8 elements of fp16, 4 of fp32, 16 of int8.
   check(product(1000, 1001, 1000, DataType::kF16), kH200, Eligible::kYes,
-        "");  // N is not contiguous anywhere
+        "");  // N is not contiguous in any operand
   check(product(1000, 1001, 1000, DataType::kF16, "NT"), kH200, Eligible::kMisaligned,
         "not multiples of 16 bytes: N = 1001, ldb = 1001");
   check(product(1001, 1000, 1000, DataType::kF16), kH200, Eligible::kMisaligned,
@@ -133,7 +133,7 @@ TEST_CASE("Whether tensor cores could: shape and alignment", "[analysis]") {
   check(product(1000, 1000, 1000, DataType::kI8, "TN", ComputeType::kI32), kH200, Eligible::kMisaligned,
         "not multiples of 16 bytes: K = 1000, M = 1000, lda = 1000, ldb = 1000, ldc = 1000");
   check(product(1001, 999, 1003, DataType::kF64, "NN", ComputeType::kF64), kH200, Eligible::kYes, "");
-  // There is no other fp8.
+  // fp8 has no other kernels.
   check(product(1024, 1024, 1000, DataType::kF8E4M3, "TN"), kH200, Eligible::kNo,
         "not multiples of 16 bytes: K = 1000, lda = 1000, ldb = 1000");
 
@@ -145,7 +145,7 @@ TEST_CASE("Whether tensor cores could: shape and alignment", "[analysis]") {
   check(shape, kH200, Eligible::kMisaligned, "not multiples of 16 bytes: address of B");
   shape.align_b = 4;
   check(shape, kH200, Eligible::kYes, "");
-  shape.align_b = 0;  // not known
+  shape.align_b = 0;  // unknown
   check(shape, kH200, Eligible::kYes, "");
   // The result's type counts for M and ldc.
   shape = product(1004, 1024, 1024, DataType::kF16, "TN");
@@ -168,7 +168,7 @@ TEST_CASE("The least time of operations, also on a device that lacks a unit", "[
   };
   CHECK(*flops.least_time(kH200) == Approx(seconds(kH200, Arithmetic::kTf32, Arithmetic::kFp64Tensor)));
   CHECK(*flops.least_time(kV100) == Approx(seconds(kV100, Arithmetic::kFp32, Arithmetic::kFp64)));
-  // Tensor cores are there, but of what rate is not known: not those of the CUDA cores.
+  // It has tensor cores, but their rate is unknown, and it is not that of the CUDA cores.
   DeviceSpecs h20 = kH200;
   h20.product = Product::kUnknown;
   CHECK_FALSE(flops.least_time(h20).has_value());
@@ -205,7 +205,7 @@ TEST_CASE("The peak that a product is held against", "[analysis]") {
   CHECK_FALSE(of(D::kI8, C::kI32, T::kNotUsed).has_value());
   CHECK_FALSE(of(D::kI8, C::kF32, T::kUnknown).has_value());
   CHECK(of(D::kF16, C::kF16, T::kUsed) == Arithmetic::kFp16TensorFp16Sums);
-  // Emulated by other products.
+  // Emulated by products of other types.
   for (const T cores : {T::kUsed, T::kNotUsed, T::kUnknown}) {
     CHECK_FALSE(of(D::kF32, C::kOther, cores).has_value());
     CHECK_FALSE(of(D::kF64, C::kOther, cores).has_value());
@@ -241,7 +241,8 @@ TEST_CASE("The roofline", "[analysis]") {
   CHECK(roofline(0, 10, 100.0, 1.0).intensity == 0);
   CHECK(roofline(400, 0, 100.0, 1.0).intensity == 0);
 
-  // At fp16 an H200's ridge is at some 200 operations a byte: 8192 cubed is right of it, N = 64 is left.
+  // At fp16 an H200's ridge point is at about 200 FLOPs per byte: 8192 cubed is right of it, N = 64 left of
+  // it.
   const auto bound = [](std::int64_t n) {
     const GemmShape shape = product(8192, n, 8192, DataType::kF16);
     return roofline(static_cast<double>(shape.flops), static_cast<double>(shape.bytes),
@@ -270,7 +271,7 @@ TEST_CASE("Hints from one product", "[analysis]") {
   CHECK(odd[0].kind == HintKind::kMultiples);
   CHECK(odd[0].text == "not multiples of 16 bytes: M = 4095, lda = 4095, ldc = 4095");
   CHECK(has(of(product(4096, 4096, 4100, DataType::kF8E4M3, "TN")), HintKind::kMultiples));
-  // Not of types for which tensor cores are out of the question.
+  // Not for types that tensor cores don't support.
   CHECK_FALSE(
       has(of(product(4095, 4095, 4095, DataType::kF32), TensorCores::kNotUsed), HintKind::kMultiples));
   CHECK_FALSE(has(of(product(4096, 1, 4095, DataType::kF16)), HintKind::kMultiples));
@@ -283,7 +284,7 @@ TEST_CASE("Hints from one product", "[analysis]") {
   CHECK_FALSE(
       has(of(product(4096, 4096, 4096, DataType::kF64, "NN", ComputeType::kF64), TensorCores::kNotUsed),
           HintKind::kTf32));
-  // Bound by memory: N = 8 does 4 operations a byte.
+  // Memory-bound: with N = 8, 4 FLOPs per byte.
   CHECK_FALSE(has(of(product(4096, 8, 4096, DataType::kF32), TensorCores::kNotUsed), HintKind::kTf32));
 
   CHECK(of(product(0, 0, 0, DataType::kF16)).empty());
@@ -303,7 +304,7 @@ TEST_CASE("Hints from the comparison of products", "[analysis]") {
     CHECK(rows[1].hints[0].kind == HintKind::kTransposition);
     CHECK(rows[1].hints[0].text == "NN is 50 % faster than TN at this size");
     CHECK(rows[2].hints.empty());  // less than 10 %
-    CHECK(rows[3].hints.empty());  // another size
+    CHECK(rows[3].hints.empty());  // a different size
   }
   SECTION("Rows of one transposition differ by more than that") {
     std::vector<GemmRow> rows = {row(product(1760, 64, 1760, DataType::kF32), 10, 9.0),
@@ -330,7 +331,7 @@ TEST_CASE("Hints from the comparison of products", "[analysis]") {
           "100 such products an iteration: those that have A in common and do not wait for each other could "
           "be one");
     CHECK(rows[1].hints.empty());  // N is not narrow
-    CHECK(rows[2].hints.empty());  // 63 an iteration
+    CHECK(rows[2].hints.empty());  // 63 per iteration
     add_row_hints(rows, kP100, 0);
     CHECK(rows[0].hints.size() == 1);
   }
@@ -348,8 +349,8 @@ TEST_CASE("Hints from the comparison of products", "[analysis]") {
       CHECK(rows[i].hints[0].text ==
             "3 small products have an equal B (1024 x 256): if it is the same matrix they could be one");
     }
-    CHECK(rows[3].hints.empty());  // not called as often
-    // One that has A in common with the second, in a smaller group.
+    CHECK(rows[3].hints.empty());  // called less often
+    // A product that shares A with the second, in a smaller group.
     REQUIRE(rows[4].hints.size() == 1);
     CHECK(rows[4].hints[0].text ==
           "2 small products have an equal A (256 x 1024): if it is the same matrix they could be one");

@@ -39,7 +39,7 @@ TEST_CASE("a thread that sleeps is in no short piece of code", "[grace_period]")
   sleeper.join();
 }
 
-// More threads than processors: some of them have been taken off theirs in the middle of what they do.
+// With more threads than CPUs, some threads are preempted in the middle of what they do.
 TEST_CASE("what a thread was in as a grace period began, it has left as that ends", "[grace_period]") {
   constexpr std::size_t kThreads = 12;
   std::atomic<bool> stop{false};
@@ -70,7 +70,7 @@ TEST_CASE("a grace period is given up where threads get no processor", "[grace_p
       while (!stop.load(std::memory_order_relaxed)) {
       }
     });
-  // Where this thread gets none either, all others may have had theirs meanwhile: not time and again.
+  // If this thread gets no CPU either, all others may have run meanwhile, but not every time.
   bool given_up = false;
   for (int i = 0; i < 100 && !given_up; ++i) given_up = !wait_grace_period(0);
   CHECK(given_up);

@@ -42,7 +42,7 @@ TEST_CASE("a graph's node knows the call that it was captured in, and so do its 
   nodes.add_clone(8, 7);
   nodes.add_clone(9, 8);
   CHECK(owner_of(nodes, 9) == 3);
-  // Of an unknown node's clone nothing is known.
+  // A clone of an unknown node is unknown.
   nodes.add_clone(20, 19);
   CHECK(owner_of(nodes, 20) == 0);
   CHECK(nodes.size() == 3);
@@ -103,7 +103,7 @@ TEST_CASE("threads enter graphs' nodes side by side, the same ones too", "[graph
       for (std::uint32_t node = 1; node <= kNodes; ++node) nodes.add(node, call_number(node));
     });
   }
-  // Whatever is found meanwhile is whole.
+  // Whatever is found meanwhile is consistent.
   bool whole = true;
   for (std::uint32_t node = 1; node <= kNodes; ++node) {
     if (CapturedCall call; nodes.find(node, call)) whole = whole && call.owner == node && call.chain == node;

@@ -15,7 +15,7 @@ namespace {
 constexpr Nanoseconds kWindowEnd = 1'000'000;
 constexpr std::uint32_t kCollective = 99;
 
-/// What is handed on: start and end, those without usable times in a list of their own.
+/// The times that are passed on (start and end); kernels without usable times are in a list of their own.
 struct Times {
   using Spans = std::vector<std::pair<Nanoseconds, Nanoseconds>>;
   Spans usable;
@@ -99,7 +99,7 @@ TEST_CASE("Later work of a stream does not run within a graph's kernel", "[graph
   Times replays;
   replays.kernel(1, 10, 1000, 90'000);
   replays.kernel(2, 10, 3000, 4000);
-  // Begun before it ended (a launch may ask for that), in another stream, and by an earlier launch.
+  // Begun before the other's end (a launch may allow that), in another stream, and by an earlier launch.
   const auto [launch, stream, end] = GENERATE(
       table<std::uint32_t, std::uint32_t, Nanoseconds>({{11, 7, 95'000}, {11, 8, 6000}, {9, 7, 6000}}));
   replays.times.work(0, 0, stream, launch, 1, 5000, end);

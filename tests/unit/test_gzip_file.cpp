@@ -25,7 +25,7 @@ bool exists(const TemporaryFolder& folder, const std::string& name) {
   return ::access((folder.path() + "/" + name).c_str(), F_OK) == 0;
 }
 
-/// Text that does not get shorter.
+/// Incompressible text.
 std::string noise(std::size_t bytes) {
   std::mt19937 random(7);
   std::string text;
@@ -44,13 +44,13 @@ TEST_CASE("A gzip file is whole whenever it stands under its name", "[output]") 
   CHECK(file.complete("end"));
   CHECK(gunzip(folder.read(kName)) == "one,end");
   CHECK_FALSE(exists(folder, kTemporary));
-  // It goes on before the end.
+  // Later text is inserted before the end.
   CHECK(file.add("two,"));
   CHECK_FALSE(exists(folder, kName));
   CHECK(file.add("three,"));
   CHECK(file.complete("last"));
   CHECK(gunzip(folder.read(kName)) == "one,two,three,last");
-  // Nothing new.
+  // Nothing new was added.
   CHECK(file.complete("l"));
   CHECK(gunzip(folder.read(kName)) == "one,two,three,l");
   struct stat status {};
@@ -72,7 +72,7 @@ TEST_CASE("A gzip file of many parts, made whole again and again", "[output]") {
     }
     REQUIRE(file.add(some));
     expected += some;
-    // The end is longer than what follows it at times.
+    // The new end is sometimes longer than the next one.
     const std::string end = i % 3 == 0 ? noise(300'000) : "end";
     REQUIRE(file.complete(end));
     const bool same = gunzip(folder.read(kName)) == expected + end;

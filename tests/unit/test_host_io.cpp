@@ -30,7 +30,7 @@ namespace {
 enum Outcome : int { kGood, kNotOpened, kStandardNumber, kWritten, kLeftOpen, kErrno, kFailed };
 constexpr int kNoFilter = 77;
 
-/// In a process of its own that has closed its standard descriptors, and prints all the same.
+/// Runs in a process of its own that has closed its standard descriptors, but still prints.
 int open_while_printing(const char* path) {
   for (const int number : {0, 1, 2}) ::close(number);
   std::atomic<bool> over{false};
@@ -38,7 +38,7 @@ int open_while_printing(const char* path) {
   std::thread printing([&] {
     while (!over.load()) {
       for (const int number : {0, 1, 2})
-        // Past ThreadSanitizer, which would call it a race with what opens and closes.
+        // Bypasses ThreadSanitizer, which would report a race with opening and closing.
         if (::syscall(SYS_write, number, "x", 1) >= 0 || errno != EBADF) written.store(true);
     }
   });
@@ -63,7 +63,7 @@ int open_while_printing(const char* path) {
   return outcome;
 }
 
-/// From here on this system call fails in this process. False: it can't be had.
+/// Makes this system call fail from now on in this process. False if system calls can't be filtered.
 bool refuse(unsigned call, unsigned error) {
   std::array<sock_filter, 4> program = {
       sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -76,8 +76,8 @@ bool refuse(unsigned call, unsigned error) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/// Runs `test` in a child, which may filter its system calls; it returns an Outcome. False: they can't be
-/// filtered.
+/// Runs `test`, which returns an Outcome, in a child, so that it may filter its system calls. False if they
+/// can't be filtered.
 bool done_in_a_child(int (*test)(const char*), const char* path) {
   const pid_t child = fork();
   REQUIRE(child >= 0);
@@ -96,7 +96,7 @@ bool done_in_a_child(int (*test)(const char*), const char* path) {
   return true;
 }
 
-// Each is told EINTR whenever it makes its call.
+// Each of these calls fails with EINTR every time.
 int ask_for_signals(const char*) {
   if (!refuse(SYS_rt_sigtimedwait, EINTR)) return kNoFilter;
   { const QuietSignals quiet; }
@@ -126,7 +126,7 @@ int allocate_interrupted(const char* path) {
              : kFailed;
 }
 
-/// As on a server that answers nothing but errors.
+/// As on a server that returns only errors.
 int close_without_fstat(const char* path) {
   const auto open_descriptors = [] {
     int count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What threads and child processes take of the host: readings of trees like /proc, their sums, the budget.
+// Host resources that threads and child processes use: readings of trees like /proc, their sums, the budget.
 #include <unistd.h>
 
 #include <map>
@@ -154,7 +154,8 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   proc.thread(kProcess, kProcess, {.minor = 70, .threads = 2, .wait = 5, .voluntary = 8, .bytes = 4096},
               1'000);
   proc.thread(kProcess, 101, {.name = "pt_autograd_0", .minor = 3, .wait = 6}, 400);
-  // A loader's worker and its child, one that uses CUDA, one of another program, and strangers.
+  // A loader's worker and its child, a child that uses CUDA, one that runs another program, and unrelated
+  // processes.
   proc.thread(200, 200, {.parent = kProcess, .threads = 2, .wait = 30, .voluntary = 2}, 9'000);
   proc.thread(200, 201, {.name = "feeder", .parent = kProcess, .wait = 12, .voluntary = 3});
   proc.thread(300, 300, {.name = "ffmpeg (a) b", .parent = 200, .children_ticks = 7}, 50);
@@ -187,13 +188,13 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(tasks[100].use.of(HostAmount::kProcessorTime) == 1'000u);
   CHECK(tasks[100].use.of(HostAmount::kMinorFaults) == 70u);
   CHECK(tasks[100].use.of(HostAmount::kReadBytes) == 4096u);
-  // Of all threads of a child.
+  // Summed over all threads of a child.
   CHECK(tasks[200].use.of(HostAmount::kRunQueueWait) == 42u);
   CHECK(tasks[200].use.of(HostAmount::kVoluntarySwitches) == 5u);
   CHECK(tasks[200].use.of(HostAmount::kProcessorTime) == 9'000u);
   CHECK(reading.process.of(HostAmount::kRunQueueWait) == 11u);
   CHECK(proc.source.state_of(200, 5) == 'S');
-  CHECK(proc.source.state_of(200, 6) == 0);  // another one of that number
+  CHECK(proc.source.state_of(200, 6) == 0);  // another thread with the same id
   CHECK(proc.source.state_of(900, 5) == 0);
 }
 
@@ -245,7 +246,7 @@ TEST_CASE("What can't be read is left empty, and what has gone is left out", "[h
   proc.thread(300, 300, {.parent = kProcess}, 40);
   proc.tree.remove("200/io");
   proc.tree.remove("100/task/101/schedstat");
-  proc.tree.remove("300/task/300");  // it ends between one file and the next
+  proc.tree.remove("300/task/300");  // it ends between reading one file and the next
   clocks.erase(200);
   const HostReading reading = proc.read();
   REQUIRE(reading.threads.size() == 2);
@@ -258,7 +259,7 @@ TEST_CASE("What can't be read is left empty, and what has gone is left out", "[h
   CHECK_FALSE(child.use.of(HostAmount::kReadBytes));
   CHECK_FALSE(child.use.of(HostAmount::kProcessorTime));
   CHECK(child.use.of(HostAmount::kRunQueueWait) == 0u);
-  // The process's sum is not known either.
+  // So the process's sum is unknown as well.
   CHECK_FALSE(reading.process.of(HostAmount::kRunQueueWait));
 }
 
@@ -281,12 +282,12 @@ TEST_CASE("A window has what was taken between its readings, by role", "[host]")
   tally.add(reading_at(1'000, 500, {task(1, HostRole::kMain, 300), task(2, HostRole::kOtherThread, 100)},
                        {task(7, HostRole::kLoaderWorker, 50)}));
   const HostTally::Mark open = tally.latest();
-  // The second thread ends, two others begin; the worker goes on, and one of another number begins.
+  // The second thread ends and two others begin; the worker continues, and one with a reused id begins.
   tally.add(reading_at(
       2'000, 900,
       {task(1, HostRole::kMain, 450), task(3, HostRole::kAutograd, 40), task(4, HostRole::kOtherThread, 5)},
       {task(7, HostRole::kLoaderWorker, 80), task(8, HostRole::kOtherChild, 11)}));
-  // The number of the ended thread is another one's now.
+  // The ended thread's id was reused.
   tally.add(reading_at(3'000, 1'000,
                        {task(1, HostRole::kMain, 460), task(3, HostRole::kAutograd, 60),
                         task(2, HostRole::kOtherThread, 7, 1'099)},
@@ -338,7 +339,7 @@ TEST_CASE("Children whose times the kernel drops", "[host]") {
   HostTally tally;
   tally.add(reading_at(1'000, 10, {}, {task(7, HostRole::kLoaderWorker, 5'000'000)}));
   const HostTally::Mark open = tally.latest();
-  // Nobody has waited for it.
+  // No process has waited for it.
   tally.add(reading_at(2'000, 20, {}));
   CHECK_FALSE(row_of(HostTally::window(open, tally.latest()), HostRole::kEndedChildren)
                   ->use.of(HostAmount::kProcessorTime));
@@ -348,7 +349,7 @@ TEST_CASE("What a task had taken before it could be read is not known", "[host]"
   HostTally tally;
   tally.add(reading_at(1'000, 10, {}));
   const HostTally::Mark open = tally.latest();
-  // It has been there for long.
+  // It has existed for long.
   tally.add(reading_at(2'000, 20, {}, {task(7, HostRole::kLoaderWorker, 5'000'000, 1)}));
   const HostTally::Mark seen = tally.latest();
   tally.add(reading_at(3'000, 30, {}, {task(7, HostRole::kLoaderWorker, 5'000'300, 1)}));
@@ -377,7 +378,7 @@ TEST_CASE("A child that nobody waits for hides what others took", "[host]") {
   const HostTally::Mark open = tally.latest();
   tally.add(reading_at(3'000, 30, {}, {}, 50'000'000));
   const HostTally::Mark gone = tally.latest();
-  // 80 ms more are 30 ms more than is lacking; how much of them was known, is not.
+  // 80 ms more are 30 ms more than are missing; how much of them was known is unknown.
   tally.add(reading_at(4'000, 40, {}, {}, 130'000'000));
   const HostTally::Mark made_up = tally.latest();
   tally.add(reading_at(5'000, 50, {}, {}, 131'000'000));
@@ -398,7 +399,7 @@ TEST_CASE("Children beyond those that are looked at", "[host]") {
   reading.children_beyond = 2;
   tally.add(reading);
   const HostTally::Mark open = tally.latest();
-  // What they took before is in here.
+  // This includes what they used before.
   tally.add(reading_at(2'000, 20, {}, {}, 5'000'000));
   const HostTally::Mark close = tally.latest();
   tally.add(reading_at(3'000, 30, {}, {}, 5'000'400));
@@ -431,7 +432,7 @@ TEST_CASE("What children's children took goes from the one that waited to the on
     return amount(HostTally::window(open, tally.latest()), HostRole::kEndedChildren,
                   HostAmount::kProcessorTime);
   };
-  // It has waited for that one, which took 70 ms in all, and for another one of 500 ms that no reading saw.
+  // It has waited for that child, which took 70 ms in all, and for another one of 500 ms that no reading saw.
   parent.use = use(110 * kMs);
   parent.ended_children.of(HostAmount::kProcessorTime) = 570 * kMs;
   parent.ended_children.of(HostAmount::kVoluntarySwitches).reset();
@@ -439,7 +440,7 @@ TEST_CASE("What children's children took goes from the one that waited to the on
   CHECK(ended() == 530 * kMs);
   CHECK_FALSE(row_of(HostTally::window(open, tally.latest()), HostRole::kEndedChildren)
                   ->use.of(HostAmount::kVoluntarySwitches));
-  // Now it ends itself, after 15 ms more.
+  // Now it ends itself, after another 15 ms.
   tally.add(reading_at(3'000, 30, {}, {}, (125 + 570) * kMs));
   CHECK(ended() == 545 * kMs);
 }
@@ -462,7 +463,7 @@ TEST_CASE("Roles add up to the process, whatever comes and goes", "[host]") {
         if (dice < 4 && alive.count(id) == 0)
           alive[id] = task(id, static_cast<HostRole>(pick(6)), 0, 1'000 + r);
         const auto more = pick(1'000);
-        process += more;  // of a thread that no reading sees, where there is none
+        process += more;  // of a thread that no reading sees, if there is none
         if (const auto one = alive.find(id); one != alive.end()) {
           one->second.use = use(*one->second.use.amounts[0] + more);
           threads.push_back(one->second);
@@ -527,7 +528,7 @@ TEST_CASE("Readings cost a thousandth of a processor", "[host]") {
   }
   CHECK(spent <= kSecond + ReadingBudget::kSaved);
   CHECK(spent >= kSecond - ReadingBudget::kSaved);
-  // What is kept for the edges.
+  // The part that is reserved for the edges.
   CHECK(budget.allows_edge(time, ReadingBudget::kSaved / 3));
   budget.spend(time, ReadingBudget::kSaved);
   CHECK_FALSE(budget.allows_edge(time, kCost));
@@ -573,7 +574,7 @@ TEST_CASE("What the input waits for", "[host][diagnosis]") {
   host.moments = {9, 9, 9};
   CHECK(input_cause(waiting(), host) == InputCause::kUnknown);
 
-  // A thread that pins the batches may be what is waited for, or a child of a worker's.
+  // It may be waiting for the thread that pins the batches, or for a worker's child.
   host.moments = {100, 95, 50};
   host.others = 3 * kSecond;
   CHECK(input_cause(waiting(), host) == InputCause::kStorage);
@@ -589,7 +590,7 @@ TEST_CASE("What the input waits for", "[host][diagnosis]") {
   CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, kSecond, true}, host) == InputCause::kUnknown);
   CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, 0, false}, host) == InputCause::kWorkers);
 
-  // The launching thread computes, or would if it could.
+  // The launching thread computes, or is ready to.
   CHECK(input_cause(waiting(5 * kSecond), host) == InputCause::kMain);
   host.main_wait = 4 * kSecond;
   CHECK(input_cause(waiting(5 * kSecond), host) == InputCause::kProcessors);
@@ -617,7 +618,7 @@ TEST_CASE("Processors that are allowed, used and wanted", "[host]") {
   window.affinity = 1;
   CHECK(host_sum({&window, 1}).allowed() == 1);
   CHECK(host_sum({}).used() == 0);
-  // What ended has no wait.
+  // A thread that has ended has no wait.
   window.roles.push_back(row(HostRole::kRest, 1, 0));
   window.roles.back().use.of(HostAmount::kRunQueueWait).reset();
   CHECK((host_sum({&window, 1}).times_known && host_sum({&window, 1}).waits_known));

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdam";
 
-/// Between two events: one is long enough for an iteration.
+/// Time between two events: a single one is long enough for an iteration.
 constexpr Nanoseconds kApart = 51'000;
 
 /// A program's launches, fed to a detector as they are made; knows where its iterations begin.
@@ -91,7 +91,7 @@ class Program {
 
 constexpr std::uint64_t kOptimizer = 500;
 
-/// Its kernels are 500 …
+/// The optimizer's kernels have numbers from 500 on.
 void optimizer(Program& program, unsigned count = 3) {
   program.kernels(kOptimizer, kOptimizer + count - 1);
 }
@@ -106,7 +106,7 @@ void check_all(const Program& program, std::uint64_t from = 0) {
   CHECK(program.changes == 1);
 }
 
-/// A batch, forward and backward through some layers, a look at the loss now and then.
+/// A batch, forward and backward through some layers; reads the loss now and then.
 void plain_step(Program& program, std::uint64_t k, unsigned layers = 4) {
   program.copy_in();
   program.kernel(1);
@@ -163,7 +163,7 @@ TEST_CASE("layers that have the same launch shapes are no iterations", "[iterati
 TEST_CASE("what runs before training is no iteration", "[iterations]") {
   Program program;
   name_optimizer(program);
-  // Weights are made and copied, a model is tried out.
+  // Weights are initialised and copied, and a model is tried out.
   for (std::uint64_t i = 0; i < 60; ++i) {
     program.event(SignKind::kMemset, 9100, i % 7);
     program.copy_in(1000 + i % 7);
@@ -190,7 +190,7 @@ TEST_CASE("autotuning in the first iterations", "[iterations]") {
       program.kernel(1);
       for (unsigned layer = 0; layer < 4; ++layer) {
         if (k < 2) {
-          // Each candidate again and again, between flushes of the cache.
+          // Each candidate is repeated, with cache flushes in between.
           for (std::uint64_t algorithm = 0; algorithm < 8; ++algorithm) {
             for (unsigned i = 0; i < 20; ++i) {
               program.kernel(700);
@@ -242,10 +242,10 @@ TEST_CASE(
     program.begin();
     program.copy_in();
     program.kernels(10, 40);
-    program.kernel(7);  // a clamp: of lengths in the loss
+    program.kernel(7);  // clamps lengths in the loss
     program.kernels(50, 80);
     program.kernels(600, 603);
-    program.kernel(7);  // … and of the norm
+    program.kernel(7);  // clamps the norm
     optimizer(program);
   }
   check_all(program);
@@ -325,7 +325,7 @@ TEST_CASE("shapes that change from one iteration to the next", "[iterations]") {
 TEST_CASE("loss scaling: iterations whose optimizer is skipped", "[iterations]") {
   Program program;
   name_optimizer(program, 4);
-  // Gradients are checked first, by an optimizer's kernel, then the host decides.
+  // An optimizer's kernel checks the gradients first, then the host decides.
   program.name(490, "_ZN2at6native25multi_tensor_apply_kernelIN36_amp_non_finite_check_and_unscale_cuda");
   for (std::uint64_t k = 0; k < 80; ++k) {
     program.begin();
@@ -351,7 +351,7 @@ TEST_CASE("validation and checkpoints between iterations belong to none", "[iter
       if (k != 0 && k % every == 0) {
         validated.push_back(k);
         for (unsigned batch = 0; batch < 5; ++batch) {
-          // The forward pass over again.
+          // Repeats the forward pass.
           program.copy_in();
           program.kernel(1);
           for (unsigned layer = 0; layer < 4; ++layer) program.kernels(10, 14, layer);
@@ -393,7 +393,7 @@ TEST_CASE("a checkpoint right after an iteration is told from it by its copies",
     CHECK(program.phases() == (tensors == 10 ? std::vector<std::uint64_t>{} : saved));
     for (const IterationSpan& span : program.spans) {
       CHECK(span.checkpoint == span.phase);
-      // What an iteration always ends with is its own.
+      // Work that always ends an iteration belongs to it.
       if (span.phase) CHECK(span.first_event == first[span.number]);
     }
   }
@@ -406,7 +406,7 @@ TEST_CASE("two models that take turns: both together are an iteration", "[iterat
     program.begin();
     program.copy_in();
     for (const std::uint64_t model : {1u, 2u}) {
-      // The same kernels; shapes tell the models apart.
+      // The same kernels; only shapes distinguish the models.
       for (unsigned layer = 0; layer < 3; ++layer) program.kernels(10, 14, model * 10 + layer);
       for (unsigned layer = 0; layer < 3; ++layer) program.kernels(30, 36, model * 10 + layer);
       program.kernels(kOptimizer, kOptimizer + 2, model);
@@ -474,7 +474,7 @@ TEST_CASE("a kernel that is launched over and over is no iteration", "[iteration
   sign.kind = SignKind::kKernel;
   sign.function = sign.shape = 7;
   for (int i = 0; i < 10'000; ++i) {
-    // Seen in windows only, now and then.
+    // Visible only in windows, now and then.
     sign.time += i % 100 == 0 ? 1'000'000'000 : 4'000;
     detector.add(sign);
   }
@@ -488,7 +488,7 @@ TEST_CASE("a thread that loses its processor makes no iterations of its launches
     LaunchSign sign;
     sign.kind = SignKind::kKernel;
     sign.function = sign.shape = 7;
-    // 8 ms between two signs that have a time: those in between seem to be 0.5 ms apart.
+    // 8 ms between two signs with times: those in between appear to be 0.5 ms apart.
     for (int i = 0; i <= 16; ++i) {
       sign.timed = measured || i % 16 == 0;
       sign.time += 500'000;
@@ -520,7 +520,7 @@ TEST_CASE("several threads launch: forward, backward, data", "[iterations]") {
     program.begin();
     program.thread = 1;
     program.kernel(1);
-    // A loader copies the next batch whenever it comes to it; the backward pass runs on a thread of its own.
+    // A loader copies the next batch at any point; the backward pass runs on its own thread.
     const std::uint64_t at = random() % 40;
     for (std::uint64_t i = 0; i < 40; ++i) {
       if (i == at) {
@@ -576,7 +576,7 @@ TEST_CASE("without names a validation every few iterations does not make them on
 }
 
 TEST_CASE("without names a report after every tenth iteration does not make them one", "[iterations]") {
-  // Kernels of an iteration; 0: one graph.
+  // Kernels per iteration; 0: one graph.
   for (const unsigned kernels : {0u, 2u, 4u, 12u}) {
     for (const unsigned small : {0u, 1u, 3u}) {
       for (const bool two_threads : {false, true}) {
@@ -632,11 +632,11 @@ TEST_CASE("a stream that may begin inside an iteration does not tell where they 
       CAPTURE(whole, named);
       Program program;
       if (named) name_optimizer(program);
-      // A program prepares first.
+      // The program's preparation.
       if (whole) program.kernels(900, 909);
       for (std::uint64_t k = 0; k < 40; ++k) {
         program.begin();
-        // Behind the optimizer, as a moving average of the weights.
+        // After the optimizer, as for a moving average of the weights.
         if (whole || k != 0) program.kernels(10, 29);
         program.kernels(30, 59);
         optimizer(program);
@@ -657,7 +657,7 @@ TEST_CASE("phases before more than one iteration in ten are a reason for doubt",
     Program program;
     name_optimizer(program);
     for (std::uint64_t k = 0; k < 100; ++k) {
-      // What an iteration begins with, once more.
+      // The work that begins an iteration, once more.
       if (k != 0 && k % every == 0) {
         program.copy_in();
         program.kernel(1);
@@ -672,7 +672,7 @@ TEST_CASE("phases before more than one iteration in ten are a reason for doubt",
 }
 
 TEST_CASE("a name that comes after its kernel", "[iterations]") {
-  // Names are asked for once a launch has succeeded; they may come much later.
+  // Names are requested after a successful launch and may arrive much later.
   for (const std::uint64_t late : {0u, 1u, 4u, 12u}) {
     CAPTURE(late);
     Program program;
@@ -709,7 +709,7 @@ TEST_CASE("a name is told twice, and one for a kernel that never comes", "[itera
 TEST_CASE("PyTorch before its first optimizer: its layers are no iterations", "[iterations]") {
   Program program;
   for (std::uint64_t i = 10; i < 30; ++i) program.name(i, "_ZN2at6native6vectorI" + std::to_string(i));
-  // An inference over a data set, say; but short.
+  // For example an inference over a data set, but short.
   for (unsigned i = 0; i < 40; ++i) program.kernels(10, 29);
   CHECK_FALSE(program.detector.lock());
 }
@@ -737,7 +737,7 @@ TEST_CASE("one program after another in a process: the second one's iterations a
 
 TEST_CASE("what was taken for iterations before the optimizer showed does not count", "[iterations]") {
   Program program;
-  // The weights are made: four kernels again and again.
+  // The weights are initialised: four kernels repeatedly.
   for (unsigned i = 0; i < 60; ++i) program.kernels(300, 303);
   REQUIRE(program.changes == 1);
   name_optimizer(program);
@@ -777,7 +777,7 @@ TEST_CASE("a changed lock gives none of the numbers that were shown", "[iteratio
     program.detector.keep_numbers(shown, program.time);
     for (std::uint64_t k = 1; k < 40; ++k) step(k);
     REQUIRE(program.changes == 2);
-    // Iteration 0 began before that time: its row is there, under the old lock's number.
+    // Iteration 0 began before that time: its row exists, under the old lock's number.
     CHECK(program.told().at(program.begins[1]) == shown);
     CHECK(program.detector.begun() == shown + 39);
   }
@@ -820,12 +820,12 @@ TEST_CASE("one kernel over and over is no training, even where some launches of 
   program.apart = 3'000;
   for (unsigned round = 0; round < 6; ++round) {
     for (unsigned i = 0; i < 2'000; ++i) program.kernel(1);
-    program.apart = 60'000;  // many threads begin at once, say
+    program.apart = 60'000;  // for example, many threads begin at once
     for (unsigned i = 0; i < 24; ++i) program.kernel(1);
     program.apart = 3'000;
   }
   CHECK_FALSE(program.detector.lock());
-  // A step that takes its time is one, however few its launches.
+  // A step that takes long enough counts, however few its launches.
   program.apart = 60'000;
   for (unsigned i = 0; i < 200; ++i) program.kernel(1);
   CHECK(program.detector.lock());
@@ -947,7 +947,7 @@ std::size_t resident_bytes() {
 TEST_CASE("more kinds of events than there is room for, and more events", "[iterations]") {
   Program program;
   name_optimizer(program);
-  // A shape of its own for each launch, as where the host asks for what the data say.
+  // A different shape for each launch, as where sizes depend on the data.
   std::uint64_t fresh = 0;
   const auto step = [&](std::uint64_t k) {
     program.begin();
@@ -1023,7 +1023,7 @@ TEST_CASE("an optimizer's kernels are known by their names", "[iterations]") {
         "split_scalars_kernel", "million_steps", "compute_flamb_", "cudnn::bn_fw_tr_1C11_kernel_NCHW",
         "softmax_warp_forward", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "loop_add_fusion"})
     CHECK_FALSE(is_optimizer_name(name));
-  // A name of any length is looked at up to some length.
+  // Only the first part of a long name is examined.
   CHECK_FALSE(is_optimizer_name(std::string(1 << 20, 'x') + "adam"));
 }
 

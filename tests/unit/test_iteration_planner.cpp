@@ -19,7 +19,7 @@ WindowSpec spec(std::string_view text) {
   return result.spec;
 }
 
-/// Iterations of 40 ms that have been followed for a minute, 1000 of them.
+/// Iterations of 40 ms that have been followed for a minute, 1,000 of them.
 FoundIterations found(bool optimizer) {
   FoundIterations known;
   known.lock.emplace();
@@ -41,7 +41,7 @@ IterationPlanInput input(std::uint64_t soonest, bool first = true) {
 
 using Result = IterationPlan::Result;
 
-/// `40+10`, `not yet`, `no more`; with what was asked for, where that is over.
+/// `40+10`, `not yet`, `no more`; with the requested begin if that has passed.
 std::string text(const IterationPlan& plan) {
   if (plan.result == Result::kNotYet) return "not yet";
   if (plan.result == Result::kNoMore) return "no more";
@@ -88,7 +88,7 @@ TEST_CASE("what was found is trusted after some iterations, and with `auto` afte
     const IterationPlan plan = plan_iterations(asked, schedule, known, given);
     CHECK((plan.result == Result::kPlanned) == test.planned);
     CHECK((plan.result == Result::kNotYet) != test.planned);
-    // Known in any case: it says when to look again.
+    // Always set: it determines when to plan again.
     CHECK(plan.lead == 3);
   }
 }
@@ -122,18 +122,18 @@ TEST_CASE("`iter:` plans what was asked for; what is over is not", "[iterations]
   const Case cases[] = {
       {"iter:100+5", 40, true, "100+5"},
       {"iter:100+5", 100, true, "100+5"},
-      // The first one may be late …
+      // The first window may begin late.
       {"iter:100+5", 103, true, "103+5 rather than 100"},
       {"iter:100+5", 5000, true, "5000+5 rather than 100"},
       {"iter:100+5/50", 104, true, "104+5 rather than 100"},
       {"iter:100+5/50", 105, true, "150+5"},
       {"iter:100+5/50", 251, true, "251+5 rather than 250"},
-      // … of those that follow the next one is taken whose beginning is to come.
+      // For later windows, the next one that has not begun is taken.
       {"iter:100+5/50", 150, false, "150+5"},
       {"iter:100+5/50", 151, false, "200+5"},
       {"iter:100+5/50", 1154, false, "1200+5"},
       {"iter:100+5", 103, false, "103+5 rather than 100"},
-      // One window directly after the other.
+      // Windows without a gap between them.
       {"iter:0+5/5", 11, false, "15+5"},
   };
   for (const Case& test : cases) {
@@ -151,11 +151,11 @@ TEST_CASE("as many windows are planned as were asked for", "[iterations]") {
     return text(plan_iterations(asked, schedule, found(true), input(soonest, first)));
   };
   CHECK(planned(40, true) == "100+5");
-  // Planned anew, as the lock has changed, it is the same window.
+  // Planned again because the lock has changed, it is the same window.
   CHECK(planned(41, true) == "100+5");
   schedule.advance();
   CHECK(planned(105, false) == "150+5");
-  // Those that were missed altogether do not count.
+  // Windows that were missed altogether do not count.
   CHECK(planned(551, false) == "600+5");
   schedule.advance();
   CHECK(planned(605, false) == "no more");
@@ -181,7 +181,7 @@ TEST_CASE("CUPTI is attached a tenth of a second before the window, in whole ite
       {kMillisecond, 0, 101},
       {100'000, 0, 1000},  // 1001
       {1000, 0, 1000},
-      {0, 0, 1000},  // not known
+      {0, 0, 1000},  // unknown
   };
   for (const char* trigger : {"auto", "iter:2000+5"}) {
     for (const Case& test : cases) {

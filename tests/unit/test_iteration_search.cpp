@@ -45,7 +45,7 @@ struct Searching {
     return record;
   }
   void record() { REQUIRE(search.record_to(folder.path() + "/stream")); }
-  /// The lines that tell of what came, without their times.
+  /// The lines that report findings, without their times.
   std::vector<std::string> lines() const {
     std::vector<std::string> found;
     std::istringstream text(folder.read("stream"));
@@ -80,7 +80,7 @@ TEST_CASE_METHOD(Searching, "signs of a source before are not taken for those of
 
 TEST_CASE_METHOD(Searching, "signs without a time lie between those with one", "[iterations]") {
   record();
-  // Ticks are nanoseconds here or less, but for a factor that one machine has.
+  // Ticks are nanoseconds or shorter, by a factor that depends on the machine.
   for (std::uint64_t i = 0; i < 9; ++i) {
     SignRecord untimed = sign(1000 * i, SignKind::kKernel, 100 + i);
     if (i % 4 != 0) untimed.ticks = 0;
@@ -98,7 +98,7 @@ TEST_CASE_METHOD(Searching, "signs without a time lie between those with one", "
 
 TEST_CASE_METHOD(Searching, "signs of all threads come in one order", "[iterations]") {
   record();
-  // Each thread's in order, one thread after the other.
+  // Each thread's signs are in order, one thread after the other.
   search.take(1, sign(10, SignKind::kKernel, 100));
   search.take(1, sign(30, SignKind::kCopyToHost, 101));
   search.take(1, sign(50, SignKind::kSync, 102));
@@ -116,7 +116,7 @@ TEST_CASE_METHOD(Searching, "what may still be overtaken waits", "[iterations]")
   search.take(1, sign(30, SignKind::kKernel, 101));
   search.advance({base + 20, now()});
   CHECK(search.detector().events() == 1);
-  // Published after the pass before, made before what waits.
+  // Published after the previous pass, but made before the signs that wait.
   search.take(2, sign(25, SignKind::kKernel, 102));
   search.advance({base + 30, now()});
   CHECK(search.detector().events() == 2);
@@ -132,7 +132,7 @@ TEST_CASE_METHOD(Searching, "signs that are held are looked at when there are to
   CHECK(search.detector().events() == 0);
   search.take(1, sign(kMax, SignKind::kKernel, 100));
   search.advance({base + kMax, now()}, true);
-  CHECK(search.detector().events() == kMax - 1);  // the newest may still be overtaken
+  CHECK(search.detector().events() == kMax - 1);  // an earlier sign may still arrive before the newest
   search.advance({base + kMax + 1, now()}, true);
   CHECK(search.detector().events() == kMax - 1);
   search.advance({base + kMax + 1, now()});
@@ -168,7 +168,7 @@ TEST_CASE_METHOD(Searching, "the watch's count and the iterations' numbers", "[i
   CHECK_FALSE(search.offset());
   // Armed late: the watch has counted to 41 with other marks, and sees iteration 12 first.
   search.armed(41);
-  iteration(41);  // of the marks before
+  iteration(41);  // counted by the earlier marks
   search.advance({base + at, now()});
   CHECK_FALSE(search.offset());
   iteration(42);
@@ -269,7 +269,7 @@ TEST_CASE_METHOD(Searching, "a recording tells the detector what the program tol
   for (std::size_t i = 0; i < found.size(); ++i) {
     CHECK(found[i].number == told[i].number);
     CHECK(found[i].first_event == told[i].first_event);
-    // The clock is set right while the program runs; the recording's times never go back.
+    // The clock is adjusted while the program runs; the recording's times never go back.
     const auto difference = static_cast<std::int64_t>(found[i].end - found[i].begin) -
                             static_cast<std::int64_t>(told[i].end - told[i].begin);
     CHECK(std::abs(difference) < 5000);

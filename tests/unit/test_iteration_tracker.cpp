@@ -23,7 +23,7 @@ constexpr std::uint64_t kOptimizerSign = 500;
 
 using Rows = std::vector<std::string>;
 
-/// Where iterations begin, as the statistics are told it.
+/// Where iterations begin, as reported to the statistics.
 class Boundaries : public EventSink {
  public:
   using EventSink::add;
@@ -31,13 +31,13 @@ class Boundaries : public EventSink {
   std::vector<IterationBoundary> all;
 };
 
-/// A program whose signs take their way through this thread's queue, on a clock of its own. It runs on the
-/// one watch of this process.
+/// A program whose signs pass through this thread's queue, with a simulated clock. Uses the process's only
+/// watch.
 struct Tracking {
   Tracking() : Tracking(std::string()) {}
   explicit Tracking(std::string recording) : tracker(core, windows, profiled, drain, std::move(recording)) {
     drain.add_sink(told);
-    core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
+    core.threads.drain([](std::uint32_t, const Slot&) {});  // left over from an earlier test
     iteration_watch.armed = false;
     iteration_watch.count = 0;
     iteration_watch.dropped_units = 0;
@@ -61,11 +61,11 @@ struct Tracking {
     for (std::uint64_t function = first; function <= last; ++function)
       event(SignKind::kKernel, function, size);
   }
-  /// PyTorch's kernels, whose optimizers have names.
+  /// PyTorch kernels; an optimizer's can be recognised by name.
   void name_layer() { emit_name(hash(10), "_ZN2at6native18elementwise_kernelILi128ELi4EEEv"); }
   void name_optimizer() { emit_name(hash(kOptimizerSign), kFusedAdam); }
-  /// 30 signs: a batch, forward and backward through three layers, the optimizer. One that accumulates
-  /// gradients has none.
+  /// 30 signs: a batch, forward and backward through three layers, the optimizer. A step that only
+  /// accumulates gradients has no optimizer.
   void step(bool optimizer = true) {
     begins.push_back(time + kBetweenSigns);
     event(SignKind::kCopyToDevice, 9001);
@@ -74,7 +74,7 @@ struct Tracking {
     for (std::uint64_t layer = 3; layer-- > 0;) kernels(30, 33, layer);
     if (optimizer) kernels(kOptimizerSign, kOptimizerSign + 2);
   }
-  /// … each of them followed by a pass of the drain.
+  /// Steps, each followed by a pass of the drain.
   void steps(unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
       step();
@@ -88,10 +88,10 @@ struct Tracking {
     drain.advance_search(pass, false);
     tracker.update(time);
   }
-  /// The search begins with the signs from here on.
+  /// Starts the search with the signs from here on.
   void search() { tracker.restart(begin_sign_pass().sequence, time); }
 
-  /// Begins of the iterations that have been told, which have the right numbers.
+  /// Begins of the reported iterations, whose numbers are checked.
   std::vector<Nanoseconds> told_begins(std::uint64_t first = 0) {
     std::vector<Nanoseconds> found;
     for (const IterationBoundary& boundary : told.all) {
@@ -102,7 +102,7 @@ struct Tracking {
     }
     return found;
   }
-  /// Those of the program's own that are over; the last one is not.
+  /// Begins of the program's iterations that are over, which excludes the last one.
   std::vector<Nanoseconds> over() const { return {begins.begin(), begins.end() - 1}; }
 
   Core& core = *Core::get();
@@ -180,7 +180,7 @@ TEST_CASE_METHOD(Tracking, "iterations that are found arm the watch, and are tol
   CHECK(found.since == time);
   CHECK(found.events == 30 * begins.size());
   CHECK(told_begins() == over());
-  // What was planned in other numbers is void.
+  // Plans made with the old numbers are void.
   CHECK(iteration_watch.next_stop == IterationWatch::kNever);
   CHECK(iteration_watch.armed);
   CHECK(iteration_watch.begin == found.lock->marks.begin);
@@ -257,14 +257,14 @@ TEST_CASE_METHOD(Tracking, "repetition alone is not believed where an optimizer 
   time += FoundIterations::kSteadyTime;
   steps(40);
   CHECK(told.all.empty());
-  // A window's end waits for nothing better.
+  // The end of a window waits for no better answer.
   tracker.settle();
   CHECK(told_begins().size() == begins.size());
 }
 
 TEST_CASE_METHOD(Tracking, "a better lock tells from the beginning what was held back", "[iterations]") {
   search();
-  // Four batches an iteration: the first ones that are found.
+  // Four batches per iteration: single batches are found first.
   const auto accumulate = [&](unsigned count) {
     std::vector<Nanoseconds> iterations;
     for (unsigned i = 0; i < count; ++i) {
@@ -273,7 +273,7 @@ TEST_CASE_METHOD(Tracking, "a better lock tells from the beginning what was held
         const std::uint64_t before = tracker.found().changes;
         step(batch == 3);
         pass();
-        // The watch's count stands for other iterations.
+        // The watch's count refers to other iterations.
         if (tracker.found().changes != before) CHECK_FALSE(tracker.found().offset);
       }
     }
@@ -307,9 +307,9 @@ TEST_CASE_METHOD(Tracking, "a new search ends what was known, and numbers anew",
   const std::size_t before = told.all.size();
   const bool window = GENERATE(true, false);
   CAPTURE(window);
-  // A window that has ended keeps the iteration that it ended in.
+  // A window that has ended keeps the iteration in which it ended.
   if (window) windows.end(windows.open("test", begins.back() + 1), time);
-  step();  // of the source before
+  step();  // from the earlier source
   search();
   const Nanoseconds asked = time;
   name_optimizer();
@@ -317,7 +317,7 @@ TEST_CASE_METHOD(Tracking, "a new search ends what was known, and numbers anew",
   CHECK_FALSE(tracker.found().lock);
   CHECK(tracker.found().begun == 0);
   CHECK(tracker.found().changes == 0);
-  // Where something was to be shown, the iteration that ran is told of before.
+  // If something was to be shown, the iteration that was running is reported first.
   REQUIRE(told.all.size() == before + (window ? 3 : 1));
   CHECK_FALSE(told.all.back().followed);
   CHECK(told.all.back().begin == asked);
@@ -340,7 +340,7 @@ TEST_CASE_METHOD(Tracking, "a new search forgets spans that were not believed", 
   REQUIRE(tracker.found().lock);
   CHECK(told.all.empty());
   search();
-  // Windows may be settled before there is time for signs.
+  // Windows may be settled before there is time to process signs.
   tracker.prepare();
   tracker.settle();
   CHECK(told.all.empty());
@@ -383,7 +383,7 @@ TEST_CASE_METHOD(Tracking, "what runs at the program's end is told of", "[iterat
   step();
   core.threads.drain([this](std::uint32_t thread, const Slot& slot) { drain.take(thread, slot); });
   tracker.finish();
-  // The signs that had not been looked at are in it.
+  // The signs not yet processed are in it.
   REQUIRE(told.all.size() == 21);
   CHECK(told.all[19].window == 1);
   CHECK(told.all[20].begin == begins[20]);
@@ -397,7 +397,7 @@ TEST_CASE_METHOD(Tracking, "the iteration at a window's end is shown, unless the
   steps(20);
   CHECK(tracker.clock_window() == 0);
   CHECK_FALSE(tracker.clock_ended());
-  // Iteration 19 is over, as it seems.
+  // Iteration 19 appears to be over.
   windows.end(windows.open("test", begins[19] - 1), time + 1);
   const int clock = GENERATE(0, 1, 2);
   CAPTURE(clock);
@@ -416,7 +416,7 @@ TEST_CASE_METHOD(Tracking, "what ran unseen is told as a gap", "[iterations]") {
   steps(20);
   CHECK(told_begins() == over());
   windows.end(windows.open("test", begins[19]), time + 5);
-  // The program's own switch, between two iterations; what comes next is in the middle of one.
+  // The program's own switch, between two iterations; the following signs are in the middle of one.
   REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
   time += kSecond;
   kernels(30, 33);
@@ -445,7 +445,7 @@ TEST_CASE_METHOD(Tracking, "a launch that was held for the window begins its ite
 TEST_CASE_METHOD(Tracking, "units are of the iteration whose first sign follows", "[iterations]") {
   search();
   name_optimizer();
-  emit_units(1000, UnitSource::kCalled);  // of the first one, as the next
+  emit_units(1000, UnitSource::kCalled);  // of the first iteration, like the next ones
   for (unsigned i = 0; i < 40; ++i) {
     if (i % 3 != 1) emit_units(i, UnitSource::kCalled);
     event(SignKind::kCopyToDevice, 9001);
@@ -474,7 +474,7 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
   for (unsigned i = 0; i < 40; ++i) {
     emit_units(8, UnitSource::kCalled);
     if (i == 30) {
-      // Between two iterations nothing was seen for a while.
+      // Nothing was seen for a while between two iterations.
       iteration_watch.source = SignSource::kNone;
       emit_units(8, UnitSource::kCalled);
       REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
@@ -482,7 +482,7 @@ TEST_CASE_METHOD(Tracking, "where some units were not heard, their iteration has
       emit_units(8, UnitSource::kCalled);
     }
     if (i == 33) {
-      // A mark of no sequence is of a source before: nobody takes it.
+      // A mark without a sequence number is from an earlier source and is ignored.
       SignRecord filler;
       filler.sign = SignKind::kMark;
       while (ThreadRegistry::push(*ThreadRegistry::current(), filler)) {
@@ -512,7 +512,7 @@ TEST_CASE_METHOD(Tracking, "a number that found no room is not known before anot
   for (unsigned i = 0; i < 40; ++i) {
     event(SignKind::kCopyToDevice, 9001);
     begins.push_back(time);
-    pass();  // the iteration before is told, and has been followed by no number
+    pass();  // the previous iteration is reported, with no number after it
     emit_units(8, UnitSource::kCalled);
     if (i == 33) {
       SignRecord filler;
@@ -530,7 +530,7 @@ TEST_CASE_METHOD(Tracking, "a number that found no room is not known before anot
   for (unsigned i = 0; i < 38; ++i) {
     CAPTURE(i);
     CHECK(told.all[i].begin == begins[i]);
-    // It was said after the latest number of 33 and before the first one of 34.
+    // It was reported after the latest number of 33 and before the first one of 34.
     CHECK(told.all[i + 1].units_before == (i == 33 || i == 34 ? std::optional<double>() : 8));
   }
 }
@@ -586,7 +586,7 @@ TEST_CASE_METHOD(Tracking, "the iteration at a window's end has its units", "[it
     emit_units(i, UnitSource::kCalled);
     steps(1);
   }
-  emit_units(100, UnitSource::kCalled);  // of what comes next
+  emit_units(100, UnitSource::kCalled);  // belongs to the next iteration
   windows.end(windows.open("test", begins[19] - 1), time + 1);
   pass();
   tracker.settle();
@@ -597,7 +597,7 @@ TEST_CASE_METHOD(Tracking, "the iteration at a window's end has its units", "[it
 TEST_CASE_METHOD(Tracking, "spans that are held back are bounded", "[iterations]") {
   constexpr std::size_t kMax = 65'536;
   search();
-  // Graphs are believed to be iterations sooner.
+  // Graphs are accepted as iterations sooner.
   const auto short_steps = [&](std::size_t count) {
     for (; count != 0; --count) {
       event(SignKind::kCopyToDevice, 9001);
@@ -638,7 +638,7 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
 
   search();
   name_optimizer();
-  // All of it: work behind the optimizer might be the end of an iteration that the stream begins in.
+  // All of them: work after the optimizer could be the end of an iteration in which the stream begins.
   for (std::uint64_t i = 1; i < 3; ++i) emit_name(hash(kOptimizerSign + i), kFusedAdam);
   pass();
   steps(20);

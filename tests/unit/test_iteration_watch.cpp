@@ -44,10 +44,10 @@ struct Watching {
     iteration_watch.count = 0;
     iteration_watch.next_stop = IterationWatch::kNever;
     stop_handler() = nullptr;
-    take();  // what a test before left
+    take();  // left over from an earlier test
   }
   void arm() { iteration_watch.arm({kAnchor, kBegin, kBeginToo}); }
-  /// The count after it.
+  /// Returns the count after the sign.
   std::uint64_t sign(std::uint64_t function, std::uint64_t shape = 1) {
     emit_sign(SignKind::kKernel, function, shape, 7, false);
     return iteration_watch.count;
@@ -83,7 +83,7 @@ TEST_CASE_METHOD(Watching, "a step is captured while a capture is open, whenever
   note_capture(false);
   iteration_watch.source = SignSource::kHooks;
   CHECK_FALSE(captured());
-  note_capture(false);  // of one that was not seen to begin
+  note_capture(false);  // of a capture whose begin was not seen
   note_capture(true);
   CHECK(captured());
   note_capture(false);
@@ -102,7 +102,7 @@ TEST_CASE_METHOD(Watching, "an iteration begins with the first `begin` after the
   CHECK(sign(kBeginToo) == 1);
   CHECK(sign(kAnchor) == 1);
   CHECK(sign(kAnchor) == 1);
-  CHECK(sign(kBeginToo) == 2);  // the other one does as well
+  CHECK(sign(kBeginToo) == 2);  // the other begin counts as well
   CHECK(sign(kBegin) == 2);
 }
 
@@ -218,7 +218,7 @@ TEST_CASE_METHOD(Watching, "the session is told once, where the count has been r
     if (record.sign == SignKind::kBoundary) boundaries.push_back(record);
   }
   REQUIRE(boundaries.size() == 6);
-  // A window's edge and its iteration's have the same time.
+  // A window's edge has the same time as its iteration's.
   CHECK(boundaries[2].shape == stops[0].time);
 }
 
@@ -262,7 +262,7 @@ TEST_CASE_METHOD(Watching, "of several threads that come with the beginning one 
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // None lost, none twice.
+  // None is lost, none is counted twice.
   for (unsigned round = 0; round < kRounds; ++round) REQUIRE(counts[round] == round + 1);
   CHECK(told == kRounds);
 }
@@ -273,7 +273,7 @@ TEST_CASE_METHOD(Watching, "while one thread opens a window another one's bounda
   stop_handler() = [&](const Stop& stop) {
     if (stop.count != 1) return;
     inside = true;
-    met.arrive_and_wait();  // the other one goes on
+    met.arrive_and_wait();  // the other thread continues
     met.arrive_and_wait();
     inside = false;
   };
@@ -338,7 +338,7 @@ TEST_CASE("a function whose name could not be had is new again, and no other one
   for (std::uint64_t i = 1; i <= 1000; ++i) functions.push_back(i * 7919);
   for (const std::uint64_t function : functions) CHECK(function_is_new(function));
   function_stays_new(functions[500]);
-  function_stays_new(3);  // none of them
+  function_stays_new(3);  // none of them is new any more
   for (const std::uint64_t function : functions)
     CHECK(function_is_new(function) == (function == functions[500]));
   CHECK_FALSE(function_is_new(functions[500]));
@@ -357,7 +357,7 @@ TEST_CASE("a function is new once, whichever thread comes first") {
   for (std::thread& thread : threads) thread.join();
   for (const auto& count : times) CHECK(count == 1);
 
-  // More than there is room for: the rest has no name, and nothing is told twice.
+  // More than there is room for: the rest get no name, and nothing is reported twice.
   std::size_t fresh = 0;
   for (std::uint64_t i = 0; i < 100'000; ++i) fresh += function_is_new(i * 104'729 + 2);
   CHECK(fresh > 4000);

@@ -127,7 +127,7 @@ TEST_CASE("Boundaries may become known long after the work, at the end of the wi
     iterations.launch(1, 1000 + launch * 10);
     iterations.activity(kernel(1, 1000 + launch * 10, 4));
   }
-  // Outside until they are known.
+  // Counted as outside of iterations until boundaries are known.
   auto rows = iterations.rows();
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].kind == Kind::kOutside);
@@ -160,7 +160,7 @@ TEST_CASE("An iteration that ends with its window becomes complete when the next
   iterations.settle_window(1, 1010, 1190);
   auto rows = iterations.rows();
   CHECK(rows[0].complete);
-  CHECK(rows[0].begin == 1010);  // opening the window held its first launch
+  CHECK(rows[0].begin == 1010);  // its first launch was delayed while the window opened
   CHECK_FALSE(rows[1].complete);
   CHECK(rows[1].end == 1190);
   CHECK(iterations.step_times().sum() == 90);
@@ -169,7 +169,7 @@ TEST_CASE("An iteration that ends with its window becomes complete when the next
     iterations.boundary(boundary(2, 5000, 0, 1));
     rows = iterations.rows();
     CHECK(rows[1].complete);
-    CHECK(rows[1].end == 1190);  // what lies between is no part of it
+    CHECK(rows[1].end == 1190);  // the time in between is not part of it
     CHECK(iterations.incomplete() == 0);
     CHECK(iterations.step_times().count() == 2);
     CHECK(iterations.window_step_times(1)->sum() == 180);
@@ -187,13 +187,13 @@ TEST_CASE("A window that opens or closes within an iteration has a part of it", 
   iterations.boundary(boundary(3, 1000, 0, 0));
   iterations.activity(kernel(1, 1050, 10));  // the window opens at 1040
   iterations.boundary(boundary(4, 1100, 1, 1));
-  iterations.activity(kernel(1, 1110, 10));  // … and closes at 1150
+  iterations.activity(kernel(1, 1110, 10));  // the window closes at 1150
   iterations.boundary(boundary(5, 1200, 0, 0));
-  // Until then its end is not known, nor which part of the iteration lies in it.
+  // Until the window closes, its end and the part of the iteration within it are unknown.
   REQUIRE(iterations.rows().size() == 2);
   CHECK(iterations.rows()[1].end == 0);
   iterations.settle_window(1, 1040, 1150);
-  // A second one, all of it within one iteration.
+  // A second window, entirely within one iteration.
   iterations.activity(kernel(2, 1220, 10));
   iterations.settle_window(2, 1210, 1230);
   const auto rows = iterations.rows();
@@ -210,7 +210,7 @@ TEST_CASE("A window that opens or closes within an iteration has a part of it", 
 }
 
 TEST_CASE("What begins after its window's end is outside of iterations", "[stats]") {
-  // Calls are a window's until it has closed on all threads, some time after its end.
+  // Calls belong to a window until it has closed on all threads, some time after its end.
   IterationStatistics iterations;
   for (std::uint64_t i = 0; i < 5; ++i) {
     iterations.boundary(boundary(i, 100 + 100 * i, 1, i == 0 ? 0 : 1));
@@ -230,7 +230,7 @@ TEST_CASE("What begins after its window's end is outside of iterations", "[stats
   CHECK(rows[2].number == 1);
   CHECK(rows[2].end == 300);
   CHECK(iterations.rows_of(1).size() == 2);
-  // None of them is a step that took no time.
+  // None of them counts as a step of no duration.
   CHECK(iterations.step_times().count() == 2);
   CHECK(iterations.step_times().min() == 100);
   CHECK(iterations.incomplete() == 0);
@@ -304,7 +304,7 @@ TEST_CASE("From where nothing is followed work is outside of iterations", "[stat
   CHECK(rows[0].kind == Kind::kOutside);
   CHECK(rows[0].launches == 1);
   CHECK(rows[1].number == 1);
-  // Neither what was cut off nor what was not followed is a step.
+  // Neither cut-off iterations nor those that were not followed are steps.
   CHECK(iterations.unprofiled_step_times().count() == 0);
 }
 
@@ -379,7 +379,7 @@ TEST_CASE("Gaps are a device's, and those in which no device works", "[stats]") 
   work(0, 310, 330, 340);
   work(1, 320, 400, 440);
   iterations.boundary(boundary(2, 350, 1, 1));
-  work(1, 360, 420, 450);  // begins before the one before has ended
+  work(1, 360, 420, 450);  // begins before its predecessor has ended
   iterations.settle_window(1, 0, 1000);
   const auto rows = iterations.rows();
   REQUIRE(rows.size() == 3);
@@ -387,7 +387,7 @@ TEST_CASE("Gaps are a device's, and those in which no device works", "[stats]") 
   CHECK(rows[0].devices[0].gap == 110u);
   CHECK(rows[0].devices[1].gap == 140u);
   CHECK(rows[0].gap == 70u);
-  CHECK_FALSE(rows[1].devices[0].gap);  // no work on it in the next one
+  CHECK_FALSE(rows[1].devices[0].gap);  // no work on it in the next iteration
   CHECK(rows[1].devices[1].gap == 0u);
   CHECK_FALSE(rows[2].gap);
 }
@@ -407,7 +407,7 @@ TEST_CASE("What waits is bounded; iterations that it may be part of are not comp
   IterationStatistics iterations;
   constexpr std::uint64_t kCount = IterationStatistics::kMaxWaiting + 1000;
   for (std::uint64_t i = 0; i < kCount; ++i) iterations.activity(kernel(1, 10'000 + i, 1));
-  CHECK(iterations.lost() == 0);  // of no iteration yet
+  CHECK(iterations.lost() == 0);  // not in any iteration yet
   constexpr Nanoseconds kStep = kCount / 8;
   for (std::uint64_t i = 0; i < 8; ++i)
     iterations.boundary(boundary(i, 10'000 + i * kStep, 1, i == 0 ? 0 : 1));
@@ -447,7 +447,7 @@ TEST_CASE("The oldest rows share one when there are too many, and nothing is los
     iterations.launch(1, 1000 + i * 100);
     iterations.activity(kernel(1, 1000 + i * 100, 60));
   }
-  iterations.activity(kernel(1, 1050, 5, 60));  // of a row that is gone
+  iterations.activity(kernel(1, 1050, 5, 60));  // of a row that was dropped
   iterations.settle_window(1, 1000, 1000 + kCount * 100);
   const auto rows = iterations.rows();
   REQUIRE(rows.size() == IterationStatistics::kMaxRows + 1);
@@ -467,7 +467,7 @@ TEST_CASE("Iterations of random runs agree with plain counting", "[stats]") {
   std::mt19937 random(seed);
   const auto below = [&random](std::uint64_t limit) { return random() % limit; };
 
-  // Windows and boundaries anywhere, a launch each 10 ns.
+  // Windows and boundaries anywhere, one launch every 10 ns.
   constexpr Nanoseconds kEnd = 200'000;
   struct Window {
     Nanoseconds begin;
@@ -516,8 +516,8 @@ TEST_CASE("Iterations of random runs agree with plain counting", "[stats]") {
     if (activity.kind == WorkKind::kCopy) copy_bytes[key] += activity.bytes;
   }
 
-  // As they come: launches in order, activity by its end, with whole stretches of one thread late, boundaries
-  // up to `lag` late, windows settled after all that was launched in them.
+  // In order of arrival: launches in order, activity by its end, with one thread late for long periods,
+  // boundaries up to `lag` late, and windows settled after everything that was launched in them.
   const Nanoseconds lag = below(3) * 8000;
   IterationStatistics iterations;
   std::stable_sort(activities.begin(), activities.end(),

@@ -67,10 +67,10 @@ TEST_CASE("What each launcher tells of a process's place", "[config]") {
 }
 
 TEST_CASE("Of several launchers the first counts, and others where they agree with it", "[config]") {
-  // Each rank's own process by srun, with torchrun's names set by hand.
+  // srun starts each rank's process, and torchrun's variables are set by hand.
   Variables both = with(kSlurm, {{"RANK", "3"}, {"WORLD_SIZE", "4"}});
   CHECK(place(both) == "environment [slurm:4711] 3/4 1/? 1/2");
-  // One torchrun a node by srun: of the launcher's process, not of this one.
+  // srun starts one torchrun per node: its variables describe the launcher's process, not this one.
   both = with(kSlurm, kTorchrun);
   both.erase("GROUP_RANK");
   both.erase("LOCAL_RANK");
@@ -79,11 +79,11 @@ TEST_CASE("Of several launchers the first counts, and others where they agree wi
   CHECK(place(both) == "torchrun [torchrun:my job slurm:4711] 5/8 ?/4 ?/2");
   both["SLURM_STEP_NUM_TASKS"] = "8";
   CHECK(place(both) == "torchrun [torchrun:my job slurm:4711] 5/8 1/4 1/2");
-  // mpirun in an allocation.
+  // mpirun within an allocation.
   CHECK(place(with(kSlurm, kOpenMpi)) == "Open MPI [pmix:prterun-node7-99@1 slurm:4711] 3/4 1/2 1/2");
   CHECK(place(with(with(kSlurm, kOpenMpi), {{"SLURM_PROCID", "0"}})) ==
         "Open MPI [pmix:prterun-node7-99@1 slurm:4711] 3/4 1/2 ?/?");
-  // A batch script's process: the allocation's tasks are not there.
+  // A batch script's process, which is not one of the allocation's tasks.
   CHECK(
       place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "64"}, {"SLURM_NNODES", "8"}, {"SLURM_JOB_ID", "5"}}) ==
       "Slurm [slurm:5] 0/? ?/? ?/?");

@@ -180,7 +180,7 @@ TEST_CASE("The words of rules", "[analysis]") {
   CHECK_FALSE(name_has_words("volta_sgemm_128x64_nn", "Volta"));
   CHECK_FALSE(name_has_words("", "a"));
   CHECK(name_has_words("", ""));
-  // The beginning and the end of a word.
+  // At the beginning and the end of a word.
   CHECK(name_has_words("all_reduce_kernel", "^all_reduce"));
   CHECK(name_has_words("_Z17all_reduce_kernelPf", "^all_reduce"));
   CHECK(name_has_words("small_reduce_then_all_reduce", "^all_reduce"));
@@ -190,7 +190,7 @@ TEST_CASE("The words of rules", "[analysis]") {
   CHECK(name_has_words("LambStage1", "Lamb$"));
   CHECK_FALSE(name_has_words("lambda", "^lamb$"));
   CHECK_FALSE(name_has_words("flamb", "^lamb$"));
-  // Words stand for parts of names that both forms have.
+  // Words stand for parts of names that appear in both forms.
   const auto check = [](const auto& rules) {
     for (const auto& rule : rules) {
       const std::string_view words = rule.words;
@@ -226,7 +226,7 @@ TEST_CASE("The library call comes before the name", "[analysis]") {
   CHECK(family_of(relu, Category::kGemm) == Family::kGemm);
   CHECK(family_of(split, Category::kGemm) == Family::kGemm);
 
-  // A convolution's time is told apart: its own kernels, plain products (1 × 1), other layouts.
+  // Kernels in a convolution's call are classified: its own kernels, plain products (1 × 1), layout changes.
   CHECK(family_of(layout) == Family::kLayoutChange);
   CHECK(family_of(layout, Category::kConv) == Family::kLayoutChange);
   CHECK(family_of(gemm, Category::kConv) == Family::kConvGemm);
@@ -257,7 +257,7 @@ TEST_CASE("The library call comes before the name", "[analysis]") {
   CHECK(family_of("fill", Category::kCollective) == Family::kCollectiveOther);
   CHECK(family_of("fill", Category::kPointToPoint) == Family::kSendReceive);
 
-  // Calls that can launch anything say nothing.
+  // Calls that can launch anything tell nothing about the family.
   for (const Category call :
        {Category::kLaunch, Category::kGraph, Category::kBlas, Category::kOther, Category::kGroup}) {
     CHECK(family_of(relu, call) == Family::kElementwise);
@@ -290,7 +290,7 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
   CHECK(convolution_algorithm_of("nchwToNhwcKernel") == ConvolutionAlgorithm::kOther);
   CHECK(convolution_algorithm_of("volta_sgemm_128x64_nn") == ConvolutionAlgorithm::kGemm);
   CHECK(convolution_algorithm_of("void explicit_convolve_sgemm<float>()") == ConvolutionAlgorithm::kGemm);
-  // A plain product in a call whose other kernels are Winograd's is Winograd's.
+  // A plain product counts as Winograd's in a call whose other kernels are Winograd's.
   using enum ConvolutionAlgorithm;
   CHECK(combined_algorithm(kOther, kOther) == kOther);
   CHECK(combined_algorithm(kOther, kGemm) == kGemm);
@@ -345,9 +345,9 @@ TEST_CASE("A call's operations are those of its kernels that multiply", "[kernel
   CHECK(product_shares(std::vector{gemm}, 8, 10) == Shares{80});
   CHECK(product_shares(std::vector{unknown}, 8, 10) == Shares{80});
   CHECK(product_shares(std::vector{unknown, layout}, 8, 10) == Shares{80, 0});
-  // Some calls ran the one, some the other.
+  // Some calls ran one product, some the other.
   CHECK(product_shares(std::vector{gemm, other_gemm, layout}, 8, 15) == Shares{80, 40, 0});
-  // Each call ran both, in shares that nobody tells.
+  // Each call ran both, in unknown shares.
   CHECK(product_shares(std::vector{gemm, other_gemm, layout}, 8, 10) ==
         Shares{std::nullopt, std::nullopt, 0});
   CHECK(product_shares(std::vector{gemm, unknown}, 8, 10) == Shares{std::nullopt, std::nullopt});

@@ -19,7 +19,7 @@ const MetricInfo kActive{"sm__cycles_active", "SM Active (%)", Quantity::kSmActi
 const MetricInfo kIpc{"sm__inst_executed", "IPC", Quantity::kIpc};
 const MetricInfo kPcie{"pcie__read_bytes", "PCIe Read (MB/s)", Quantity::kPcieRead};
 
-/// A sample in which one row ran for a part of the time; `values` as they add up in it.
+/// A sample in which one row ran for part of the time; `values` are its contribution to the sample.
 void add(KernelEstimates& estimates, std::uint32_t row, double share, std::vector<float> values) {
   const auto time = static_cast<std::uint64_t>(share * kLength);
   const std::uint32_t rows[] = {row};
@@ -40,7 +40,7 @@ TEST_CASE("Kinds of metrics", "[metrics]") {
   CHECK(kinds.per_active_cycle(0));
   CHECK(kinds.of_link(2));
   CHECK_FALSE(kinds.of_link(0));
-  // Nothing is known of active cycles.
+  // Active cycles are unknown.
   CHECK_FALSE(MetricKinds({kIpc}).per_active_cycle(0));
   CHECK(MetricKinds().size() == 0);
 }
@@ -48,7 +48,7 @@ TEST_CASE("Kinds of metrics", "[metrics]") {
 TEST_CASE("A kernel that fills its samples has their mean", "[metrics]") {
   KernelEstimates estimates({kActive, kIpc});
   estimates.add(4, 0, 20 * kLength);
-  for (int i = 0; i < 20; ++i) add(estimates, 4, 1, {50, 1});  // half of the cycles active, two in each
+  for (int i = 0; i < 20; ++i) add(estimates, 4, 1, {50, 1});  // active in half of the cycles, two in each
   REQUIRE(estimates.entries().size() == 1);
   const KernelMetricEntry& entry = estimates.entry(4);
   CHECK(entry.row == 4);
@@ -72,11 +72,11 @@ TEST_CASE("Nine samples tell nothing", "[metrics]") {
 TEST_CASE("A kernel that never runs alone is bounded by what the rest of its samples can be", "[metrics]") {
   KernelEstimates estimates({kActive});
   estimates.add(0, 0, kLength);
-  // Always the same part, so that nothing tells it from the rest.
+  // It always has the same share, so nothing distinguishes it from the rest.
   for (int i = 0; i < 40; ++i) add(estimates, 0, 0.5, {70});
   const MetricEstimate& metric = estimates.entry(0).metrics[0];
   CHECK(metric.bounded);
-  // The rest did 0 to 100 %: it did 40 to 100.
+  // The rest contributed between 0 and 100 %, so it did 40 to 100.
   CHECK(metric.value == Approx(70));
   CHECK(metric.error == Approx(30));
   CHECK_FALSE(metric.reliable);

@@ -16,7 +16,7 @@ using namespace inject;
 namespace {
 
 constexpr Nanoseconds kInterval = 20'000;
-/// For whole programs: as by default, so that what an execution's edges may be off by hides nothing.
+/// For whole programs: the default interval, so that errors in an execution's edges stay visible.
 constexpr Nanoseconds kUsualInterval = 500'000;
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
@@ -56,23 +56,23 @@ KernelMetricEntry entry_of(const KernelMetrics& metrics, std::uint32_t row) {
   return {};
 }
 
-/// Kernels of a program, how they follow each other, and what they do.
+/// Kernels of a program, their order, and their metric values.
 struct SampledProgram {
   std::vector<double> lengths;
   std::vector<double> values;
-  std::vector<std::uint32_t> order;  ///< of a step; empty: at random
-  double noise = 0;                  ///< of an execution's value, this much up or down
-  double slope = 0;                  ///< the first half does that much more than the second
+  std::vector<std::uint32_t> order;  ///< in a step; empty: random
+  double noise = 0;                  ///< of an execution's value, up or down by this much
+  double slope = 0;                  ///< the first half is higher by this much than the second
 };
 
 struct Coverage {
   int rows = 0;
   int shown = 0;
   int within = 0;
-  double worst_error = 0;  ///< stated
+  double worst_error = 0;  ///< largest error shown
 };
 
-/// Runs the program over so many samples, and compares what is shown with what is true of each kernel.
+/// Runs the program for `samples` samples, and compares the shown values with each kernel's true value.
 Coverage coverage(const SampledProgram& program, unsigned seed, Nanoseconds samples) {
   std::mt19937 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
@@ -112,7 +112,7 @@ Coverage coverage(const SampledProgram& program, unsigned seed, Nanoseconds samp
   return result;
 }
 
-/// From 1/20 of a sample to `longest` samples, values of 20 to 80 %.
+/// Lengths from 1/20 of a sample to `longest` samples, values of 20 to 80 %.
 SampledProgram short_kernels(std::size_t count, double longest, unsigned seed) {
   std::mt19937 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
@@ -185,7 +185,7 @@ TEST_CASE("The error of a long kernel is that of executions that differ, not of 
     for (int i = 0; i < 40; ++i) timeline.run(0, 10 * kInterval, std::clamp(value(random), 0.0, 100.0));
     const KernelMetricEntry entry = entry_of(joined(timeline), 0);
     if (std::abs(entry.metrics[0].value - 50) <= entry.metrics[0].error) ++within;
-    // 1.96 * 5 / sqrt(40) is 1.5; of 400 samples as if independent it would be 0.5.
+    // 1.96 * 5 / sqrt(40) is 1.5; 400 samples, if they were independent, would give 0.5.
     CHECK(entry.metrics[0].error < 5);
   }
   CHECK(within >= kRuns * 9 / 10);
@@ -228,7 +228,7 @@ TEST_CASE("So they are in a program whose steps are all alike, and when they beg
 }
 
 TEST_CASE("Kernels that no sample tells apart are marked", "[metrics]") {
-  // Both halves of each sample, always: 80 and 20 look like 50 and 50.
+  // Always both halves of each sample, so 80 and 20 look the same as 50 and 50.
   SyntheticTimeline timeline;
   for (int i = 0; i < 500; ++i) {
     timeline.run(0, kInterval / 2, 80);
@@ -246,7 +246,7 @@ TEST_CASE("Kernels that no sample tells apart are marked", "[metrics]") {
 }
 
 TEST_CASE("What no sample tells apart still has bounds, and they may do", "[metrics]") {
-  // A half that does 98 %: no more than 2 points are left for what the rest may have added.
+  // Each half does 98 %, so at most 2 points remain for what the rest may have contributed.
   SyntheticTimeline timeline;
   for (int i = 0; i < 100; ++i) {
     timeline.run(0, kInterval / 2, 98);
@@ -266,7 +266,7 @@ TEST_CASE("A percentage beyond rounding is no value, and counted", "[metrics]") 
     metrics.kernel(1, 0, 0, 0, 20 * kInterval);
     for (Nanoseconds i = 0; i < 20; ++i) {
       MetricSample sample = sample_at(i * kInterval, value);
-      sample.values[1] = 5000;  // no percentage
+      sample.values[1] = 5000;  // not a percentage
       metrics.sample(sample);
     }
     metrics.settle_window(1);
@@ -280,13 +280,13 @@ TEST_CASE("A percentage beyond rounding is no value, and counted", "[metrics]") 
   CHECK(wrong.impossible() == 20);
   CHECK_FALSE(wrong.windows().at(0).means[0].value());
   CHECK_FALSE(entry_of(wrong, 0).metrics[0].measured);
-  // The rest of the sample stands.
+  // The rest of the sample remains valid.
   CHECK(*wrong.windows().at(0).means[1].value() == 5000);
   CHECK(entry_of(wrong, 0).metrics[1].value == 5000);
 }
 
 TEST_CASE("Concurrent kernels are said to share, and have what the device did while they ran", "[metrics]") {
-  // Rows 0 and 1 run at once for half of the time of 0; the counter has the sum.
+  // Rows 0 and 1 overlap for half of row 0's time; the counter has the sum.
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   SyntheticTimeline timeline;
@@ -409,7 +409,8 @@ TEST_CASE("Samples of a window that is still open wait for its kernels", "[metri
   // Launched in the first window, it runs on into the second.
   metrics.kernel(1, 0, 0, 0, 25 * kInterval);
   metrics.settle_window(1);
-  // The last one that began in the first window waits as well: the next window's kernels may be in it.
+  // The last sample that began in the first window is held as well: it may contain kernels of the next
+  // window.
   CHECK(metrics.held_samples() == 21);
   CHECK(entry_of(metrics, 0).whole_samples == 19);
   metrics.kernel(2, 0, 1, 25 * kInterval, 40 * kInterval);
@@ -493,7 +494,7 @@ TEST_CASE("What was not measured is left out", "[metrics]") {
   for (Nanoseconds i = 60; i < 80; ++i) metrics.sample(sample_at(i * kInterval, kNoValue));
   metrics.settle_window(1);
   const KernelMetricEntry entry = entry_of(metrics, 0);
-  CHECK(entry.samples == 60);  // the last one of all is in the next kernel
+  CHECK(entry.samples == 60);  // the last sample also contains the next kernel
   CHECK(entry.metrics[0].value == Approx(45));
   CHECK(entry.metrics[0].reliable);
   CHECK_FALSE(entry.metrics[1].measured);
@@ -589,7 +590,7 @@ TEST_CASE("A window's figures: the samples' mean, and the sum over its kernels",
 TEST_CASE(
     "The sum over a window's kernels is not more than its samples where most of them do next to nothing",
     "[metrics]") {
-  // A step of 40 kernels of which one in five uses the unit, executions that differ, and few samples of each.
+  // A step of 40 kernels, one in five of which uses the unit; executions vary, and each has few samples.
   std::mt19937 random(11);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
   SyntheticTimeline timeline;
@@ -627,8 +628,8 @@ TEST_CASE("Mean between two times, of windows that are not settled", "[metrics]"
 }
 
 TEST_CASE("Figures per active cycle: of the cycles, not of the time", "[metrics]") {
-  // Row 0 keeps all multiprocessors at 4 instructions a cycle, row 1 a tenth of them at 1; half of the warps
-  // that fit, and a quarter.
+  // Row 0 keeps all multiprocessors at 4 instructions per cycle and row 1 a tenth of them at 1; with half and
+  // a quarter of the possible warps.
   struct Does {
     double active, ipc, occupancy;
   };
@@ -699,7 +700,7 @@ TEST_CASE("Figures per active cycle: of the cycles, not of the time", "[metrics]
 TEST_CASE("Figures per active cycle that nothing tells of are not shown", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active(), {"ipc", "IPC", Quantity::kIpc}});
-  // Always the same parts of every sample.
+  // Always the same parts of each sample.
   for (Nanoseconds i = 0; i < 100; ++i) {
     metrics.kernel(1, 0, 0, i * kInterval, i * kInterval + 4000);
     metrics.kernel(1, 0, 1, i * kInterval + 4000, i * kInterval + 9000);
@@ -721,7 +722,7 @@ TEST_CASE("What a link does is not asked of a kernel's row", "[metrics]") {
     metrics.kernel(1, 0, 0, 0, 20 * kInterval);
     for (Nanoseconds i = 0; i < 20; ++i) {
       MetricSample sample = sample_at(i * kInterval, 50);
-      sample.values[1] = i % 5 == 0 ? 10'000 : 0;  // too far apart for a mean to be shown
+      sample.values[1] = i % 5 == 0 ? 10'000 : 0;  // too scattered for a mean to be shown
       metrics.sample(sample);
     }
     metrics.settle_window(1);
@@ -742,13 +743,13 @@ TEST_CASE("A sample that comes once its window is settled is not taken for an id
   const std::uint64_t before = metrics.late();
   metrics.sample(sample_at(15 * kInterval, 50));
   CHECK(metrics.late() == before + 1);
-  CHECK(metrics.windows().at(0).samples == 16);  // its mean has it all the same
+  CHECK(metrics.windows().at(0).samples == 16);  // the window's mean includes it all the same
 }
 
 TEST_CASE("Samples of work that no window launched are joined to nothing", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
-  // What was launched before the window runs on in it, with all that the device can do.
+  // A kernel launched before the window runs on into it at the device's full rate.
   metrics.other_kernel(0, 0, 10 * kInterval + 5);
   metrics.kernel(1, 0, 0, 10 * kInterval + 5, 40 * kInterval);
   metrics.kernel(1, 0, 1, 41 * kInterval, 41 * kInterval + 100);
@@ -759,7 +760,7 @@ TEST_CASE("Samples of work that no window launched are joined to nothing", "[met
   CHECK(entry.whole_samples == 29);
   CHECK(entry.metrics[0].value == Approx(30));
   CHECK(metrics.rows().size() == 2);
-  // The window's mean is of all that ran.
+  // The window's mean covers everything that ran.
   CHECK(*metrics.windows().at(0).means[0].value() == Approx((11 * 100 + 49 * 30) / 60.0));
   CHECK(metrics.late() == 0);
 }
@@ -768,13 +769,13 @@ TEST_CASE("After a window's end samples count as long as its kernels run", "[met
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   metrics.kernel(1, 0, 0, 0, 30 * kInterval);
-  // From 10 on the window is over; from 30 on something runs of which there is no record.
+  // The window ends at 10; from 30 on, something without a record runs.
   for (Nanoseconds i = 0; i < 60; ++i) {
     MetricSample sample = sample_at(i * kInterval, i < 30 ? 40 : 100, i < 10 ? 1 : 0);
     sample.after = 1;
     metrics.sample(sample);
   }
-  // Nor is it known because the next window has kernels by then.
+  // Nor does it become known because the next window has kernels by then.
   for (Nanoseconds i = 60; i < 100; ++i) metrics.sample(sample_at(i * kInterval, i < 80 ? 70 : 0, 2));
   for (Nanoseconds i = 60; i < 80; ++i)
     metrics.kernel(2, 0, 1, i * kInterval + 3000, i * kInterval + 9000 + 300 * i);
@@ -794,7 +795,7 @@ TEST_CASE("After a window's end samples count as long as its kernels run", "[met
 TEST_CASE("A device that lags behind several windows", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
-  // Five windows are over before the first one's kernels begin; two samples began in one of them.
+  // Five windows end before the first one's kernels begin; two samples began in one of them.
   for (std::uint32_t window = 1; window <= 5; ++window) {
     const Nanoseconds begin = (10 + 20 * window) * kInterval;
     metrics.kernel(window, 0, window, begin, begin + 15 * kInterval);
@@ -820,7 +821,7 @@ TEST_CASE("A device that lags behind several windows", "[metrics]") {
 TEST_CASE("Samples that wait for their kernels for long become fewer and longer", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active(), {"other", "Other (%)", Quantity::kUser}});
-  // A kernel in three quarters of every third sample; all their records come in the end.
+  // A kernel in three quarters of every third sample; all records arrive at the end.
   constexpr Nanoseconds kCount = 5 * KernelMetrics::kMaxSamples / 2;
   for (Nanoseconds i = 0; i < kCount; ++i) {
     MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? 60 : 0);
@@ -866,7 +867,7 @@ TEST_CASE("Samples whose kernels have all been told of need not wait", "[metrics
   CHECK(entry_of(metrics, 0).whole_samples == 30);
   metrics.kernel(1, 0, 0, 49 * kInterval, 51 * kInterval);
   CHECK(metrics.late() == 1);
-  // Nor are they forgotten: the iterations of the window are not known yet.
+  // Nor are they dropped: the window's iterations are not known yet.
   CHECK(*metrics.mean_between(0, 0, 0, 60 * kInterval).value() == Approx(20));
 }
 
@@ -898,7 +899,7 @@ TEST_CASE("History of samples: bounded, and forgotten", "[metrics]") {
   MetricHistory history(2);
   constexpr Nanoseconds kCount = 3 * MetricHistory::kMaxCells;
   for (Nanoseconds i = 0; i < kCount; ++i) {
-    // The first half is 10, the other 30; every other sample lacks the second metric.
+    // The first half is 10, the second 30; every other sample lacks the second metric.
     const std::array<WeightedMean, 2> means{WeightedMean{100, 100 * (i < kCount / 2 ? 10.0 : 30.0)},
                                             i % 2 == 0 ? WeightedMean{} : WeightedMean{50, 50 * 7.0}};
     history.add(1000 + 100 * i, 1100 + 100 * i, means);
@@ -913,7 +914,7 @@ TEST_CASE("History of samples: bounded, and forgotten", "[metrics]") {
   CHECK(*history.between(0, middle + 800, end).value() == Approx(30));
   CHECK(*history.between(0, middle - 80'000, middle + 240'000).value() == Approx(25).epsilon(0.01));
   CHECK_FALSE(history.between(0, end, end + 100).value().has_value());
-  // Before the last: passed over.
+  // Before the last one, so it is skipped.
   history.add(1000, 5000, std::array<WeightedMean, 2>{WeightedMean{1e9, 1e12}, WeightedMean{}});
   CHECK(*history.between(0, 0, end).value() == Approx(20));
   history.forget(middle + 1000);

@@ -42,7 +42,7 @@ TEST_CASE("What a launch shape makes of its device", "[stats]") {
   row.grid = {264, 1, 1};
   CHECK(kernel_use(row, devices).lost_time == 0u);
 
-  row.block = {2000, 1, 1};  // no such launch
+  row.block = {2000, 1, 1};  // impossible
   use = kernel_use(row, devices);
   CHECK_FALSE(use.occupancy.has_value());
   CHECK_FALSE(use.grid.has_value());
@@ -131,14 +131,14 @@ TEST_CASE("Kernels know whether they use tensor cores, also beyond the table of 
   CHECK(rows[1].cores == TensorCores::kUnknown);
   CHECK(rows[2].cores == TensorCores::kNotUsed);
 
-  // What was made of them is not kept beyond the next kernel.
+  // What was derived from them is not kept beyond the next kernel.
   CHECK(run.statistics.kernel_families().size() == 3);
   run.statistics.add(run.kernel("new", 50));
   CHECK(run.statistics.kernel_details().size() == 4);
   CHECK(run.statistics.kernel_families().size() == 4);
 
   StatsRun many;
-  // One name in two categories fills the table one name early: the last one is looked up by itself.
+  // One name in two categories fills the table one name early: the last one is looked up individually.
   KernelEvent event = many.kernel("k0", 10);
   event.launch.chain = chain_of({"cublasGemmEx"});
   many.statistics.add(event);

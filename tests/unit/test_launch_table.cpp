@@ -36,19 +36,19 @@ TEST_CASE("a device record finds its launch by generation and correlation id") {
 TEST_CASE("only launches in a window that expect a record are waited for") {
   LaunchTable table(1 << 16);
   table.add(1, 1, in_window(1), true);
-  table.add(1, 2, in_window(0), true);   // outside
+  table.add(1, 2, in_window(0), true);   // outside of windows
   table.add(1, 3, in_window(1), false);  // failed or captured
   CHECK(table.waiting() == 1);
   table.find(1, 1, 11);
   CHECK(table.waiting() == 0);
-  table.find(1, 1, 12);  // the second kernel of a graph
+  table.find(1, 1, 12);  // a graph's second kernel
   CHECK(table.waiting() == 0);
 }
 
 TEST_CASE("the launch that has waited longest") {
   LaunchTable table(1 << 14);
   CHECK_FALSE(table.first_waiting_begin());
-  // Threads hand their records over in turn: not in the order of time.
+  // Threads deliver their records in turn, so they are not in order of time.
   std::uint32_t id = 0;
   for (const Nanoseconds begin : {500u, 700u, 300u, 900u}) {
     Attribution launch = in_window(begin == 300 ? 2 : 1);
@@ -120,7 +120,7 @@ TEST_CASE("launches that are given up are told of, as far as they are known") {
   table.find(1, 1, 1);
   CHECK(table.give_up_waiting(true, tell) == Missing{{1, 1}});
   CHECK(told == std::vector<std::pair<std::uint32_t, Nanoseconds>>{{1, 200}});
-  // Those for which there was no room are of their window, no more.
+  // For launches that found no room, only the window is known.
   told.clear();
   for (std::uint32_t i = 0; i < (1 << 14) + 5; ++i) table.add(1, 10 + i, launch, true);
   table.give_up_waiting(true, tell);
@@ -145,7 +145,7 @@ TEST_CASE("the table turns over many launches and keeps finding the recent ones"
   LaunchTable table(1 << 14);
   for (std::uint32_t i = 1; i <= 300'000; ++i) {
     table.add(1, i, in_window(1, i), true);
-    // Records come 1,000 launches late.
+    // Records arrive 1,000 launches late.
     if (i > 1000) {
       const Attribution* launch = table.find(1, i - 1000, i).launch;
       REQUIRE(launch != nullptr);
@@ -165,7 +165,7 @@ TEST_CASE("launches whose records never come are given up when the table is full
   CHECK(table.find(1, 1, 1).launch == nullptr);
   CHECK(table.find(1, 10'000, 2).launch != nullptr);
   CHECK(table.waiting() == (1 << 13) - 1);
-  // All but the one that was found, each told once.
+  // All but the one that was found, each reported once.
   CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, 9'999}});
   CHECK(table.give_up_waiting().empty());
 }
@@ -194,7 +194,7 @@ TEST_CASE("launches outside of all windows: the attachment's, by id, the latest 
   const auto generation = GENERATE(std::uint16_t{1}, std::uint16_t{40'000});
   OutsideLaunches outside;
   CHECK_FALSE(outside.contains(0, 0));
-  // Each third call is a launch; threads hand theirs over in turn.
+  // Every third call is a launch; threads deliver their records in turn.
   constexpr std::uint32_t kLaunches = 40'000;
   for (std::uint32_t i = 0; i < kLaunches; i += 100) {
     for (std::uint32_t k = 0; k < 100; ++k) {
@@ -244,8 +244,8 @@ TEST_CASE("a launch tells a repeated record from the next one") {
   CHECK_FALSE(table.find(1, 1, 50).repeated);
   CHECK(table.find(1, 1, 50).repeated);
   CHECK_FALSE(table.find(1, 1, 51).repeated);
-  CHECK_FALSE(table.find(1, 2, 50).repeated);  // another launch's
-  // A correlation id that comes again, in another attachment.
+  CHECK_FALSE(table.find(1, 2, 50).repeated);  // of another launch
+  // A correlation id that is reused in another attachment.
   table.add(2, 1, in_window(2), true);
   CHECK_FALSE(table.find(2, 1, 51).repeated);
 }
@@ -264,7 +264,7 @@ TEST_CASE("the first launch of a window is its lowest id, within one attachment"
   first.add(1, 1, 12);
   first.add(1, 1, 10);
   first.add(1, 1, 11);
-  first.add(1, 2, 3);  // ids count anew
+  first.add(1, 2, 3);  // ids start over
   CHECK(first.is_older(1, 1, 9));
   CHECK_FALSE(first.is_older(1, 1, 10));
   CHECK_FALSE(first.is_older(1, 2, 1));
@@ -305,14 +305,14 @@ TEST_CASE("a window for each of a million iterations: the latest ones' first lau
 }
 
 TEST_CASE("launches given up in ever new windows are counted in bounded memory") {
-  LaunchTable table(1);  // as small as it gets
+  LaunchTable table(1);  // the minimum size
   constexpr std::uint32_t kWindows = 20'000;
   for (std::uint32_t window = 1; window <= kWindows; ++window) table.add(1, window, in_window(window), true);
   const auto given_up = table.give_up_waiting();
   std::uint64_t sum = 0;
   for (const auto& [window, count] : given_up) sum += count;
   CHECK(sum == kWindows);
-  CHECK(given_up.size() <= 4096 + 4096 + 1);  // and those that still waited
+  CHECK(given_up.size() <= 4096 + 4096 + 1);  // and those that were still waiting
   CHECK(given_up.at(0) > kWindows / 2);
   CHECK(given_up.at(kWindows - 5000) == 1);
 }

@@ -20,17 +20,18 @@ namespace {
 constinit pid_t loader_child = 0;
 alignas(LoaderUse) unsigned char storage[sizeof(LoaderUse)];
 
-/// In a function of its own: the child's calls may overwrite what the compiler keeps of the caller's.
+/// In a function of its own, because the child's calls may overwrite values that the compiler keeps for the
+/// caller.
 __attribute__((noinline)) void end_child_amid_a_use() {
   loader_child = vfork();
   if (loader_child == 0) {
-    ::new (storage) LoaderUse;  // as one that is killed there: no destructor runs
+    ::new (storage) LoaderUse;  // no destructor runs, as in a process that is killed here
     _exit(0);
   }
 }
 
-/// How long a fork would wait. In a thread of its own: the child that is left amid a use had the memory of
-/// this one, with what it counts for itself.
+/// Returns how long a fork would wait. Measured in a thread of its own: the child that ended during a use
+/// shared this thread's memory, including its own count.
 Nanoseconds wait_before_fork() {
   Nanoseconds waited = 0;
   std::thread([&waited] {
@@ -42,7 +43,7 @@ Nanoseconds wait_before_fork() {
   return waited;
 }
 
-/// A fork that a use of another thread comes in the way of: whether it waits until that is over.
+/// Forks while another thread uses the loader. Returns whether the fork waited until the use ended.
 bool fork_waits_for_a_use() {
   std::atomic<bool> using_it{false};
   std::atomic<bool> forking{false};
@@ -63,7 +64,7 @@ bool fork_waits_for_a_use() {
   return waited;
 }
 
-constexpr Nanoseconds kSoon = 1'500'000'000;  // two seconds are waited for a use that goes on
+constexpr Nanoseconds kSoon = 1'500'000'000;  // before_fork() waits up to two seconds for a use in progress
 
 }  // namespace
 

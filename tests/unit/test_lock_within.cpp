@@ -16,7 +16,7 @@ using namespace inject;
 
 namespace {
 
-/// How often this thread has given its processor up by itself.
+/// The thread's voluntary context switches.
 long waits() {
   rusage use{};
   getrusage(RUSAGE_THREAD, &use);
@@ -42,7 +42,8 @@ TEST_CASE("a bounded wait for a lock is made of few pauses", "[lock]") {
     pauses = waits() - before;
   }).join();
   CHECK_FALSE(locked);
-  // Each takes longer than it says: with pauses of 100 us, 5,000 of them, the wait is nearly twice as long.
+  // Each pause takes longer than requested; with 5,000 pauses of 100 us the wait would take nearly twice as
+  // long.
   CHECK(pauses >= 50);
   CHECK(pauses < 500);
 }
@@ -55,8 +56,8 @@ TEST_CASE("after a wait in vain for the session's lock, a call still gets past a
   session_mutex.unlock();
   REQUIRE(in_vain);
 
-  // The lock is let go of as soon as the call has begun to wait. Where the machine is too busy for that to
-  // happen within the call's bound, the next round may be luckier.
+  // The lock is released as soon as the call has begun to wait. If the machine is too busy for that within
+  // the call's time limit, a later round may succeed.
   bool locked = false;
   for (int round = 0; round < 50 && !locked; ++round) {
     std::atomic<bool> called{false};
@@ -68,7 +69,7 @@ TEST_CASE("after a wait in vain for the session's lock, a call still gets past a
       returned.store(true);
     });
     while (!called.load()) std::this_thread::yield();
-    // A call that does not wait returns meanwhile.
+    // A call that does not wait returns in this time.
     for (int i = 0; i < 20 && !returned.load(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     session_mutex.unlock();

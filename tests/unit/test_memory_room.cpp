@@ -40,7 +40,7 @@ TEST_CASE("What version 2 of control groups leaves: the tightest group on the wa
   check(groups.room("0::/slice/job/step\n"), 100, 5000);
   groups.file("slice/memory.current", "7000\n");  // above memory.high
   check(groups.room("0::/slice/job/step\n"), 0, 5000);
-  // A container's own group is the root of what it sees, whatever the path says.
+  // A container's own group is the root of what it sees, whatever path it is told.
   groups.file("memory.max", "1000\n");
   groups.file("memory.current", "10\n");
   check(groups.room("0::/\n"), 990, 1000);
@@ -52,7 +52,7 @@ TEST_CASE("What version 1 of control groups leaves, beside version 2", "[base]")
   const Groups groups;
   const std::string lines = "9:name=systemd:/\n4:cpu,memory:/job\n3:cpuset:/job\n0::/job\n";
   CHECK_FALSE(groups.room(lines));
-  groups.file("memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
+  groups.file("memory/memory.limit_in_bytes", "9223372036854771712\n");  // no limit
   groups.file("memory/memory.usage_in_bytes", "12345\n");
   CHECK_FALSE(groups.room(lines));
   groups.file("memory/job/memory.limit_in_bytes", "1000\n");

@@ -13,7 +13,7 @@ using namespace inject;
 
 namespace {
 
-/// Each change, forever.
+/// All changes, kept without a limit.
 struct SeriesChange {
   Nanoseconds time;
   std::uint64_t value;
@@ -26,7 +26,7 @@ struct BoundedSeries {
   MemorySeries series;
 };
 
-// By the exact history alone.
+// Computed from the exact history alone.
 void check_series(std::span<const MemoryInterval> intervals, const std::vector<SeriesChange>& changes,
                   std::size_t room) {
   REQUIRE(!intervals.empty());
@@ -37,7 +37,7 @@ void check_series(std::span<const MemoryInterval> intervals, const std::vector<S
     const MemoryInterval& interval = intervals[i];
     const Nanoseconds end = i + 1 < intervals.size() ? intervals[i + 1].begin : ~Nanoseconds{0};
     REQUIRE(interval.begin < end);
-    // Changes at one moment may belong to two intervals.
+    // Changes at the same moment may be in two intervals.
     REQUIRE(next < changes.size());
     REQUIRE(changes[next].time == interval.begin);
     SeriesChange highest = changes[next];
@@ -73,7 +73,7 @@ TEST_CASE("Few changes are kept one by one", "[memory]") {
   series.add(300, 4, 1);
   REQUIRE(series.intervals().size() == 3);
   CHECK(series.intervals()[1] == MemoryInterval{200, 200, 9, 9, 200, 9, 1});
-  // A thread that was late.
+  // From a thread that was late.
   series.add(250, 6, 1);
   REQUIRE(series.intervals().size() == 3);
   CHECK(series.intervals()[2] == MemoryInterval{300, 300, 4, 6, 300, 6, 1});
@@ -105,7 +105,7 @@ TEST_CASE("A series is right about generated changes, however many", "[memory]")
     const std::size_t room = 16 + below(200);
     BoundedSeries bounded(room);
     std::vector<SeriesChange> changes;
-    // Bursts and pauses, windows short and long, of which one may have no change.
+    // Bursts and pauses, short and long windows, some of them without a change.
     const Nanoseconds usual = Nanoseconds{1} << below(30);
     const std::uint64_t in_window = 1 + below(200);
     Nanoseconds time = below(1000);
@@ -136,7 +136,7 @@ TEST_CASE("Windows keep a finer line than the time around them", "[memory]") {
   const auto change = [&](Nanoseconds time, std::uint32_t window) {
     bounded.series.add(time, 1'000'000 + 3 * ++value % 1000, window);
   };
-  // Three hours with a change a millisecond, and a window of a second in the middle.
+  // Three hours with one change per millisecond, and a window of one second in the middle.
   constexpr Nanoseconds kOpens = 5'000 * kSecond;
   constexpr Nanoseconds kCloses = 5'001 * kSecond;
   for (Nanoseconds time = kSecond; time < 10'800 * kSecond; time += kMillisecond)

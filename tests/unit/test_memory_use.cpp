@@ -88,7 +88,7 @@ TEST_CASE("Addresses that no device gives are not held", "[memory]") {
 TEST_CASE("Places are used again, for as long as a program runs", "[memory]") {
   AllocationTable table(256);
   Allocation found;
-  // A hundred at once, a hundred thousand in all.
+  // One hundred at a time, one hundred thousand in all.
   for (std::uintptr_t i = 1; i <= 100'000; ++i) {
     REQUIRE(table.add(address(i), {i, 0, kMalloc}, found) == AllocationTable::Added::kYes);
     if (i <= 100) continue;
@@ -121,7 +121,7 @@ TEST_CASE("Threads that allocate and free at the same time lose nothing", "[memo
   std::vector<std::thread> threads;
   for (std::uintptr_t thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&use, thread] {
-      // Addresses of its own, used again and again.
+      // Addresses of its own, reused repeatedly.
       const auto own = [thread](std::uintptr_t i) { return address(1 + thread + kThreads * (i % 777)); };
       for (std::uintptr_t i = 0; i < kRounds; ++i) {
         use->allocated(kMalloc, own(i), 100 + thread, 0);
@@ -138,14 +138,14 @@ TEST_CASE("Threads that allocate and free at the same time lose nothing", "[memo
   CHECK(counts.live == kHeld * (100 + 101 + 102 + 103));
   CHECK(counts.peak >= counts.live);
   CHECK(counts.peak <= (kHeld + 1) * (100 + 101 + 102 + 103));
-  // One function is all of them.
+  // All allocations were made by one function.
   CHECK(counts.peak == counts_of(*use, 0, kMalloc).peak);
   CHECK(use->not_held() == 0);
   CHECK(use->unknown_frees() == 0);
 }
 
 TEST_CASE("An address goes from thread to thread", "[memory]") {
-  // As the real functions give it: one allocator, whose addresses are free before its caller knows.
+  // Like the real functions: one allocator, whose addresses become free before the caller knows it.
   const auto use = std::make_unique<MemoryUse>();
   std::array<std::atomic<bool>, 8> taken{};
   std::array<std::thread, 4> threads;
@@ -182,11 +182,11 @@ TEST_CASE("Counts by function and device, peaks of each and of the sum", "[memor
   use->allocated(kMalloc, address(4), 1000, 1);
   use->allocated(AllocationApi::kMallocHost, address(5), 30, 0);
   use->allocated(AllocationApi::kHostAlloc, address(6), 40, 1);
-  use->allocated(kMalloc, nullptr, 0, 0);  // cudaMalloc of nothing
+  use->allocated(kMalloc, nullptr, 0, 0);  // cudaMalloc of zero bytes
   use->freeing(nullptr);
   use->freed(nullptr, true);
   use->freeing(address(9));
-  use->freed(address(9), false);  // not the device's, as the call said
+  use->freed(address(9), false);  // not the device's, as the call reported
   CHECK(use->unknown_frees() == 0);
   use->freeing(address(9));
   use->freed(address(9), true);
@@ -263,7 +263,7 @@ TEST_CASE("A device's reset frees what its context had, pinned memory as well", 
   CHECK(counts_of(*use, 1, kMalloc).frees == 1);
   CHECK(counts_of(*use, 1, kMalloc).peak == 100);
   CHECK(counts_of(*use, MemoryUse::kHost, AllocationApi::kMallocHost).live == 10);
-  use->resetting(MemoryUse::kUnknownDevice);  // a thread without a context: the runtime's default
+  use->resetting(MemoryUse::kUnknownDevice);  // a thread without a context uses the runtime's default
   use->reset(true);
   CHECK(counts_of(*use, 0, kMalloc).live == 0);
   use->freeing(address(10));
@@ -301,11 +301,11 @@ const MemoryLine* line_of(const MemoryCopy& copy, std::uint32_t device) {
   return nullptr;
 }
 
-/// Live bytes as they were after each change, and no more is known of it.
+/// Live bytes after each change; nothing else is known.
 struct ExactLevel {
   std::uint64_t live = 0;
   std::uint64_t peak = 0;
-  std::size_t peak_after = 0;  // changes
+  std::size_t peak_after = 0;  // number of changes
 
   void change(std::uint64_t bytes, std::size_t changes) {
     live += bytes;
@@ -333,7 +333,7 @@ TEST_CASE("Peaks, and when they were, of generated allocations", "[memory]") {
     std::vector<Held> held;
     std::map<std::uint32_t, ExactLevel> all;
     std::map<std::pair<std::uint32_t, std::size_t>, ExactLevel> by_api;
-    std::vector<Nanoseconds> before;  // each change
+    std::vector<Nanoseconds> before;  // before each change
     std::vector<Nanoseconds> after;
     const std::size_t changes = 1 + random() % 6'000;
     std::uintptr_t number = 0;
@@ -431,8 +431,8 @@ TEST_CASE("Peaks of threads that allocate at once fit together", "[memory]") {
 }
 
 TEST_CASE("What comes while another thread has the turn, or too fast, is in the line as well", "[memory]") {
-  // Threads lose the processor in the midst of it: the queue is full at times. What was there for a moment
-  // alone must be found nevertheless.
+  // Threads are preempted in the middle of it, so the queue is full at times. Peaks of a single moment must
+  // be found nevertheless.
   const auto use = std::make_unique<MemoryUse>();
   std::vector<std::thread> threads;
   for (std::uintptr_t thread = 0; thread < 8; ++thread) {
@@ -472,7 +472,7 @@ TEST_CASE("Of changes that find the queue full, the lowest, the highest and the 
     use->freeing(address(of));
     use->freed(address(of), true);
   };
-  allocate(9'000);  // the peak, so that it is not what tells
+  allocate(9'000);  // the peak, so that it does not decide the result
   free(1);
   allocate(100);
   const std::uintptr_t kept = number;
@@ -485,7 +485,7 @@ TEST_CASE("Of changes that find the queue full, the lowest, the highest and the 
       free(number);
     }
     before = number;
-    // None of these finds room.
+    // There is no room for any of these.
     allocate(5'000);
     free(number);
     free(kept);
@@ -537,7 +537,7 @@ TEST_CASE("A place whose first changes find the queue full has its line", "[memo
       CHECK(line->intervals.front().highest_at == counts.peak_at);
       CHECK(line->intervals.back().last == counts.live);
     }
-    // What comes later is no peak of these.
+    // Later allocations are not part of these peaks.
     use->allocated(kMalloc, address(30'000 + static_cast<std::uintptr_t>(round)), 1000, 2);
   }
 }

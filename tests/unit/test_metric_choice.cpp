@@ -27,7 +27,7 @@ std::string group_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-/// A chip: the metrics of one group take a pass together, those without a group one each.
+/// A chip: the metrics of one group share a pass; those without a group take one each.
 struct Chip {
   std::vector<std::string> names;
   mutable int asked = 0;
@@ -67,7 +67,7 @@ TEST_CASE("Metrics of one group are sampled together", "[metrics]") {
   CHECK(choice.metrics[4].name == "B.TriageCompute.pcie__read_bytes.sum.per_second");
   CHECK(choice.measured.size() == 4);
   CHECK(chip.metrics().passes(choice.measured) == 1);
-  // NVLink would be a pass of its own; the rest this chip lacks.
+  // NVLink would take a pass of its own; the chip lacks the rest.
   const std::vector<std::string>& out = choice.left_out;
   CHECK(std::find(out.begin(), out.end(), "NVLink Receive (MB/s)") != out.end());
   CHECK(out.size() == 9);
@@ -80,7 +80,7 @@ TEST_CASE("Where all fits, it is asked for once", "[metrics]") {
 }
 
 TEST_CASE("What is more important comes first, under whichever name fits", "[metrics]") {
-  // The tensor pipe has a better name, which would need a second pass.
+  // The preferred name of the tensor pipe would need a second pass.
   const Chip chip{{"A.TriageSCG.sm__cycles_active", "A.TriageAC.sm__cycles_active",
                    "sm__pipe_tensor_cycles_active_realtime", "A.TriageSCG.sm__pipe_tensor_cycles_active",
                    "A.TriageAC.sm__pipe_tensor_cycles_active"}};
@@ -93,7 +93,7 @@ TEST_CASE("What is more important comes first, under whichever name fits", "[met
 TEST_CASE("Warps are the SM's, not the TPC's", "[metrics]") {
   const std::string active = "T.TriageCompute.sm__cycles_active";
   const std::string tpc = "T.TriageCompute.tpc__warps_active_realtime";
-  // The counter that has no group, where it goes with the others …
+  // The counter without a group, if it fits into the same pass as the others.
   const auto warps = [](const MetricChoice& choice) {
     const auto place = std::find_if(choice.metrics.begin(), choice.metrics.end(), [](const MetricInfo& info) {
       return info.quantity == Quantity::kWarpsActive;
@@ -102,7 +102,7 @@ TEST_CASE("Warps are the SM's, not the TPC's", "[metrics]") {
   };
   const std::string sm = "T.TriageCompute.sm__warps_active";
   CHECK(warps(choose_metrics(Chip{{active, tpc, sm + "_realtime", sm}}.metrics())) == sm + kElapsed);
-  // … and where it would take a pass of its own, the one that does not.
+  // If it would take a pass of its own, the counter that does not.
   CHECK(warps(choose_metrics(Chip{{active, tpc, sm + "_realtime", "sm__warps_active"}}.metrics())) ==
         sm + "_realtime" + kElapsed);
   const MetricChoice without = choose_metrics(Chip{{active, tpc}}.metrics());
@@ -138,7 +138,7 @@ TEST_CASE("Values of a sample", "[metrics]") {
   REQUIRE(titles(choice) ==
           std::vector<std::string>{"SM Active (%)", "Warps Active (%)", "Occupancy (%)", "PCIe Read (MB/s)"});
   REQUIRE(base_of(choice.measured[1]) == "T.TriageCompute.sm__warps_active_realtime");
-  // Half of the time active, then with half of the warps.
+  // Active for half of the time, with half of the warps while active.
   const std::array<double, 3> measured{50, 25, 3e9};
   const auto values = choice.values(measured);
   CHECK(values[0] == 50);
@@ -147,7 +147,7 @@ TEST_CASE("Values of a sample", "[metrics]") {
   CHECK(values[3] == Approx(3000));
   CHECK(std::isnan(values[4]));
   CHECK(std::isnan(values[kMaxMetrics - 1]));
-  // Of an idle device there is no occupancy; more than all is for others to judge.
+  // An idle device has no occupancy; values beyond 100 % are judged elsewhere.
   CHECK(std::isnan(choice.values(std::array<double, 3>{0, 0, 0})[2]));
   CHECK(choice.values(std::array<double, 3>{50, 65, 0})[2] == 130);
   CHECK(std::isnan(choice.values(std::array<double, 3>{std::nan(""), 5, 0})[0]));
@@ -162,7 +162,7 @@ TEST_CASE("A sample whose counters contradict each other", "[metrics]") {
   REQUIRE(titles(choice) == std::vector<std::string>{"SM Active (%)", "Tensor Pipe (%)", "Warps Active (%)",
                                                      "Occupancy (%)", "PCIe Read (MB/s)"});
   const auto contradictory = [&choice](double active, double warps, double tensor) {
-    // In the order of what matters most.
+    // In order of importance.
     return choice.contradictory(choice.values(std::array<double, 4>{active, tensor, warps, 3e9}));
   };
   REQUIRE(choice.measured[1].find("tensor") != std::string::npos);
@@ -222,7 +222,7 @@ TEST_CASE("What matters the least is left out first", "[metrics]") {
   CHECK(choice.measured.size() == 3);
   CHECK(leave_out_least_important(choice) == std::vector<std::string>{"L2 (%)"});
   CHECK(choice.left_out.size() == left_out + 3);
-  // The columns stay; their values come from where they are measured now.
+  // The columns stay; their values come from the counters that are measured now.
   CHECK(titles(choice) == columns);
   REQUIRE(choice.measured.size() == 2);
   const bool active_first = choice.measured[0].find("sm__cycles_active") != std::string::npos;
@@ -239,7 +239,7 @@ TEST_CASE("What matters the least is left out first", "[metrics]") {
     else
       CHECK(std::isnan(values[i]));
   }
-  // The rest is what sampling is for.
+  // The remaining metrics are the purpose of sampling.
   CHECK(leave_out_least_important(choice).empty());
   MetricChoice own = check_metrics(chip.metrics(), {"T.TriageCompute.nvltx__bytes.sum"});
   CHECK(leave_out_least_important(own).empty());
@@ -259,7 +259,7 @@ TEST_CASE("metric_samples.csv", "[metrics]") {
   MetricTimeline timeline(1000, 2);
   MetricSample sample;
   timeline.add(sample, columns);
-  CHECK(timeline.rows_left_out() == 1);  // no file
+  CHECK(timeline.rows_left_out() == 1);  // there is no file
   REQUIRE(timeline.open(folder.path()));
   sample.start = 900;
   sample.end = 1900;

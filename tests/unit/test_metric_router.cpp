@@ -20,7 +20,8 @@ namespace {
 constexpr Nanoseconds kForever = ~Nanoseconds{0};
 
 struct Routing {
-  /// Samples of ten nanoseconds that begin at `first`, ten later, … up to `last`; each measures its begin.
+  /// Samples of ten nanoseconds that begin at `first`, ten later, and so on up to `last`; each has its begin
+  /// as its value.
   static std::vector<MetricSample> samples(Nanoseconds first, Nanoseconds last) {
     std::vector<MetricSample> made;
     for (Nanoseconds start = first; start <= last; start += 10) {
@@ -38,7 +39,7 @@ struct Routing {
     const std::uint32_t number = windows.open("test", begin);
     if (end != 0) windows.end(number, end);
   }
-  /// Samples that the statistics have, by window.
+  /// Samples in the statistics, by window.
   std::map<std::uint32_t, std::uint64_t> counted() {
     std::map<std::uint32_t, std::uint64_t> counts;
     for (const WindowMetrics& window : run.statistics.metrics().windows())
@@ -87,7 +88,7 @@ TEST_CASE_METHOD(Routing, "a sample belongs to the window in which it began", "[
   router.route(kForever);
   CHECK_FALSE(router.pending());
   CHECK(counted() == std::map<std::uint32_t, std::uint64_t>{{1, 5}, {2, 5}});
-  CHECK(held() == 25);  // those between may tell of kernels as well
+  CHECK(held() == 25);  // samples in between may belong to kernels as well
 }
 
 TEST_CASE_METHOD(Routing, "a sample after a window's end knows which window that was", "[metrics]") {
@@ -192,7 +193,7 @@ TEST_CASE_METHOD(Routing, "many samples are joined to their kernels while a wind
   };
   add(kMany - 1);
   router.join(kBegin, kForever);
-  CHECK(held() == kMany - 1);  // too few to be worth it
+  CHECK(held() == kMany - 1);  // too few to be worth passing on
   add(1);
   router.join(kBegin, next - 70);
   CHECK(held() == 7);  // kernels are still to come for these

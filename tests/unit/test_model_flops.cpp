@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a model computes in an iteration, by library calls and operators.
+// A model's FLOPs per iteration, from library calls and operators.
 #include <cstdint>
 
 #include "libinject/record/code_places.h"
@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kProduct = 1000;
 constexpr std::uint64_t kAttention = 300;
 
-/// A window of iterations, and two that are named after it. Each computes a product by cuBLAS and attention
-/// by an operator, and the attention again if it is `checkpointed`.
+/// A window of iterations, and two named iterations after it. Each computes a product by cuBLAS and attention
+/// by an operator, and the attention again if `checkpointed`.
 class Training {
  public:
   explicit Training(bool checkpointed) : checkpointed_(checkpointed) {
@@ -31,7 +31,7 @@ class Training {
     attention_ = run_.shapes.intern(attention);
   }
 
-  /// `more`: it launches what the others don't.
+  /// `more`: launches something that the others don't.
   void iterate(bool more = false) {
     boundary();
     work("gemm", CodePhase::kForward, true);

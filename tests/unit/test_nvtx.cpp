@@ -34,7 +34,7 @@ TEST_CASE("a range's level counts those of its domain") {
   CHECK(tree.level(d, 0) == 1);
   CHECK(tree.level(b, 0) == 2);
   CHECK(tree.level(b, 5) == 1);
-  // Pushed, and never popped.
+  // Pushed, but never popped.
   std::uint32_t deep = b;
   for (int i = 0; i < 100'000; ++i) deep = tree.child(deep, 12, 0, RangeStyle::kPushPop);
   CHECK(tree.level(deep, 0) == 100'002);
@@ -52,7 +52,7 @@ TEST_CASE("a full range tree falls back to the parent and counts") {
 TEST_CASE("taking a range out of the middle of a path keeps the ranges above it") {
   RangeTree tree(100);
   const std::uint32_t a = tree.child(0, 10, 0, RangeStyle::kPushPop);
-  const std::uint32_t d = tree.child(a, 20, 5, RangeStyle::kPushPop);  // of another domain
+  const std::uint32_t d = tree.child(a, 20, 5, RangeStyle::kPushPop);  // in another domain
   const std::uint32_t b = tree.child(d, 11, 0, RangeStyle::kPushPop);
   std::uint32_t name = 0;
   const std::uint32_t rest = tree.without(b, name, 5, RangeStyle::kPushPop, true);

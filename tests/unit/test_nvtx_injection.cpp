@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The functions that an NVTX client's table gets, called by several threads at once.
+// The functions that an NVTX client's table receives, called by several threads at once.
 #include "libinject/capture/nvtx/injection.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -48,9 +48,9 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
   attach();
   const auto start = reinterpret_cast<Start>(functions[NVTX_CBID_CORE_RangeStartA]);
   const auto end = reinterpret_cast<End>(functions[NVTX_CBID_CORE_RangeEnd]);
-  REQUIRE(start("first") != 0);  // Core is there from here on
+  REQUIRE(start("first") != 0);  // Core exists from here on
 
-  // All places but a few are taken, so that a place that is given back is the next one taken.
+  // All but a few places are taken, so that a released place is the next one to be used.
   std::vector<nvtxRangeId_t> kept;
   while (kept.size() < 4096) {
     const nvtxRangeId_t id = start("kept");
@@ -74,7 +74,7 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
       const nvtxRangeId_t id = start("owned");
       if (id == 0) continue;
       handed.store(id, std::memory_order_release);
-      // Without the yields here and below a machine with fewer processors takes a minute.
+      // Without the yields here and below, a machine with few CPUs takes a minute.
       while (handed.load(std::memory_order_acquire) != 0) {
         nvtx_current(thread);
         std::this_thread::yield();
@@ -90,7 +90,7 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
     while (!over) {
       const nvtxRangeId_t id = start("taken");
       if (id == 0) continue;
-      // What the owner takes off is never one of these.
+      // The owner never removes one of these.
       const bool on_path = nvtx_current(thread) != 0;
       end(id);
       if (!on_path || nvtx_current(thread) != 0) ++lost;

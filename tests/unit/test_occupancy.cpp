@@ -11,8 +11,8 @@ using namespace inject;
 
 namespace {
 
-// In the order of the struct: capability, multiprocessors, warp, threads a block and a multiprocessor,
-// blocks, registers a block and a multiprocessor, shared memory a block, opted in, a multiprocessor,
+// In the struct's order: capability; multiprocessors; warp size; threads per block and per multiprocessor;
+// blocks; registers per block and per multiprocessor; shared memory per block, opted in, per multiprocessor,
 // reserved.
 constexpr DeviceLimits kH200{9, 0, 132, 32, 1024, 2048, 32, 65536, 65536, 49152, 232448, 233472, 1024};
 constexpr DeviceLimits kP100{6, 0, 56, 32, 1024, 2048, 32, 65536, 65536, 49152, 49152, 65536, 0};
@@ -41,7 +41,7 @@ void check(const DeviceLimits& device, const LaunchResources& launch, int blocks
 TEST_CASE("Occupancy on compute capability 9.0", "[analysis]") {
   check(kH200, {1024, 32}, 2, 1, "registers+block size");
   check(kH200, {1024, 16}, 2, 1, "block size");
-  check(kH200, {1024, 33}, 1, 0.5, "registers");  // 40, by the granularity of allocation
+  check(kH200, {1024, 33}, 1, 0.5, "registers");  // 40, because of the allocation granularity
   check(kH200, {256, 255}, 1, 0.125, "registers");
   check(kH200, {256, 64}, 4, 0.5, "registers");
   check(kH200, {256, 0}, 8, 1, "block size");
@@ -53,7 +53,7 @@ TEST_CASE("Occupancy on compute capability 9.0", "[analysis]") {
 }
 
 TEST_CASE("Shared memory bounds occupancy, opted in for or not", "[analysis]") {
-  // Each block takes 1 KiB more.
+  // Each block takes another 1 KiB.
   check(kH200, {128, 32, 0, 100 * kKiB}, 2, 0.125, "shared memory");
   check(kH200, {128, 32, 0, 48 * kKiB}, 4, 0.25, "shared memory");
   check(kH200, {128, 32, 48 * kKiB, 0}, 4, 0.25, "shared memory");
@@ -105,7 +105,7 @@ TEST_CASE("What is not known of a device, or can't have been launched, has no oc
       CHECK_FALSE(occupancy_of(device, {256, 32}).has_value());
     }
   }
-  // Capabilities that the calculator has never heard of, and some that it would take for another.
+  // Capabilities that the calculator does not know, including some that it could confuse with others.
   for (const auto& [major, minor] : {std::pair{99, 0}, {12, 99}, {4, 0}, {10, 99}, {8, 6}, {8, 9}}) {
     DeviceLimits device = kH200;
     device.compute_major = major;
@@ -131,7 +131,7 @@ TEST_CASE("Resident blocks are as many as every limit allows, and no more", "[an
     const LaunchResources launch{pick(small ? 128 : 1100), pick(small ? 40 : 260), pick(49'152),
                                  pick(small ? 4096 : 240'000)};
     const auto occupancy = occupancy_of(kH200, launch);
-    // As the programming guide has it: registers are given out to warps of each quarter, in units of 256.
+    // As in the programming guide: registers are allocated to the warps of each quarter, in units of 256.
     const std::uint64_t warps = (launch.block_threads + 31) / 32;
     const std::uint64_t warp_registers = round_up(launch.registers_per_thread * 32, 256);
     const std::uint64_t shared =
@@ -152,7 +152,7 @@ TEST_CASE("Resident blocks are as many as every limit allows, and no more", "[an
     REQUIRE(static_cast<std::uint64_t>(occupancy->warps) == blocks * warps);
     REQUIRE(occupancy->share <= 1);
     REQUIRE(occupancy->limiters != 0);
-    // More of anything never makes room.
+    // More of any resource never makes room.
     for (LaunchResources more :
          {LaunchResources{launch.block_threads + pick(200), launch.registers_per_thread,
                           launch.static_shared_bytes, launch.dynamic_shared_bytes},
@@ -206,7 +206,7 @@ TEST_CASE("A device is never busier than it is wide, and full waves keep it busy
       REQUIRE(use.has_value());
       REQUIRE(use->efficiency > 0);
       REQUIRE(use->efficiency <= 1);
-      // Blocks that fill no wave are shared out over all multiprocessors before any gets a second one.
+      // Blocks that fill no wave are spread over all multiprocessors before any gets a second one.
       const std::uint64_t rest = grid % (17 * static_cast<std::uint64_t>(resident));
       REQUIRE((use->efficiency == 1) == (rest == 0 || rest >= 17));
     }

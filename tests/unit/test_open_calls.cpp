@@ -16,7 +16,7 @@ OpenCall call(std::uint32_t number, std::uintptr_t stack) {
   return made;
 }
 
-/// The calls of a thread, and its queue.
+/// A thread's calls and its queue.
 struct Thread {
   Thread() { calls.reset(queue); }
   std::uint64_t lost() const { return queue.dropped(RecordKind::kCall); }
@@ -43,7 +43,7 @@ TEST_CASE("calls nest by their order, and the outer one's end takes the inner on
   calls.leave(inner);
   CHECK(calls.around(800)->call == 1);
   CHECK(calls.at(inner, 2) == nullptr);
-  enter(calls, 3, 800);  // is jumped out of
+  enter(calls, 3, 800);  // is left by a jump
   calls.leave(outer);
   CHECK(calls.empty());
   CHECK(thread.lost() == 1);
@@ -57,7 +57,7 @@ TEST_CASE(
   CHECK_FALSE(calls.empty());
   CHECK(calls.in_short_call(700));
   CHECK_FALSE(calls.in_short_call(800));
-  // A signal handler's, further in.
+  // Further in, from a signal handler.
   CHECK(calls.around(700) == nullptr);
   const std::uint32_t handlers = enter(calls, 1, 700);
   calls.leave(handlers);
@@ -83,7 +83,7 @@ TEST_CASE("a call that was jumped out of is forgotten by one from its place or f
   CHECK(calls.around(800) == nullptr);
   CHECK(thread.lost() == 1);
   CHECK(enter(calls, 2, 800) == place);
-  // What is left of the first is another call's.
+  // The first call's place is now used by another call.
   CHECK(calls.at(place, 1) == nullptr);
   CHECK(calls.at(place, 2) != nullptr);
 }

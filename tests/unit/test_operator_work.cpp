@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What PyTorch's operators compute, by the sizes of their inputs. The expected figures are sums of products
-// of matrices, as torch.utils.flop_counter has them; tests/integration/test_torch_code.py compares with that.
+// FLOPs of PyTorch's operators, from the sizes of their inputs. The expected values are sums of matrix
+// products, as in torch.utils.flop_counter; tests/integration/test_torch_code.py compares with it.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -126,10 +126,10 @@ TEST_CASE("What is not as it should be computes nothing that is known", "[operat
     }
     CHECK(flops(flash, Inputs(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(i))) == 0);
   }
-  // Heads of the queries are a multiple of those of keys and values.
+  // The number of query heads is a multiple of the number of key and value heads.
   CHECK(flops(flash, {tensor({2, 4, 16, 8}), tensor({2, 3, 16, 8}), tensor({2, 3, 16, 8})}) == 0);
   CHECK(flops(flash + "_backward", {tensor({2, 4, 16, 9}), queries, queries, queries}) == 0);
-  // Packed sequences, lengths of their own, windows.
+  // Packed sequences, separate lengths, windows.
   for (const std::size_t given : {std::size_t{3}, std::size_t{11}, std::size_t{12}, std::size_t{13}}) {
     Inputs inputs(15, none());
     inputs[0] = inputs[1] = inputs[2] = queries;
@@ -181,7 +181,7 @@ TEST_CASE("The operator's call that a launch is made in", "[operator_work]") {
   end(5);
   end(3);
   CHECK(operators.call() == OperatorCall{1, 0, 1, 5});
-  // One that has no room: which is the innermost can't be told, until it has ended.
+  // An operator without room: the innermost one can't be determined until it has ended.
   for (std::uintptr_t i = 10; i < 10 + OpenOperators::kMost; ++i) begin(i, true, 9);
   CHECK(operators.call().level != 0);
   CHECK(operators.call().shape == ShapeTable::kOther);
@@ -209,7 +209,7 @@ TEST_CASE("Of calls in a call that are too many to be numbered nothing is known"
     REQUIRE((call.shape == ShapeTable::kOther) == (i + 1 >= OperatorCall::kMostInside));
     operators.end(&operators);
   }
-  // Numbers begin anew.
+  // Numbers start over.
   bool all_numbered = true;
   for (std::uint32_t i = 0; i < OperatorCall::kNumbers; ++i)
     all_numbered = all_numbered && operators.next_call() != 0;

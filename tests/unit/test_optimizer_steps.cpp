@@ -18,10 +18,10 @@ using namespace inject;
 namespace {
 
 constexpr Nanoseconds kSecondOfSteps = 1'000'000'000;
-/// Taken for an optimizer's where nothing says better.
+/// Taken for an optimizer's kernel in the absence of better evidence.
 constexpr const char* kForeachCopy = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18UnaryOp";
 
-/// A program that tells of its optimizers' steps.
+/// A program that reports its optimizers' steps.
 class SteppedTraining {
  public:
   explicit SteppedTraining(bool told = true) {
@@ -41,7 +41,7 @@ class SteppedTraining {
   }
   void kernel(std::uint64_t function, std::uint64_t shape = 0) { event(SignKind::kKernel, function, shape); }
   void begin() { begins.push_back(detector.events()); }
-  /// An optimizer of that class that updates parameters of these sizes; the first time it makes its state.
+  /// A step of an optimizer of that class with parameters of these sizes; the first step creates its state.
   void step(std::uint64_t optimizer, const std::vector<std::uint64_t>& sizes, bool captured = false) {
     contents = 0;
     const std::uint64_t before = detector.events();
@@ -58,8 +58,8 @@ class SteppedTraining {
     add(sign);
   }
 
-  /// The first iteration from number `from` on that was told otherwise than it was; empty if none was. The
-  /// last one has no end yet.
+  /// The first iteration from number `from` on that was reported incorrectly; empty if none was. The last one
+  /// has no end yet.
   std::string difference(std::uint64_t from) const {
     std::map<std::uint64_t, std::uint64_t> told;
     for (const IterationSpan& span : spans) {
@@ -100,14 +100,15 @@ class SteppedTraining {
   std::map<std::pair<std::uint64_t, std::vector<std::uint64_t>>, bool> states;
 };
 
-/// An optimizer of an iteration's sequence of steps.
+/// An optimizer in an iteration's sequence of steps.
 struct Optimizer {
   std::uint64_t kind;
   std::vector<std::uint64_t> sizes;
   bool operator==(const Optimizer&) const = default;
 };
 
-/// Whether it repeats within itself, or its last step comes more than once: such a one is not claimed.
+/// Whether the sequence repeats within itself, or its last step occurs more than once. No claim is made for
+/// such sequences.
 bool is_ambiguous(const std::vector<Optimizer>& sequence) {
   for (std::size_t length = 1; length < sequence.size(); ++length) {
     if (sequence.size() % length != 0) continue;
@@ -121,7 +122,7 @@ bool is_ambiguous(const std::vector<Optimizer>& sequence) {
 }  // namespace
 
 TEST_CASE("a graph that is replayed many times between two steps is no iteration", "[iterations]") {
-  // Gradients are accumulated by a graph; before, the passes that are captured have run without it.
+  // A graph accumulates gradients; before that, the passes that are captured have run without it.
   for (const unsigned replays : {2u, 8u, 32u, 60u}) {
     CAPTURE(replays);
     SteppedTraining program;
@@ -213,7 +214,7 @@ TEST_CASE("steps are told apart by class where their contents vary, once a cycle
     CHECK(steps.cycle().has_value() == (i >= 100));
   }
   CHECK(*steps.cycle() == StepCycle{2, ToldApartBy::kClass, 2});
-  // Fast ones are not waited for so long.
+  // With fast steps, the wait is shorter.
   StepSequence fast;
   for (std::uint32_t i = 0; i < StepSequence::kPatience; ++i) fast.add({1, 10 + i, 40 * i}, i);
   CHECK(*fast.cycle() == StepCycle{1, ToldApartBy::kClass, 1});
@@ -261,7 +262,7 @@ TEST_CASE("it is doubtful where optimizers that launch the same are other object
   CHECK_FALSE(doubtful(none, none));
   // An ensemble of two.
   CHECK(doubtful([](std::uint32_t i) { return 1 + i % 6; }, none));
-  // Made anew.
+  // A new object each time.
   CHECK(doubtful([](std::uint32_t i) { return 1 + i; }, none));
   CHECK(doubtful(of_three, [](std::uint32_t i) { return i / 3 % 2; }));
 }
@@ -274,7 +275,7 @@ TEST_CASE("an optimizer for each of many parameters is not taken for one, howeve
     for (std::uint32_t& own : contents) own = 1 + static_cast<std::uint32_t>(random() % 12);
     StepSequence steps;
     for (std::uint64_t i = 0; i < 7 * length; ++i) {
-      // Four seconds an iteration; the first one makes the state.
+      // Four seconds per iteration; the first one creates the state.
       const std::uint32_t own = contents[i % length] + (i < length ? 100 : 0);
       steps.add({1, own, 5 * i}, i * 4 * kSecondOfSteps / length);
       if (steps.cycle()) CHECK(steps.cycle()->length == length);
@@ -289,7 +290,7 @@ TEST_CASE("a critic's many steps are not taken for iterations before the generat
     StepSequence steps;
     for (std::uint32_t i = 0; i < 20 * (critic + 1); ++i) {
       const bool generator = i % (critic + 1) == critic;
-      // Both make their state in their first step.
+      // Both create their state in their first step.
       const std::uint32_t contents = i == 0 ? 11 : i == critic ? 12 : generator ? 2 : 1;
       steps.add({1, contents, 100 * i}, i);
       if (steps.cycle()) CHECK(steps.cycle()->length == critic + 1);
@@ -313,7 +314,7 @@ TEST_CASE("what windows show of steps is compared within each", "[steps]") {
     if (steps.cycle()) CHECK(steps.cycle()->length == 3);
   }
   CHECK(steps.cycle());
-  // Five of one optimizer are enough to see.
+  // Five steps of a single optimizer are enough.
   StepSequence one;
   one.expect_few();
   for (std::uint32_t i = 0; i < 5; ++i) one.add({1, 1, 10 * i}, i);
@@ -401,7 +402,7 @@ TEST_CASE("numbers start over where iterations turn out to have other steps, unl
     REQUIRE(program.detector.lock()->steps == 6);
     CHECK(program.detector.lock()->mixed == shown);
     if (shown) CHECK(program.detector.lock()->rough);
-    // All of the program's steps, by sixes.
+    // All of the program's steps, in groups of six.
     if (!shown) CHECK(program.detector.begun() == (60u + 200u * 6) / 6);
   }
 }
@@ -431,7 +432,7 @@ TEST_CASE("layers that copy their parameters as an optimizer does are no iterati
       if (told) program.step(1, {7, 8, 9});
     }
     REQUIRE(program.detector.lock());
-    // Without the steps, the copies are taken for an optimizer: what this is about.
+    // Without the steps, the copies are taken for an optimizer, which is what this test is about.
     CHECK(program.difference(0).empty() == told);
     if (!told) continue;
     CHECK(program.detector.lock()->steps == 1);
@@ -445,7 +446,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
   std::mt19937 random(11);
   unsigned claimed = 0;
 #ifdef __SANITIZE_ADDRESS__
-  constexpr int kRounds = 20;  // of which each takes half a second there
+  constexpr int kRounds = 20;  // each takes half a second there
 #else
   constexpr int kRounds = 150;
 #endif
@@ -457,7 +458,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
       optimizer.kind = below(2);
       optimizer.sizes.resize(1 + below(3));
       for (std::uint64_t& size : optimizer.sizes) size = below(3);
-      std::ranges::sort(optimizer.sizes);  // in which order it launches is not told
+      std::ranges::sort(optimizer.sizes);  // the order of its launches is not reported
     }
     const bool any_length = below(2) == 0;
     const unsigned layers = 2 + below(10);
@@ -476,7 +477,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
         }
         program.step(optimizer.kind, optimizer.sizes);
       }
-      // Results are fetched, at times.
+      // Results are fetched now and then.
       if (k % 7 == 3) program.event(SignKind::kCopyToHost, 2, 4);
       program.event(SignKind::kSync, 3);
     }
@@ -486,7 +487,7 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
     CHECK(program.detector.lock()->steps == sequence.size());
     CHECK(program.detector.lock()->optimizer);
     if (!any_length) CHECK_FALSE(program.detector.lock()->doubtful);
-    // The first ones may lie before what is known of the first steps.
+    // The first iterations may precede what is known of the first steps.
     const std::uint64_t from = program.spans.empty() ? 0 : program.spans.front().number;
     CHECK(from <= 3);
     CHECK(program.difference(from) == "");
@@ -526,7 +527,7 @@ TEST_CASE("optimizers that launch the same are told apart by the models between 
       const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
       const unsigned critics = 1 + below(5);
       const unsigned layers = 4 + below(20);
-      const unsigned own = 2 + layers / 2 + below(layers);  // each has so many that the other lacks
+      const unsigned own = 2 + layers / 2 + below(layers);  // kernels that only one of the two has
       SteppedTraining program(told);
       for (unsigned k = 0; k < 100; ++k) {
         program.begin();
@@ -583,7 +584,8 @@ TEST_CASE("what a program does now and then makes no iteration of several steps"
     CHECK(program.changes == 1);
     right += program.difference(program.spans.front().number).empty();
   }
-  // A report in every second iteration and epochs of a few batches leave little that is in each of them.
+  // Reports in every second iteration and epochs of a few batches leave little that all iterations have in
+  // common.
   CHECK(right >= 97);
 }
 
@@ -617,7 +619,7 @@ TEST_CASE("steps that are skipped make no number slip where the rest repeats", "
           for (unsigned i = 10; i < 40; ++i) program.kernel(i, optimizer);
           program.kernel(60, optimizer);  // are the gradients finite?
           program.event(SignKind::kCopyToHost, 2, 4);
-          // A learning rate, at times: as an iteration begins.
+          // Occasionally a learning rate, copied as an iteration begins.
           if (copies && k % 20 == 7 && optimizer + 1 == optimizers)
             program.event(SignKind::kCopyToDevice, 1, 6);
           if (k >= 3 && (copies || (k != 30 && k != 31))) program.step(1, {7, 8 + optimizer});
@@ -655,7 +657,7 @@ TEST_CASE("an iteration ends where what follows was seen first, whatever steps w
 TEST_CASE("numbers begin with the program's first step, whatever was taken for iterations before",
           "[steps][iterations]") {
   SteppedTraining program;
-  // Shards are copied for half a minute, by what looks like an optimizer.
+  // Shards are copied for half a minute by what looks like an optimizer.
   program.apart = 1'000'000;
   while (program.time < 35'000'000'000) {
     program.kernel(SteppedTraining::kCopies);
@@ -684,7 +686,7 @@ TEST_CASE("a program that tells of no steps after all goes by its kernels' names
       program.kernel(SteppedTraining::kCopies);
       if (told) program.step(1, {7, 8, 9});
     };
-    // Somebody cleared all callbacks.
+    // Another component cleared all callbacks.
     if (stops)
       for (unsigned k = 0; k < 20; ++k) iteration(true);
     std::uint64_t began = 0;
@@ -743,7 +745,7 @@ TEST_CASE("a critic may have stepped alone any number of times", "[steps][iterat
         }
         REQUIRE(found_in);
         CHECK(*found_in <= 6);
-        // It may have been the generator that came first.
+        // The generator may have come first.
         CHECK(certainty_of(info_of(detector), false) != Certainty::kHigh);
         std::size_t begun = 0;
         for (const IterationSpan& span : program.spans) {

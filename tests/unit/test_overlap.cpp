@@ -14,7 +14,7 @@ using namespace inject;
 
 namespace {
 
-constexpr std::uint32_t kCompute = 0;  // in the place of a row
+constexpr std::uint32_t kCompute = 0;  // stands for a row
 
 struct Kernel {
   std::uint32_t window = 1;
@@ -32,7 +32,7 @@ void feed(OverlapStatistics& overlap, const Kernel& kernel) {
   }
 }
 
-/// Nanosecond by nanosecond.
+/// Computed nanosecond by nanosecond.
 std::map<std::uint32_t, OverlapStatistics::Times> plain(const std::vector<Kernel>& kernels) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<bool>> computing;
   for (const Kernel& kernel : kernels) {
@@ -72,16 +72,16 @@ TEST_CASE("Overlap is the part of a collective in which the device computed", "[
   overlap.work(1, 0, 7, 100, 200);
   CHECK(overlap.rows().at(7).time == 100);
   CHECK(overlap.rows().at(7).overlapped == 0);
-  overlap.beside(1, 0, 50, 120);   // into it
-  overlap.beside(1, 0, 110, 130);  // … at the same time as another
-  overlap.beside(1, 0, 150, 160);  // inside
-  overlap.beside(1, 0, 190, 300);  // out of it
+  overlap.beside(1, 0, 50, 120);   // overlaps its begin
+  overlap.beside(1, 0, 110, 130);  // overlaps another one
+  overlap.beside(1, 0, 150, 160);  // contained
+  overlap.beside(1, 0, 190, 300);  // overlaps its end
   overlap.beside(1, 0, 200, 210);
   CHECK(overlap.rows().at(7).overlapped == 30 + 10 + 10);
   overlap.beside(1, 1, 100, 200);  // another device
   overlap.beside(2, 0, 100, 200);  // another window
   CHECK(overlap.rows().at(7).overlapped == 50);
-  overlap.work(1, 0, 8, 155, 165);  // collectives are no computing to each other
+  overlap.work(1, 0, 8, 155, 165);  // collectives do not count as computation for each other
   CHECK(overlap.rows().at(7).overlapped == 50);
   CHECK(overlap.rows().at(8).overlapped == 5);
   overlap.settle_window(1);
@@ -113,7 +113,7 @@ TEST_CASE("Without collectives nothing is kept for their overlap", "[collectives
   CHECK(overlap.held() == 0);
   overlap.work(1, 0, 1, 150, 250);
   overlap.beside(1, 0, 200, 220);
-  overlap.beside(1, 0, 230, 230);  // of no length
+  overlap.beside(1, 0, 230, 230);  // empty
   CHECK(overlap.held() == 2);
   CHECK(overlap.rows().at(1).overlapped == 20);
 }
@@ -136,7 +136,7 @@ TEST_CASE("Overlap does not depend on the order of the records", "[collectives]"
     std::sort(kernels.begin(), kernels.end(),
               [](const Kernel& a, const Kernel& b) { return a.start < b.start; });
   }
-  // Those of no length have no row, unless others of that row have one.
+  // Kernels of no duration have no row unless others of that row have one.
   std::erase_if(kernels, [](const Kernel& kernel) { return kernel.start == kernel.end; });
   OverlapStatistics overlap;
   overlap.expect_work();
@@ -156,8 +156,8 @@ TEST_CASE("Overlap of a long window is bounded in memory and exact while records
   overlap.expect_work();
   constexpr Nanoseconds kCount = 300 * 1024;
   std::size_t most = 0;
-  // Computing for 60 of each 100 ns; each tenth time a collective of 250 ns begins with it. A buffer of
-  // another thread comes a thousand records late.
+  // Computation for 60 of every 100 ns; every tenth time, a collective of 250 ns begins with it. Another
+  // thread's buffer arrives a thousand records late.
   for (Nanoseconds i = 0; i < kCount; ++i) {
     const Nanoseconds place = i ^ 1000;
     overlap.beside(1, 0, place * 100, place * 100 + 60);
@@ -169,7 +169,7 @@ TEST_CASE("Overlap of a long window is bounded in memory and exact while records
   CHECK(overlap.rows().at(1).time == kCount / 10 * 250);
   CHECK(overlap.rows().at(1).overlapped == kCount / 10 * 170);
 
-  // Older than what is kept: told, and not guessed.
+  // Older than the retained history: reported as late, not guessed.
   overlap.beside(1, 0, 70, 90);
   overlap.work(1, 0, 1, 0, 100);
   CHECK(overlap.late() == 2);

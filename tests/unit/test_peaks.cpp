@@ -33,7 +33,7 @@ void check(Datasheet sheet) {
   for (const auto& [arithmetic, tera] : sheet.tera) {
     INFO(arithmetic_name(arithmetic));
     const std::optional<double> peak = peak_flops(sheet.specs, arithmetic);
-    if (tera == 0) {  // no such unit
+    if (tera == 0) {  // it has no such unit
       CHECK_FALSE(peak.has_value());
       continue;
     }
@@ -44,9 +44,8 @@ void check(Datasheet sheet) {
 
 }  // namespace
 
-// Multiprocessors, boost clock, memory clock and bus, and the figures, are the datasheets' (see
-// docs/peaks.md). Where those are stated with sparsity, half of it stands here: A100, A10, RTX 4090, L40S,
-// H100, H200, B200.
+// Multiprocessors, boost clock, memory clock, bus width and peaks are from the datasheets (see
+// docs/peaks.md). Peaks stated with sparsity are halved here: A100, A10, RTX 4090, L40S, H100, H200, B200.
 TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
   using A = Arithmetic;
   check({"Tesla P100-SXM2-16GB",
@@ -101,7 +100,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 125},
           {A::kInt8, 250},
           {A::kFp8, 0}}});
-  // Sums in fp32.
+  // With fp32 accumulation.
   check({"NVIDIA GeForce RTX 4090",
          {8, 9, 128, 2520000, 10501000, 384},
          1008e9,
@@ -240,7 +239,7 @@ TEST_CASE("Products of one compute capability are told apart by their names", "[
   CHECK(product_of(7, 5, "NVIDIA GeForce GTX 1660 Ti") == Product::kNoTensorCores);
   CHECK(product_of(9, 0, "NVIDIA H800 PCIe") == Product::kReducedFp64);
   CHECK(product_of(8, 0, "NVIDIA CMP 170HX") == Product::kReduced);
-  // Not in the list, or of another capability than their namesakes.
+  // Not in the list, or with a different capability than their namesakes.
   for (const char* name :
        {"NVIDIA H20", "NVIDIA H20-3e", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA H2000", "H", ""})
     CHECK(product_of(9, 0, name) == Product::kUnknown);
@@ -252,7 +251,7 @@ TEST_CASE("Products of one compute capability are told apart by their names", "[
 }
 
 TEST_CASE("Of a product that is not known fp32 has a peak, and tensor cores have none", "[analysis]") {
-  // 78 multiprocessors: an H20, of 148 TFLOP/s at bf16 where Hopper's table comes to 584.
+  // 78 multiprocessors: an H20, with 148 TFLOP/s in bf16 where Hopper's table would give 584.
   const DeviceSpecs h20{9, 0, 78, 1980000, 2619000, 6144, product_of(9, 0, "NVIDIA H20")};
   for (const Arithmetic arithmetic : kAll) {
     INFO(arithmetic_name(arithmetic));
@@ -272,7 +271,7 @@ TEST_CASE("A share of a peak is possible up to the error of the peak and of the 
   CHECK(*possible_share(1.03, 1e9).value == 1.03);
   CHECK_FALSE(possible_share(1.031, 1e9).value.has_value());
   CHECK(possible_share(1.031, 1e9).impossible);
-  // Two steps of 32 ns are 3.2 % of 2 us.
+  // Two timer steps of 32 ns are 3.2 % of 2 us.
   CHECK(possible_share(1.06, 2000).value.has_value());
   CHECK(possible_share(1.07, 2000).impossible);
   CHECK_FALSE(possible_share(0.5, 0).value.has_value());

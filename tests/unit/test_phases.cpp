@@ -24,7 +24,7 @@ struct Run {
     statistics.threads_are_named_by(
         [](std::uint32_t thread) { return std::string(thread == kAutograd ? "pt_autograd_0" : "python"); });
   }
-  /// `phase`: by a range, but kOptimizer by the kernel's name.
+  /// `phase`: set by a range, except kOptimizer, which the kernel's name sets.
   PhasedWork next(std::uint32_t thread, Phase phase = Phase::kOther) {
     PhasedWork work;
     work.launch_known = true;
@@ -38,7 +38,7 @@ struct Run {
   void kernels(std::uint64_t count, std::uint32_t thread, Phase phase = Phase::kOther) {
     for (std::uint64_t i = 0; i < count; ++i) statistics.work(1, next(thread, phase));
   }
-  /// Kernels of window 1 by phase.
+  /// Kernels of window 1, by phase.
   std::array<std::uint64_t, kPhases> settled() {
     statistics.settle_window(1);
     CHECK(statistics.held() == 0);
@@ -60,12 +60,12 @@ TEST_CASE("Training steps fall into their phases", "[phases]") {
   for (int step = 0; step < 3; ++step) {
     run.kernels(10, kMain);      // forward
     run.kernels(20, kAutograd);  // backward
-    run.kernels(2, kMain);       // clipping
+    run.kernels(2, kMain);       // gradient clipping
     run.kernels(5, kMain, Phase::kOptimizer);
-    run.kernels(1, kMain);  // between two kernels of the optimizer
+    run.kernels(1, kMain);  // between two optimizer kernels
     run.kernels(5, kMain, Phase::kOptimizer);
   }
-  run.kernels(4, kMain);  // the next one's forward pass
+  run.kernels(4, kMain);  // the next iteration's forward pass
   CHECK(run.settled() == Counts{34, 60, 39, 0});
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("Ranges tell phases whatever thread launches", "[phases]") {
   PhasedWork optimizer = run.next(kAutograd);
   optimizer.range_phase = Phase::kOptimizer;
   run.statistics.work(1, optimizer);
-  // Its name says optimizer, the range and the thread do not.
+  // Its name says optimizer; range and thread do not.
   run.kernels(1, kAutograd, Phase::kOptimizer);
   PhasedWork average = run.next(kMain, Phase::kOptimizer);
   average.range_phase = Phase::kForward;

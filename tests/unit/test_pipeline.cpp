@@ -17,15 +17,15 @@ using namespace inject;
 
 namespace {
 
-/// Without CUPTI: what comes is this thread's queue, which the registry of this process has.
+/// Without CUPTI: the records are those of this thread's queue, which is in this process's registry.
 struct Running {
   Running() {
-    core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
+    core.threads.drain([](std::uint32_t, const Slot&) {});  // left over from an earlier test
     options.out = temporary.path() + "/run";
     options.summary = SummaryTarget::kOff;
     options.recover = false;
   }
-  /// With the options as they are by now.
+  /// Created with the options as set at the first call.
   Pipeline& pipeline() {
     if (!pipeline_) {
       pipeline_.emplace(options,
@@ -99,7 +99,7 @@ TEST_CASE_METHOD(Running, "a launch waits for its record until its window is set
 }
 
 TEST_CASE_METHOD(Running, "a window that opened by itself is entered with its first record", "[pipeline]") {
-  // What tests before have lost is looked for in windows as well.
+  // Losses of earlier tests are also assigned to windows.
   const bool lost = core.threads.host_drops() != HostDrops{};
   {
     Pipeline::Locked locked(pipeline());
@@ -112,7 +112,7 @@ TEST_CASE_METHOD(Running, "a window that opened by itself is entered with its fi
   }
   CHECK(noted == (lost ? 2 : 1));
   CHECK(windows.opened() == 1);
-  // Raw records go in there.
+  // Raw records go into it.
   CHECK(has_folder());
   REQUIRE(pipeline().shown_folder() != nullptr);
   CHECK(pipeline().shown_folder() == options.out);
@@ -140,7 +140,7 @@ TEST_CASE_METHOD(Running, "the files are made of what has passed", "[pipeline]")
   CHECK(run["iterations"]["source"] == "callbacks");
   CHECK_FALSE(run["versions"].contains("cupti"));
   CHECK(temporary.read("run/cuda_api_sum.csv").find("cudaLaunchKernel") != std::string::npos);
-  // Those who stand outside are asked as well.
+  // External contributors are asked as well.
   CHECK(run.dump().find("4321") != std::string::npos);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE_METHOD(Running, "a window that is settled has the iteration that it en
   locked.writer().write("closed");
   const std::string table = temporary.read("run/iteration_sum.csv");
   CAPTURE(table);
-  // Its end has been told: what the last row has.
+  // Its end has been reported, as the last row shows.
   CHECK(table.find("," + std::to_string(last - 500) + ",") != std::string::npos);
 }
 
@@ -223,6 +223,6 @@ TEST_CASE_METHOD(Running, "a pass of graphs says that one launch has many record
   launch(1, true);
   Pipeline::Locked locked(pipeline());
   locked.pass();
-  // No record of a graph's kernel has come.
+  // No kernel record of a graph has arrived.
   CHECK_FALSE(locked.outstanding().graphs);
 }

@@ -22,7 +22,7 @@ struct Launched {
   std::uint32_t node(CodeNodeKind kind, std::uint32_t parent, const std::string& name) {
     return places.node({kind, parent, names.intern(name), 0, 0});
   }
-  /// `path`: one letter for each module, the outermost first; "" for a launch without a place.
+  /// `path`: one letter per module, the outermost first; "" for a launch without a place.
   void in(const std::string& path, CodePhase phase = CodePhase::kForward, std::uint32_t thread = 1,
           std::uint32_t iteration = 1) {
     CodePlace place;
@@ -58,7 +58,7 @@ TEST_CASE("A box is from the first to the last of the launches in a module, one 
   const PlaceBoxes found = run.found();
   CHECK(run.modules(found) == Texts{"a 1000+410 x5", "b 1100+110 x2", "c 1300+10 x1", "d 1500+10 x1"});
   CHECK(found.left_out == 0);
-  // All were launched in one operator, in no line.
+  // All were launched in one operator, on no line.
   std::map<PlaceRow, std::size_t> rows;
   for (const PlaceBox& box : found.boxes) ++rows[box.row];
   CHECK(rows == std::map<PlaceRow, std::size_t>{{PlaceRow::kModules, 4}, {PlaceRow::kOperators, 1}});
@@ -111,7 +111,7 @@ TEST_CASE("Modules are linked to their backward pass where there is one of each"
                     std::to_string(backward.innermost));
   }
   std::sort(links.begin(), links.end());
-  // Of n nothing was launched in the backward pass itself, and a has two boxes in the second iteration.
+  // n launched nothing in the backward pass itself, and a has two boxes in the second iteration.
   CHECK(links == Texts{"a 1100 1800", "b 1200 1700", "b 1500 1900"});
 }
 

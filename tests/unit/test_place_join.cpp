@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Kernels that are timed, joined to those whose places are known: generated programs, of which each kernel's
-// place is known.
+// Timed kernels, joined to kernels whose places are known: generated programs in which every kernel's place
+// is known.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -23,7 +23,8 @@ struct Placed {
 };
 using Iteration = std::vector<Placed>;
 
-/// A model: parts before and after equal layers, on a thread for the forward and one for the backward pass.
+/// A model: parts before and after equal layers, with one thread for the forward and one for the backward
+/// pass.
 class Model {
  public:
   explicit Model(std::uint32_t seed) : random_(seed) {
@@ -33,8 +34,8 @@ class Model {
     for (std::uint32_t i = 0, most = number(5); i < most; ++i) head_.push_back(20 + number(3));
   }
 
-  /// `size`: of what it is given, which kernels' launch shapes depend on; `skipped`: a layer, -1 for none;
-  /// `chosen`: which kernels a library takes for that size, of one in `every` of its kinds.
+  /// `size`: of the input, on which kernels' launch shapes depend; `skipped`: a layer, -1 for none; `chosen`:
+  /// the library's choice of kernels for that size, for one in `every` kinds of kernel.
   Iteration iteration(std::uint32_t size = 0, int skipped = -1, std::uint32_t chosen = 0,
                       std::uint32_t every = 2) const {
     Iteration made;
@@ -44,7 +45,7 @@ class Model {
       if (left_out) return;
       const bool has_choice = chosen != 0 && kernel % every == 0;
       const std::uint32_t name = has_choice ? 5000 + 10 * kernel + chosen : kernel;
-      // As a second one that adds up what the first has left.
+      // A second kernel, like one that adds up partial results of the first.
       for (std::uint32_t i = 0; i < (has_choice && chosen % 2 == 0 ? 2u : 1u); ++i)
         made.push_back(
             {{(name + 3000 * i) * 1000 + size, name + 3000 * i, thread, 0, 1 + kernel % 4}, place});
@@ -60,7 +61,7 @@ class Model {
   }
 
   std::uint32_t layers() const { return layers_; }
-  /// One of the numbers below `most`.
+  /// A random number below `most`.
   std::uint32_t below(std::uint32_t most) { return static_cast<std::uint32_t>(random_() % most); }
 
  private:
@@ -79,7 +80,7 @@ std::vector<std::uint32_t> places_of(const std::vector<LaunchedKernel>& timed,
   std::vector<std::uint32_t> found;
   for (const JoinedPlace& joined : join_places(timed, named, places)) {
     found.push_back(joined.place);
-    // What it was compared with is its like.
+    // It was compared with a kernel of the same kind.
     if (joined.place != 0) CHECK((joined.named < named.size() || joined.named == JoinedPlace::kNone));
     if (joined.named < named.size()) CHECK(named[joined.named].coarse == timed[found.size() - 1].coarse);
   }
@@ -168,7 +169,8 @@ TEST_CASE("Kernels that are added or missing leave the others their places, or n
     std::vector<Iteration> timed;
     for (int i = 0; i < 4; ++i) {
       Iteration iteration = model.iteration();
-      // A report's kernels, which are of the model's kinds as well, or some whose records were lost.
+      // Inserts a report's kernels, which may be of the model's kinds, or removes some as if their records
+      // were lost.
       const auto at =
           static_cast<std::ptrdiff_t>(model.below(static_cast<std::uint32_t>(iteration.size()) + 1));
       const auto most = static_cast<std::ptrdiff_t>(1 + model.below(4));
@@ -217,7 +219,7 @@ TEST_CASE("Where another algorithm is taken somewhere, replaced kernels elsewher
     std::vector<Iteration> timed;
     for (std::uint32_t i = 0; i < 4; ++i) {
       Iteration iteration = model.iteration(1 + model.below(500), -1, model.below(4), every);
-      // Of few rows one kernel, of many a sort and what follows it.
+      // One kernel for few rows; a sort and what follows it for many.
       const auto at = static_cast<std::ptrdiff_t>(model.below(static_cast<std::uint32_t>(iteration.size())));
       const Placed simple = iteration[static_cast<std::size_t>(at)];
       iteration.erase(iteration.begin() + at);
@@ -244,14 +246,14 @@ TEST_CASE("Of another program's iteration few kernels are taken for those that a
     for (Placed& placed : other) placed.place += kElsewhere;
     all += join({other}, std::vector(2, model.iteration()));
   }
-  // Kinds are few here, so that some begin or end alike.
+  // There are few kinds here, so some iterations begin or end alike.
   INFO(all.text());
   CHECK(all.right == 0);
   CHECK(static_cast<double>(all.wrong) < 0.05 * static_cast<double>(all.silent));
 }
 
 TEST_CASE("Long sequences are joined within bounds", "[place_join]") {
-  // Of 20,000 kernels each fifth is another one: more than is compared.
+  // Of 20,000 kernels every fifth differs, more than is compared.
   std::vector<LaunchedKernel> timed;
   std::vector<LaunchedKernel> named;
   for (std::uint32_t i = 0; i < 20'000; ++i) {
@@ -269,11 +271,11 @@ TEST_CASE("A layer that is left out makes its like doubtful, unless it is always
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
     Model model(seed);
     const auto some_layer = [&] { return static_cast<int>(model.below(model.layers())); };
-    // All are there in those that are named.
+    // The named iterations have all layers.
     const Outcome outcome = join({model.iteration(0, some_layer()), model.iteration(0, some_layer())},
                                  std::vector(2, model.iteration()));
     CHECK(outcome.wrong == 0);
-    // … or another one is left out in each.
+    // Or each lacks a different layer.
     const int first = some_layer();
     const Outcome others = join({model.iteration(), model.iteration()},
                                 {model.iteration(0, first), model.iteration(0, some_layer())});
@@ -353,7 +355,7 @@ TEST_CASE("What a kernel computes is taken from equal iterations that agree", "[
   CHECK(works(timed, twice, {5, 6, 7, 5, 8, 7}) == Works{5, kUnknown, 7});
   CHECK(works(timed, twice, {kUnknown, kNoWork, kUnknown, 5, 8, kUnknown}) == Works{5, kUnknown, kNoWork});
   CHECK(works(timed, twice, {}) == Works(3, kUnknown));
-  // One is not enough, and a likeness neither.
+  // One is not enough, and neither is mere similarity.
   CHECK(works(timed, kernels({{10, 20, 30}}), {5, 6, 7}) == Works(3, kUnknown));
   CHECK(works(timed, kernels({{10, 20, 30, 40}, {10, 20, 30, 40}}), {5, 6, 7, 0, 5, 6, 7, 0}) ==
         Works(3, kUnknown));
@@ -370,7 +372,7 @@ TEST_CASE("What is launched at the same position of equal iterations is alike", 
   const std::vector<LaunchedKernel> kernels = {
       {1, 1, 1, 0}, {2, 2, 1, 0}, {5, 5, 2, 0},                // two threads
       {1, 1, 1, 1}, {3, 2, 1, 1}, {5, 5, 2, 1},                // of another size
-      {1, 1, 1, 2}, {2, 2, 1, 2}, {2, 2, 1, 2}, {5, 5, 3, 2},  // one more, and another thread
+      {1, 1, 1, 2}, {2, 2, 1, 2}, {2, 2, 1, 2}, {5, 5, 3, 2},  // one more, and on another thread
       {1, 1, 1, 3}, {2, 2, 1, 3},
   };
   CHECK(first_alike(kernels) == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 6, 7, 8, 9, 0, 1});
@@ -392,7 +394,7 @@ TEST_CASE("Votes of complete and incomplete places", "[place_join]") {
   CHECK(vote({incomplete(5), incomplete(6)}, always) == 0);
   CHECK(vote({incomplete(5), 6}, always) == 6);
   CHECK(vote({6, incomplete(5), incomplete(7)}, always) == 6);
-  // It can't be the same.
+  // It can't be the same one.
   CHECK(vote({incomplete(5), 6}, never) == 0);
   CHECK(vote({6, incomplete(5)}, never) == 0);
   CHECK(vote({incomplete(6), 6}, never) == 6);

@@ -21,7 +21,7 @@ std::unique_ptr<PlanGraph> graph_of(std::string_view text) {
   return graph;
 }
 
-// A product and the sum of its result and a bias.
+// A product, and the sum of its result and a bias.
 constexpr std::string_view kProduct = R"({"engine": {"engineId": 7}, "operationGraph": {"tensors": [
     {"name": "a", "dataType": "CUDNN_DATA_HALF", "dim": [1, 4, 8], "stride": [32, 8, 1], "isVirtual": false},
     {"name": "c", "dataType": "CUDNN_DATA_FLOAT", "dim": [1, 4, 2], "isVirtual": true},
@@ -56,7 +56,7 @@ TEST_CASE("a plan's text becomes tensors and nodes") {
   CHECK(graph->tensor(product, "matB") == nullptr);
   CHECK(graph->producer(graph->tensors()[3]) == &sum);
   CHECK(graph->producer(a) == nullptr);
-  // What a product hands on is as what is stored of the same size.
+  // An intermediate result has the type of the stored tensor of the same size.
   CHECK(graph->stored_type(graph->tensors()[1]) == DataType::kBf16);
 
   CHECK(graph->count(GraphOperation::kMatmul) == 1);
@@ -73,7 +73,7 @@ TEST_CASE("a plan's graph has room for so many tensors and nodes") {
   text += R"(], "nodes": [{"operation": "RNG"})";
   for (std::size_t i = 1; i < PlanGraph::kMaxNodes + 10; ++i) text += R"(, {"X": "t0", "Y": "t", "B": "t"})";
   text += "]}}";
-  const auto graph = graph_of(text);  // whose names are the text's
+  const auto graph = graph_of(text);  // its names point into the text
   CHECK(graph->tensors().size() == PlanGraph::kMaxTensors);
   CHECK(graph->nodes().size() == PlanGraph::kMaxNodes);
   CHECK(graph->tensors()[0].size.count == PlanGraph::kMaxDimensions);

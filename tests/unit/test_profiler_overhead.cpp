@@ -21,7 +21,7 @@ SampleStats stats_of(std::initializer_list<std::uint64_t> values) {
   return stats;
 }
 
-/// Skewed, as step times are: most are alike, and some are much longer.
+/// Skewed, as step times are: most are similar, some much longer.
 std::uint64_t step(std::mt19937_64& random, double slower) {
   std::lognormal_distribution<double> noise(0, 0.2);
   return static_cast<std::uint64_t>(1e6 * slower * noise(random));
@@ -59,7 +59,7 @@ TEST_CASE("The interval of a median holds it as often as it says, whatever the d
       if (interval->low > 1e6 || interval->high < 1e6) ++outside;
     }
     INFO(count);
-    // 2.5 % at most, and what chance adds to that.
+    // 2.5 % at most, plus random variation.
     CHECK(outside <= runs * 0.025 + 4 * std::sqrt(runs * 0.025));
   }
 }
@@ -90,7 +90,7 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
   CHECK(overhead->seen());
   CHECK(overhead->share == Approx(0.2));
   CHECK(overhead->outside == 1'000'000);
-  // Steps in the window that are the shorter ones are none of our doing.
+  // If the window's steps are the shorter ones, the profiler is not the cause.
   const auto reverse = profiler_overhead(inside, outside);
   REQUIRE(reverse.has_value());
   CHECK(reverse->share == Approx(-0.25));
@@ -122,7 +122,7 @@ TEST_CASE("What is added to the window's time is told by means", "[overhead]") {
   SECTION("but for steps of another kind") {
     outside.add(90'000);
     CHECK(profiler_overhead(outside, inside)->added.share == Approx(overhead->added.share));
-    // The time stays the window's: 50 ms of it are not the profiler's.
+    // The window's time stays as it is: 50 ms of it are not due to the profiler.
     inside.add(50'000);
     CHECK(profiler_overhead(outside, inside)->added.share == Approx((12'500.0 - 10 * 1050) / 62'500));
   }
@@ -152,7 +152,7 @@ TEST_CASE("The interval of what is added holds it as often as it says", "[overhe
       if (added < overhead->added.low || added > overhead->added.high) ++outside_interval;
     }
     INFO(count);
-    // Of values that are skewed it is a little too short.
+    // For skewed values the interval is slightly too short.
     CHECK(outside_interval <= kRuns * 0.06 + 4 * std::sqrt(kRuns * 0.06));
   }
 }
@@ -171,7 +171,7 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   idle(IdleCause::kQueue) = 10'000;
   times.span = 1'000'000;
   AddedTime added{0.2, 0.1, 0.25};
-  // 800 us are left, in which kernels run 400. Of the host's 500 us the profiler has 200, two fifths.
+  // 800 us remain, in which kernels run for 400. The profiler has 200 of the host's 500 us, two fifths.
   const auto without = without_profiler(times, added);
   REQUIRE(without.has_value());
   CHECK(without->times.span == 800'000);
@@ -243,7 +243,7 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     REQUIRE(left.own_work <= left.idle(IdleCause::kHostCompute));
     for (std::size_t i = 0; i < kIdleCauses; ++i)
       REQUIRE(left.idle_by_cause[i].time <= times.idle_by_cause[i].time);
-    // Each cause is rounded.
+    // Each cause is rounded separately.
     const double taken = std::max(0.0, added.share) * static_cast<double>(times.span);
     REQUIRE(std::abs(static_cast<double>(times.span - left.span) - taken) <= kIdleCauses);
     REQUIRE(without->utilization.low <= without->utilization.value);

@@ -34,7 +34,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// A run of windows, each from its number times 1 ms on, 100 us long.
+/// A run of windows, each 100 us long and beginning at its number times 1 ms.
 struct Monitored : StatsRun {
   RunInfo info;
   PrometheusMetrics metrics;
@@ -97,7 +97,7 @@ struct Monitored : StatsRun {
   }
 };
 
-/// Samples by their name and own labels.
+/// Samples by name and own labels.
 std::map<std::string, std::string> samples_of(const std::string& text) {
   std::map<std::string, std::string> samples;
   std::istringstream lines(text);
@@ -131,7 +131,7 @@ MemoryPurposes purposes() {
   return memory;
 }
 
-/// Of 100 ns, on eight processors.
+/// A window of 100 ns, on eight CPUs.
 HostWindow host_window(std::uint32_t number, std::uint64_t time, std::uint64_t wait) {
   HostWindow window;
   window.window = number;
@@ -267,7 +267,7 @@ TEST_CASE("The most that was in use of each GPU", "[prometheus]") {
   CHECK(value_of(samples, "libinject_torch_allocated_bytes{device=\"0\"}") == 600);
   CHECK(value_of(samples, first) == 9);
   CHECK(value_of(samples, second) == 5);
-  // What was read at a window's edges counts: the most is never less than what is in use.
+  // Readings at a window's edges count: the maximum is never below the memory in use.
   run.open(1);
   run.close(1);
   run.info.windows[0].memory = {{0, 11, 3}, {1, 1, 12}, {2, {}, 4}};
@@ -288,12 +288,12 @@ TEST_CASE("Processors are of the latest windows, and of no earlier ones", "[prom
   CHECK(value_of(samples, "libinject_processors_allowed") == 8);
   run.open(2);
   run.close(2);
-  // The second has not been read.
+  // The second window's host use has not been read.
   CHECK(samples_of(run.text()).count("libinject_processors_used") == 0);
   run.info.host_windows.push_back(host_window(2, 150, 25));
   samples = samples_of(run.text());
   CHECK(value_of(samples, "libinject_processors_used") == 1.5);
-  // How long threads waited is not known.
+  // How long threads waited is unknown.
   run.info.host_windows[1].roles[1].use.of(HostAmount::kRunQueueWait) = std::nullopt;
   samples = samples_of(run.text());
   CHECK(value_of(samples, "libinject_processors_used") == 1.5);
@@ -335,7 +335,7 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
   run.info.energy.memory = {{0, MemoryLine::Of::kInUse, {MemoryInterval{}}}};
   run.info.memory_purposes = purposes();
   run.info.host_windows = {host_window(1, 50, 0)};
-  // 500 W, read every 10 ns: the test's windows are short.
+  // 500 W, read every 10 ns because the test's windows are short.
   DeviceReadings readings;
   for (std::uint64_t i = 0; i < 200'000; i += 10) {
     readings.energy.push_back(
@@ -355,13 +355,13 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
     order.push_back((*at)[1]);
   std::vector<std::string> expected;
   for (const MetricFamily& family : prometheus_families()) {
-    // Iterations outside of windows are needed for these.
+    // These need iterations outside of windows.
     if (family.name != "libinject_overhead_ratio" && family.name != "libinject_unprofiled_step_time_seconds")
       expected.emplace_back(family.name);
   }
   CHECK(order == expected);
   CHECK(text.back() == '\n');
-  samples_of(text);  // one value each, and no labels twice
+  samples_of(text);  // one value each, and no duplicate labels
 }
 
 TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]") {
@@ -378,12 +378,12 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
   CHECK(value_of(samples, "libinject_flop_per_second") == Approx(5e9));
   CHECK(value_of(samples, "libinject_latest_windows") == 1);
 
-  // Nothing new: nothing changes, whatever the window that is open has done.
+  // Nothing new has settled, so nothing changes, whatever the open window has done.
   run.open(2);
   run.gemm(2, 300'000);
   CHECK(samples_of(run.text()) == samples);
 
-  // Nor does a window that has ended, while its records are coming.
+  // Nor does a window that has ended but whose records are still arriving.
   run.info.windows.back().end = Monitored::begin_of(2) + 100'000;
   run.info.windows_time += 100'000;
   CHECK(samples_of(run.text()) == samples);
@@ -407,7 +407,7 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
   CHECK(value_of(samples, "libinject_kernels_total{device=\"0\"}") == 3);
   CHECK(value_of(samples, "libinject_flop_total") == 800'000);
   CHECK(value_of(samples, "libinject_flop_per_second") == Approx(1.5e9));
-  // Of the direction that had none, the counters go on.
+  // The counters of the direction without copies continue.
   CHECK(samples.count("libinject_copy_bytes_per_second{device=\"0\",direction=\"Host-to-Device\"}") == 0);
   CHECK(value_of(samples, "libinject_copy_bytes_total{device=\"0\",direction=\"Host-to-Device\"}") == 4000);
   CHECK(value_of(samples, "libinject_copy_bytes_per_second{device=\"0\",direction=\"Device-to-Host\"}") ==
@@ -417,14 +417,14 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
     share += value_of(samples, "libinject_gpu_idle_ratio{device=\"0\",cause=\"" +
                                    std::string(idle_cause_name(static_cast<IdleCause>(i))) + "\"}");
   }
-  CHECK(share == Approx(1 - 1000 / 200'000.0));  // the copy
+  CHECK(share == Approx(1 - 1000 / 200'000.0));  // the copy's share
 }
 
 TEST_CASE("Step times in windows are none where the host ran ahead", "[prometheus]") {
   const std::array<const char*, 4> names{"libinject_step_time_mean_seconds",
                                          "libinject_step_time_median_seconds",
                                          "libinject_step_time_p95_seconds", "libinject_samples_per_second"};
-  // Iterations of 2 us on the host, with a kernel each.
+  // Iterations of 2 us on the host, with one kernel each.
   for (const std::uint64_t took : {500u, 15'000u}) {
     CAPTURE(took);
     Monitored run;
@@ -511,7 +511,7 @@ TEST_CASE("Ten kernels at most, by their time, with names of bounded length", "[
   for (std::size_t i = 0; i < lines.size(); ++i)
     CHECK(lines[i].find("kernel=\"k" + std::to_string(99 - i) + "\"} 0.01") != std::string::npos);
 
-  // Names that differ in their middle alone, or in bytes that are replaced, would be the same labels twice.
+  // Names that differ only in the middle, or in bytes that are replaced, would give duplicate labels.
   std::string long_name;
   for (int i = 0; i < 100; ++i) long_name += "\xe2\x82\xac";
   for (const char middle : {'a', 'b'}) run.work(1, long_name + std::string(500, middle) + long_name, 50'000);
@@ -552,7 +552,7 @@ TEST_CASE("Files of several ranks can be read together", "[prometheus]") {
     }
   }
   CHECK(std::any_of(series.begin(), series.end(), [](const std::string& labels) {
-    return labels.find("rank=\"0\"") != std::string::npos;  // outside of a job, as %r
+    return labels.find("rank=\"0\"") != std::string::npos;  // outside of a job, as for %r
   }));
 }
 
@@ -599,7 +599,7 @@ TEST_CASE("A Prometheus file that can't be written is counted, and replaces noth
   CHECK(refused(folder.path() + "/pipe.prom").find("no plain file") != std::string::npos);
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 4);
 
-  // What failed is told by the next one that does not.
+  // A failure is reported by the next successful write.
   PrometheusFile file;
   file.open(folder.path() + "/later/a.prom", 77);
   CHECK_FALSE(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));

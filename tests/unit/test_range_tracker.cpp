@@ -32,7 +32,7 @@ struct Tracking {
                        }};
 
   std::uint32_t alone(std::uint32_t name) { return tree.child(0, name, 0, RangeStyle::kStartEnd); }
-  /// Of thread 1's range of that number, all of name 7.
+  /// An edge of thread 1's range of that number; all have name 7.
   void edge(std::uint32_t thread, RangeEdge edge, std::uint32_t serial, Nanoseconds time,
             std::uint32_t owner = 1) {
     RangeRecord record;
@@ -47,7 +47,7 @@ struct Tracking {
   void close() {
     const std::uint32_t window = kWindow;
     tracker.close_windows({&window, 1});
-    std::sort(told.begin(), told.end());  // their order says nothing
+    std::sort(told.begin(), told.end());  // their order has no meaning
   }
 };
 
@@ -62,7 +62,7 @@ TEST_CASE_METHOD(Tracking, "a range that another thread ends may be seen to end 
   edge(1, RangeEdge::kStart, 31, 200);
   edge(1, RangeEdge::kStart, 32, 400);
   CHECK(told == Told{"7 200 … 300", "7 400 … 500"});
-  // The next one has both ends where they belong.
+  // The next range has both ends in place.
   edge(1, RangeEdge::kStart, 33, 600);
   edge(2, RangeEdge::kEnd, 33, 700);
   close();
@@ -70,7 +70,7 @@ TEST_CASE_METHOD(Tracking, "a range that another thread ends may be seen to end 
 }
 
 TEST_CASE_METHOD(Tracking, "ranges of one name keep their own ends", "[nvtx]") {
-  // Thread 1 was in one as the window opened.
+  // Thread 1 was in a range when the window opened.
   edge(1, RangeEdge::kEnd, 30, 510);
   CHECK(told == Told{"7 100 … 510 clipped"});
   edge(2, RangeEdge::kStart, 31, 300, 2);
@@ -121,7 +121,7 @@ TEST_CASE_METHOD(Tracking, "a start/end range that is open all the window long",
   SECTION("it was started in the window") {
     edge(1, RangeEdge::kStart, 31, 200);
     edge(2, RangeEdge::kEnd, 31, 300);
-    // Launched before it ended.
+    // Launched before the range ended.
     tracker.context(1, kWindow, path);
     close();
     CHECK(told == Told{"7 200 … 300", "8 100 … 1000 clipped"});

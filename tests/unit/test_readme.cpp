@@ -16,7 +16,7 @@ std::map<std::string, std::string> options_of_the_source() {
   return defaults;
 }
 
-/// Of each row `| INJECT_NAME | `default` | meaning |`; a dash stands for an empty default.
+/// The default from each row `| INJECT_NAME | `default` | meaning |`; a dash stands for an empty default.
 std::map<std::string, std::string> options_of_the_page() {
   std::ifstream page(INJECT_SOURCE_DIR "/docs/variables.md");
   REQUIRE(page);

@@ -32,7 +32,7 @@ void for_each_object(Visit visit) {
       &visit);
 }
 
-// A function of the C library, found by our reading of its tables.
+// A function of the C library, found by our own reading of its tables.
 void* in_libc(const char* name) {
   void* found = nullptr;
   for_each_object([&](const ElfObject& object) {
@@ -42,7 +42,7 @@ void* in_libc(const char* name) {
   return found;
 }
 
-// What `action` writes to stderr.
+// Output of `action` on stderr.
 template <typename Action>
 std::string stderr_of(Action action) {
   std::array<int, 2> ends{};
@@ -66,7 +66,7 @@ std::string stderr_of(Action action) {
 TEST_CASE("functions are found in an object's own tables as dlsym finds them", "[resolver]") {
   void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(libc != nullptr);
-  // getenv is plain, strlen indirect, memcpy has an older version beside its default one.
+  // getenv is plain, strlen is indirect, memcpy has an older version besides its default one.
   for (const char* name :
        {"getenv", "fopen", "qsort", "strlen", "memcpy", "memset", "pthread_create", "dlclose"}) {
     INFO(name);
@@ -80,7 +80,7 @@ TEST_CASE("what is no exported function is not found", "[resolver]") {
   CHECK(in_libc("no_such_function_anywhere") == nullptr);
   CHECK(in_libc("") == nullptr);
   CHECK(in_libc("environ") == nullptr);   // a variable
-  CHECK(in_libc("_dl_argv") == nullptr);  // undefined there: the loader's
+  CHECK(in_libc("_dl_argv") == nullptr);  // undefined there: it is the loader's
   CHECK(in_libc("__libc_malloc2") == nullptr);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("next_symbol skips our own definition", "[resolver]") {
   REQUIRE(libc != nullptr);
   CHECK(inject::next_symbol("getenv") == dlsym(libc, "getenv"));
   CHECK(inject::next_symbol("no_such_function_anywhere") == nullptr);
-  // In load order ours, the program's, is before it.
+  // In load order, our code is in the program, which precedes libc.
   CHECK(inject::symbol_after_ours("getenv") == dlsym(libc, "getenv"));
   CHECK(inject::symbol_after_ours("no_such_function_anywhere") == nullptr);
   dlclose(libc);

@@ -89,7 +89,7 @@ std::uint32_t number_of(const Slot& slot) {
   return record.call;
 }
 
-/// A queue, and pushes whose frames all begin at the same place if they are called from the same function.
+/// A queue, and pushes whose frames all begin at the same address if called from the same function.
 struct Pushes {
   [[gnu::noinline]] bool put(
       std::uint32_t number, const std::function<void()>& meanwhile = [] {}) {
@@ -99,12 +99,12 @@ struct Pushes {
       meanwhile();
     });
   }
-  /// As a signal handler would.
+  /// Jumps out of a push, as a signal handler would.
   [[gnu::noinline]] void jump_out() {
     if (sigsetjmp(before, 0) != 0) return;
     queue.emplace<CallRecord>(pool, RecordKind::kCall, 1, [&](CallRecord&) { siglongjmp(before, 1); });
   }
-  /// The same two pages further in.
+  /// Does the same two pages further down the stack.
   [[gnu::noinline]] bool put_further_in(std::uint32_t number, bool jump) {
     static_cast<volatile char*>(__builtin_alloca(8192))[0] = 1;
     if (!jump) return put(number);
@@ -131,7 +131,7 @@ struct Interrupted {
   static inline bool kept = true;
 };
 
-// Pushes where its stack has some 2 KB left.
+// Pushes when its stack has about 2 KB left.
 void push_near_the_end(int /*signal*/) {
   char* const frame = static_cast<char*>(__builtin_frame_address(0));
   const auto down = static_cast<std::size_t>(frame - Interrupted::stack) - 2500;
@@ -140,7 +140,7 @@ void push_near_the_end(int /*signal*/) {
   Interrupted::handler = Interrupted::pushes->began;
 }
 
-/// The alternate stack lies in the frame of what is interrupted.
+/// The alternate stack is within the frame of the interrupted function.
 [[gnu::noinline]] void interrupt_on_alternate_stack(Pushes& pushes) {
   alignas(64) char stack[65536];
   Interrupted::pushes = &pushes;
@@ -168,7 +168,7 @@ TEST_CASE("a queue hands records over in order and gives its blocks back") {
   BlockPool pool(8 * sizeof(Block));
   RecordQueue queue;
   std::uint32_t expected = 0;
-  // Many times what the pool holds, emptied now and then.
+  // Many times the pool's capacity, drained now and then.
   for (std::uint32_t n = 0; n < 20'000; ++n) {
     REQUIRE(queue.push(pool, numbered(n), 7));
     if (n % 777 == 0) {
@@ -185,13 +185,13 @@ TEST_CASE("a queue hands records over in order and gives its blocks back") {
 }
 
 namespace {
-/// Numbers its calls, those with a record of their own and short ones alike, which have the lower bits.
+/// Numbers its calls, both those with a record of their own and short ones, which hold the lower bits only.
 struct MixedCalls {
   bool put_call() { return queue.push(pool, numbered(next), 1); }
   bool put_short(std::uint32_t window) {
     return queue.add_short_call(pool, window, {static_cast<FunctionId>(next), kDuration}, 1);
   }
-  /// Whether what comes is what was put, in its order.
+  /// Returns whether the records taken are those put in, in order.
   bool take() {
     bool same = true;
     const auto expect = [&](std::uint32_t number, std::uint32_t window) {
@@ -227,7 +227,7 @@ struct MixedCalls {
   static constexpr std::uint16_t kDuration = 321;
   BlockPool pool{4 * sizeof(Block)};
   RecordQueue queue;
-  std::deque<std::pair<std::uint32_t, std::uint32_t>> expected;  // number, window of a short one
+  std::deque<std::pair<std::uint32_t, std::uint32_t>> expected;  // number; window of a short call
   std::uint32_t next = 1;
   std::uint64_t told = 0;
   sigjmp_buf before;
@@ -340,7 +340,7 @@ TEST_CASE("a handler on a stack of its own drops its record while the push that 
           "[native]") {
   Pushes pushes;
   interrupt_on_alternate_stack(pushes);
-  // Where the push began, and right behind the end of the handler's stack.
+  // At the address where the push began, directly after the end of the handler's stack.
   REQUIRE(Interrupted::handler > Interrupted::push);
   CHECK(Interrupted::handler - Interrupted::push < 4096);
   CHECK_FALSE(Interrupted::kept);
@@ -425,14 +425,14 @@ TEST_CASE("times made of ticks are not late, and hardly early", "[native]") {
   for (int round = 0; round < 200; ++round) {
     const std::uint64_t at = ticks();
     const Nanoseconds time = now();
-    // Some readings follow each other at once, others a few milliseconds apart.
+    // Some readings follow immediately, others after a few milliseconds.
     const timespec pause{0, round % 8 == 0 ? 2'000'000 : 1'000};
     nanosleep(&pause, nullptr);
     clock.calibrate();
     CHECK(clock.time(at) <= time);
     if (time - clock.time(at) < 20'000) ++close;
   }
-  // The thread may have lost its processor between the two, but hardly every other time.
+  // The thread may have lost its CPU between the two, but hardly every second time.
   CHECK(close > 100);
 }
 
@@ -440,7 +440,7 @@ TEST_CASE("a length of ticks is known once two readings are far enough apart", "
   TickLength length;
   TickClock clock;
   clock.calibrate();
-  if (clock.length() == 0) {  // else the thread has lost its processor between the two
+  if (clock.length() == 0) {  // otherwise the thread lost its CPU between the two
     length.set(clock);
     CHECK_FALSE(length.known());
     CHECK(length.between(1, 1'000'000) == 0);

@@ -45,7 +45,7 @@ Bytes bytes_of(const TemporaryFolder& folder) {
   return {data, data + text.size()};
 }
 
-/// The kernels that the tables have, and the calls that submitted work.
+/// The kernels in the tables, and the calls that submitted work.
 struct Counts {
   std::uint64_t kernels = 0;
   std::uint64_t submissions = 0;
@@ -162,7 +162,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   struct stat status {};
   REQUIRE(stat((folder.path() + "/" + kFileName).c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0400);
-  // Nothing that a write could find no room for.
+  // The file is fully allocated, so that no write can run out of space.
   CHECK(status.st_blocks * 512 >= status.st_size);
 
   CHECK(recovered(bytes_of(folder)) == Counts{});
@@ -175,7 +175,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(recovered(bytes_of(folder)) == Counts{60, 100, 40});
   run.pass();
   CHECK(recovered(bytes_of(folder)) == Counts{60, 100, 40});
-  // More than a block: the first one goes back to the pool meanwhile, and is used again.
+  // More than one block: the first one is returned to the pool meanwhile and reused.
   for (int i = 0; i < 1000; ++i) {
     run.launch();
     if (i % 100 == 0) run.pass();
@@ -192,7 +192,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(recovered(bytes_of(folder)) == Counts{1100, 1100, 0});
   CHECK(counts_of(run.statistics, {}).kernels == 1100);
 
-  // The same tables, to the letter, as the process would have written.
+  // The same tables, byte for byte, as the process would have written.
   Image image;
   std::string problem;
   const Bytes bytes = bytes_of(folder);
@@ -211,7 +211,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(stat((folder.path() + "/" + kFileName).c_str(), &status) != 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory is touched as it goes
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they touch their own memory meanwhile
 TEST_CASE("a buffer that was taken before the file was made is copied there without a page fault",
           "[recovery][native]") {
   const TemporaryFolder folder;
@@ -311,7 +311,7 @@ TEST_CASE("a window whose beginning is not known has what ran before the first c
   RecordedRun run(folder.path());
   REQUIRE(run.opened);
   run.open_window();
-  // The first 50 calls were still elsewhere, and nothing is in the journal yet.
+  // The first 50 calls were still elsewhere, and the journal is still empty.
   run.correlation = 50;
   run.time += 50 * 1200;
   for (int i = 0; i < 10; ++i) run.launch();
@@ -479,7 +479,7 @@ TEST_CASE("a file of holes takes no memory, and one larger than its parts is ref
   rusage usage{};
   REQUIRE(wait4(child, &status, 0, &usage) == child);
   CHECK(status == 0);
-  CHECK(usage.ru_maxrss < 4'000'000);  // KB, of 16 GB; a sanitizer's own memory is in it
+  CHECK(usage.ru_maxrss < 4'000'000);  // KB, of 16 GB; includes a sanitizer's own memory
 
   make(2 * kMaxArena, 0);
   CHECK(recover(folder.path(), true).message.ends_with("which its parts do not account for"));
@@ -494,7 +494,7 @@ TEST_CASE("what a process still writes to is left alone, wherever it runs", "[re
   run.open_window();
   run.launch();
   run.pass();
-  // As where its process id is another's, or none.
+  // As if its process id were another process's, or nobody's.
   Header header = header_of(bytes_of(folder));
   header.process_start = 0;
   header.checksum = header_checksum(header);
@@ -544,7 +544,7 @@ TEST_CASE("records that make no sense are left out and counted", "[recovery][nat
     record.window = 1;
     record.generation = 1;
     change(record);
-    // As a call whatever its kind says: the queue counts by it.
+    // Counted as a call whatever its kind says, because the queue counts by it.
     run.queue.emplace<CallRecord>(run.core.ring, RecordKind::kCall, 1,
                                   [&](CallRecord& place) { place = record; });
   };
@@ -557,7 +557,7 @@ TEST_CASE("records that make no sense are left out and counted", "[recovery][nat
   push([](CallRecord& r) { r.chain = CallChain{kFunctionEnd}; });
   push([](CallRecord& r) { r.chain = CallChain{1} << 16; });
   push([](CallRecord& r) { r.kind = static_cast<RecordKind>(77); });
-  // Not known by name, but not nonsense.
+  // Without a known name, but valid.
   push([](CallRecord& r) { r.range = 99; });
   push([](CallRecord& r) { r.shape = 99; });
   push([](CallRecord& r) { r.function = kDriverFunction | 1; });
@@ -589,7 +589,7 @@ TEST_CASE("a journal that finds no room ends, and what follows is counted", "[re
   run.pass();
   run.kernels(1, 10);
   run.pass();
-  run.kernels(11, 15);  // handed over, and not looked at
+  run.kernels(11, 15);  // handed over but not processed
   Image image;
   std::string problem;
   Bytes bytes = bytes_of(folder);
@@ -604,7 +604,7 @@ TEST_CASE("a journal that finds no room ends, and what follows is counted", "[re
   CHECK(replay.run_info().recovered->calls_not_kept == 2);
   CHECK(replay.run_info().recovered->beyond_records == 15);
 
-  // What the tables on disk have is not missing.
+  // Records that the tables on disk contain are not missing.
   run.journal.written(run.journal.position());
   run.launch();
   run.pass();
@@ -645,7 +645,7 @@ TEST_CASE("killed as the tables are noted as written, what came after a full jou
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     signal(SIGSEGV, SIG_DFL);
-    // The first count to change ends it.
+    // The first write to a count kills the process.
     mprotect(pages, page, PROT_READ);
     journal.written(journal.position());
     _exit(0);
@@ -822,7 +822,7 @@ TEST_CASE("records go neither over a network nor where nothing keeps its place",
   CHECK_FALSE(filesystem_problem(0x0BD00BD0).empty());
   CHECK(filesystem_problem(0x9123683E).find("btrfs") != std::string::npos);
   CHECK(filesystem_problem(0xEF53).empty());
-  // As a 32-bit number with its sign, which some kernels tell it by.
+  // As a sign-extended 32-bit number, which some kernels report.
   CHECK_FALSE(filesystem_problem(0xFFFF'FFFF'FF53'4D42).empty());
 }
 

@@ -123,5 +123,5 @@ TEST_CASE("when analyses have used up their credit, each depth has seven looks f
   for (; !schedule.is_due(0, ++total, 16); ++waited) {
   }
   CHECK(waited == 10);
-  CHECK(schedule.is_due(1, total, 16));  // the others' shares are their own
+  CHECK(schedule.is_due(1, total, 16));  // the others' shares are separate
 }

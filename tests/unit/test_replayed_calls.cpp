@@ -24,7 +24,7 @@ CallEvent captured_call(std::uint32_t number) {
   return event;
 }
 
-/// Of the graph launch `correlation`, in the part that call `call` of thread `thread` was captured as.
+/// A kernel of graph launch `correlation`, in the part captured from call `call` of thread `thread`.
 KernelEvent replayed_kernel(std::uint32_t correlation, std::uint32_t thread, std::uint32_t call,
                             Nanoseconds time) {
   KernelEvent event;
@@ -46,7 +46,7 @@ TEST_CASE("each launch of a graph is a call of its own for each call that was ca
   CallShapeStatistics shapes;
   shapes.add(captured_call(3));
   shapes.add(captured_call(4));
-  // Two kernels of one call, the other call's between them.
+  // Two kernels of one call, with the other call's kernels between them.
   CHECK(shapes.add(replayed_kernel(70, 1, 3, 10)));
   CHECK(shapes.add(replayed_kernel(70, 1, 4, 5)));
   CHECK_FALSE(shapes.add(replayed_kernel(70, 1, 3, 20)));

@@ -63,7 +63,7 @@ TEST_CASE("A spare takes a file's place whole, and one is kept for the last writ
   REQUIRE(reserved.put("first", Write::kFurther));
   CHECK(folder.read("a") == "first");
   CHECK(names_in(folder) == Names{".a.last", "a"});
-  // Who had opened the file before reads what it was, to the end.
+  // A process that opened the file before reads its old contents to the end.
   CHECK(std::string(std::istreambuf_iterator<char>(reader), {}) == "before, and somewhat longer");
   CHECK_FALSE(reserved.put("second", Write::kFurther));
   CHECK(folder.read("a") == "first");
@@ -93,7 +93,7 @@ TEST_CASE("Room that is refused is missing, and had once it is granted", "[outpu
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);
     const rlimit lower{1000, before.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &lower);  // SIGXFSZ would end the program
+    setrlimit(RLIMIT_FSIZE, &lower);  // otherwise SIGXFSZ would end the program
     reserved.reserve(folder.path(), "a");
     setrlimit(RLIMIT_FSIZE, &before);
   }

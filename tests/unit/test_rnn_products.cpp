@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The products inside a recurrent network's call: against a network that is stepped through, and as rows of
-// gemm_sum.csv.
+// The products within a recurrent network's call: compared with a network that is stepped through, and as
+// rows of gemm_sum.csv.
 #include "libinject/analysis/rnn_products.h"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ Network network(std::uint8_t direction, std::uint8_t cell, std::vector<std::uint
   return made;
 }
 
-/// Goes through layers, directions and steps one by one. Products of the state whose number of columns
-/// differs are added up under 0 columns.
+/// Goes through layers, directions and steps one by one. Products with the state whose number of columns
+/// varies are added up under 0 columns.
 ProductSums stepped(const Network& of) {
   const RnnShape& shape = of.shape;
   ProductSums sums;
@@ -79,7 +79,7 @@ ProductSums stepped(const Network& of) {
         active.push_back(static_cast<std::uint64_t>(
             std::count_if(of.lengths.begin(), of.lengths.end(), [&](auto length) { return length > step; })));
       }
-      // A weight's gradient is summed over the steps by one product.
+      // One product sums a weight's gradient over the steps.
       if (shape.direction == 3) active = {shape.steps};
       for (const std::uint64_t columns : active) {
         add(gates * shape.hidden_size, state, columns, shape.direction != 3);
@@ -128,7 +128,7 @@ struct NetworkRun : StatsRun {
     }
   }
 
-  /// No text in the table has a comma.
+  /// Texts in the table have no commas.
   std::vector<std::map<std::string, std::string>> products() const {
     const Report report = build_report(statistics, info);
     std::vector<std::map<std::string, std::string>> rows;
@@ -185,7 +185,7 @@ TEST_CASE("The products of generated networks are those of their steps, and come
     Network of = network(static_cast<std::uint8_t>(any(1, 3)), static_cast<std::uint8_t>(any(1, 4)), lengths);
     of.shape.layers = any(1, 4);
     of.shape.bidirectional = static_cast<std::uint8_t>(any(0, 1));
-    // Few sizes, so that products of different kinds are of one size at times; 0: CUDNN_SKIP_INPUT.
+    // Few sizes, so that products of different kinds sometimes have the same size; 0: CUDNN_SKIP_INPUT.
     of.shape.hidden_size = any(1, 3) * 4;
     of.shape.input_size = any(0, 4) * 4;
     of.shape.projection_size = any(0, 1) != 0 ? any(1, 3) : 0;
@@ -213,7 +213,7 @@ TEST_CASE("What is not known of a network has no products", "[rnn]") {
   CHECK(none([](RnnShape& shape) { shape.layers = 0; }));
   CHECK(none([](RnnShape& shape) { shape.steps = 0; }));
   CHECK(none([](RnnShape& shape) { shape.hidden_size = 0; }));
-  // Nor the lengths of all sequences.
+  // More sequences than have known lengths.
   CHECK(none([](RnnShape& shape) { shape.batch = RnnShape::kMaxSequences + 1; }));
   CHECK(none([](RnnShape& shape) { shape.hidden_size = shape.layers = 0xFFFF'FFFF; }));
   RnnShape shape = known.shape;
@@ -255,7 +255,7 @@ TEST_CASE("gemm_sum.csv has a network's products, and their time once", "[rnn][o
                         {"Lda", ""},
                         {"Calls", "2"},
                         {"Host Time (ns)", ""},
-                        {"GPU Time (ns)", "2010"},  // not of the cells
+                        {"GPU Time (ns)", "2010"},  // without that of the cells
                         {"GPU Time (%)", "95.7"},
                         {"GPU Avg (ns)", "1005.0"},
                         {"GPU Min (ns)", ""},

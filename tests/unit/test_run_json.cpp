@@ -80,7 +80,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.repeated_records = 5;
   run.messages = {"another profiler holds CUPTI"};
   DeviceInfo device = h200(0);
-  device.registers_per_multiprocessor = 65537;  // to tell it from a block's
+  device.registers_per_multiprocessor = 65537;  // to distinguish it from a block's
   device.memory_bytes = 150'000'000'000u;
   device.pcie_generation = 4;
   device.pcie_width = 8;
@@ -102,7 +102,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.windows.push_back(window);
   window.number = 3;
   window.state = WindowState::kClosed;
-  window.start = 0;  // its times are not known
+  window.start = 0;  // its times are unknown
   window.losses = {};
   run.windows.push_back(window);
   run.windows_without_times = 1;
@@ -300,7 +300,7 @@ TEST_CASE("run.json says how hardware metrics were sampled", "[output]") {
   CHECK(json["lost"]["metric_samples"] == 5);
   CHECK(json["lost"]["metric_rows"] == 7);
 
-  // The times of the first of both kinds, once there is one.
+  // The times of the first attachment and finalization, once there are any.
   run.metrics.first = {1010, 1020, 10, 20, 25};
   run.metrics.first_lost = {1030, 1030, 30, 30, 35};
   run.metrics.first_lost_by = MetricLoss::kMistimed;

@@ -34,7 +34,7 @@ namespace {
 
 constexpr Nanoseconds kBase = 1'000'000;
 
-/// One variable of the environment for a while.
+/// Sets an environment variable during its lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -46,7 +46,7 @@ class Variable {
   const char* name_;
 };
 
-/// A soft limit for a while.
+/// Sets a soft limit during its lifetime.
 class Limit {
  public:
   Limit(decltype(RLIMIT_FSIZE) resource, rlim_t value) : resource_(resource) {
@@ -63,7 +63,7 @@ class Limit {
   rlimit before_{};
 };
 
-/// What is written to stderr meanwhile.
+/// Returns what `write` writes to stderr.
 std::string on_stderr(const std::string& file, const std::function<void()>& write) {
   const int before = dup(STDERR_FILENO);
   const int descriptor = open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
@@ -77,7 +77,7 @@ std::string on_stderr(const std::string& file, const std::function<void()>& writ
   return {std::istreambuf_iterator<char>(text), {}};
 }
 
-/// Errors and warnings that have `text` in them, over the run of all tests.
+/// The number of errors and warnings that contain `text`, over the run of all tests.
 std::size_t said(const std::string& text) {
   const std::vector<std::string> messages = Log::notable();
   return static_cast<std::size_t>(
@@ -85,7 +85,7 @@ std::size_t said(const std::string& text) {
                     [&](const std::string& message) { return message.find(text) != std::string::npos; }));
 }
 
-/// What a session has, without CUDA, and a folder for what it writes.
+/// The parts of a session that write, without CUDA, and a folder for the output.
 struct Writing {
   Writing() {
     options.out = temporary.path() + "/run";
@@ -96,7 +96,7 @@ struct Writing {
     parsed.options.ring_bytes = std::size_t{64} << 10;
     return parsed;
   }
-  /// With the options as they are by now.
+  /// Created with the options as set at the first call.
   RunWriter& writer() {
     if (!writer_) {
       writer_.emplace(options,
@@ -118,7 +118,7 @@ struct Writing {
   bool exists(const std::string& name) const { return fs::exists(folder() + "/" + name); }
   std::string text(const std::string& name) const { return temporary.read("run/" + name); }
   nlohmann::json run_json() const { return nlohmann::json::parse(text("run.json")); }
-  /// A window with a kernel in it.
+  /// A window that contains a kernel.
   void window(bool ended = true) {
     const std::uint32_t number = windows.open("api", kBase);
     CallRecord call;
@@ -142,7 +142,7 @@ struct Writing {
     drain.settle(0, true);
     windows.settle();
   }
-  /// A table that can't be put in place.
+  /// Makes it impossible to put a table in place.
   void block_table() const { fs::create_directory(folder() + "/" + table()); }
   static std::string table() { return std::string(table_files().front().name); }
 
@@ -275,7 +275,7 @@ TEST_CASE_METHOD(Writing, "what is left for a kill says what the run is, and goe
     CHECK(run.pid == getpid());
     CHECK(run.batch == 0);
   }
-  // What is known later, with each writing; and that the tables have it.
+  // What becomes known later is in each write, as is the note that the tables are written.
   complete = [](RunInfo& run) { run.batch = 9; };
   cupti_version = 25;
   window();
@@ -323,7 +323,7 @@ TEST_CASE_METHOD(Writing, "records stay where a file could not be written", "[ou
   window();
   writer().write("closed");
   writer().write("closed");
-  CHECK(said(folder() + "/" + table()) == 1);  // however often
+  CHECK(said(folder() + "/" + table()) == 1);  // only once
   CHECK_FALSE(writer().write_last());
   CHECK(exists(recovery::kFileName));
   CHECK(said("`injectctl recover " + folder() + "`") == 1);
@@ -368,7 +368,7 @@ TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever th
   writer().finish(first);
   CHECK(said(temporary.path()) == 0);
 
-  // Those of an earlier moment never replace the last ones.
+  // Text prepared earlier never replaces later text.
   RunWriter::Prepared late = writer().prepare("closed");
   window();
   writer().write_last();
@@ -387,7 +387,7 @@ TEST_CASE_METHOD(Writing, "raw records go into the folder as they come", "[outpu
   window(false);
   writer().write("open");
   CHECK(text("cuda_gpu_trace.csv").find("alpha()") != std::string::npos);
-  CHECK_FALSE(exists(ChromeTrace::kFileName));  // whole, once it may be the last time
+  CHECK_FALSE(exists(ChromeTrace::kFileName));  // written as a whole, by a write that may be the last
   windows.end(1, kBase + 1000);
   writer().write_last();
   const auto timeline = nlohmann::json::parse(gunzip(text(ChromeTrace::kFileName)));
@@ -397,7 +397,7 @@ TEST_CASE_METHOD(Writing, "raw records go into the folder as they come", "[outpu
 }
 
 TEST_CASE_METHOD(Writing, "raw records that nobody asked for are not written", "[output]") {
-  options.metrics_timeline = true;  // of no metrics
+  options.metrics_timeline = true;  // without any metrics
   REQUIRE(writer().ensure_folder());
   window();
   writer().write_last();
@@ -408,7 +408,7 @@ TEST_CASE_METHOD(Writing, "raw records that nobody asked for are not written", "
 }
 
 TEST_CASE("files that can't be opened are said, and the others are written", "[output]") {
-  // The first descriptor that is free: so many more there are.
+  // The first free descriptor, so this is the number of descriptors in use.
   const int free = dup(STDERR_FILENO);
   close(free);
   std::size_t partly = 0;
@@ -475,7 +475,7 @@ TEST_CASE_METHOD(Writing, "Prometheus' file is written where there is no folder"
   CHECK(writer().may_write());
   CHECK(writer().folder_failed());
   windows.open("api", kBase);
-  // The state in which the run is.
+  // The run's state.
   const auto open = [&] {
     const std::string text = temporary.read(name);
     std::string states;
@@ -505,7 +505,7 @@ TEST_CASE_METHOD(Writing, "a Prometheus file that can't be written is one error"
   CHECK(said(temporary.path() + "/none") == 1);
   CHECK(run_json()["prometheus"]["failed"] == 3);
   CHECK(run_json()["prometheus"]["written"] == 0);
-  CHECK_FALSE(exists(recovery::kFileName));  // it keeps no tables from being whole
+  CHECK_FALSE(exists(recovery::kFileName));  // does not keep the tables from being complete
 }
 
 TEST_CASE("ranks that would write one Prometheus file are told", "[output][prometheus]") {

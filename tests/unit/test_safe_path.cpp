@@ -23,7 +23,7 @@ std::string problem_above(const std::string& path) {
   return FolderAbove(path).problem();
 }
 
-/// Opens for writing; "" or why not.
+/// Opens the file for writing; returns "" or the reason why not.
 std::string problem_of(const std::string& path, int flags = O_APPEND) {
   std::string problem;
   const int file = open_output(path, flags, problem);
@@ -48,7 +48,7 @@ void give_away(const std::string& path) {
   REQUIRE(lchown(path.c_str(), kAnother, kAnother) == 0);
 }
 
-/// Whether other users can be played here.
+/// Whether other users can be simulated here.
 bool root() {
   if (geteuid() == 0) return true;
   WARN("only root can give files to another user");
@@ -108,7 +108,7 @@ TEST_CASE("Another user's link is not followed", "[safe_path]") {
   const std::string problem = link + " is a link that another user has made";
   CHECK(problem_of(link + "/file") == problem);
   CHECK(make_unique_folder(link + "/out").error == "cannot create " + link + "/out: " + problem);
-  // … nor by way of a link of one's own.
+  // Nor a path that contains a link of one's own.
   REQUIRE(symlink("link", (top + "/own").c_str()) == 0);
   CHECK(problem_of(top + "/own/file") == problem);
   CHECK(make_unique_folder(link).path == link + ".1");
@@ -127,7 +127,7 @@ TEST_CASE("Another user's folder in one like /tmp is not entered", "[safe_path]"
   CHECK(make_unique_folder(shared + "/results/a/b").error ==
         "cannot create " + shared + "/results/a/b: " + problem);
   CHECK(make_unique_folder(shared + "/results").path == shared + "/results.1");
-  // A group's folder in one that only its owner writes to is none of these.
+  // A group's folder within a folder that only its owner can write to is none of these.
   REQUIRE(chmod(shared.c_str(), 0755) == 0);
   CHECK(problem_of(shared + "/results/other").empty());
 }
@@ -151,7 +151,7 @@ TEST_CASE("Files that others have prepared in a shared folder are left alone", "
   CHECK(folder.read("precious") == "mine");
   CHECK(problem_of(shared + "/second", O_EXCL) == "File exists");
 
-  // What stands where a table is written is replaced, not written to.
+  // A file in the place of a table is replaced, not written to.
   REQUIRE(link((folder.path() + "/precious").c_str(), (shared + "/.a.csv.new").c_str()) == 0);
   AtomicFile table(shared, "a.csv");
   table.file().buffer() += "table";
@@ -168,7 +168,7 @@ TEST_CASE("A pipe that nobody reads is not waited for", "[safe_path]") {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   REQUIRE(reader >= 0);
   CHECK(problem_of(pipe).empty());
-  // In a folder of others' it is a trap.
+  // In a folder that belongs to others it is a trap.
   REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
   CHECK(problem_of(pipe) == "it is no plain file with one name, in a folder that others may write to");
   close(reader);

@@ -46,10 +46,10 @@ TEST_CASE("Where one is not known, there is no sum", "[iterations]") {
   CHECK(said.between(42, 60) == std::nullopt);
   CHECK(said.between(43, 60) == 5);
   CHECK(said.between(90, 101) == std::nullopt);
-  CHECK(said.between(101, 110) == std::nullopt);  // nothing was said
+  CHECK(said.between(101, 110) == std::nullopt);  // nothing was reported
   CHECK(said.between(110, 131) == std::nullopt);
   CHECK(said.between(121, 131) == 5);
-  // Nothing that is worked out from a number is infinite, or shown as 0.
+  // Values derived from such a number are never infinite, and never shown as 0.
   for (const double units :
        {std::numeric_limits<double>::max(), 1.1e12, 9e-13, std::numeric_limits<double>::denorm_min()}) {
     CAPTURE(units);
@@ -76,7 +76,7 @@ TEST_CASE("Units are those of a list of all of them, as far as they are known", 
     };
     std::vector<Told> all;
     std::uint64_t position = 0;
-    // More gaps than are kept: what lies between two of the oldest is not known either, but nothing is wrong.
+    // More gaps than are kept: units between two of the oldest are unknown as well, but no value is wrong.
     const std::uint64_t gaps = round % 2 == 0 ? 20 : SaidUnits::kMaxMissing * 4;
     for (int i = 0; i < 2000; ++i) {
       position += up_to(3);

@@ -14,7 +14,7 @@ namespace {
 constexpr Nanoseconds kInterval = 100'000;
 constexpr Nanoseconds kUptime = 5'000 * kSecond;
 
-/// CUPTI's image, as far as an account asks for it.
+/// CUPTI's image, as far as an account reads it.
 class FakeImage final : public ImageReader {
  public:
   struct Times {
@@ -34,13 +34,13 @@ class FakeImage final : public ImageReader {
   Nanoseconds now() override { return time; }
   Nanoseconds wall_clock_ahead() override { return ahead; }
 
-  /// `count` more samples, one after the other.
+  /// Adds `count` more samples, one directly after the other.
   void sample(std::size_t count = 1) {
     for (; count != 0; --count, next += kInterval) samples.push_back({next, next + kInterval});
   }
 
   std::vector<Times> samples;
-  Nanoseconds next = kUptime;  // where the next sample begins
+  Nanoseconds next = kUptime;  // begin of the next sample
   Nanoseconds time = kUptime;
   Nanoseconds ahead = kSecond * 1'000'000'000;
 
@@ -53,7 +53,7 @@ struct Sampling {
     account.set_up();
     account.start(kUptime);
   }
-  /// All that the image holds; those with a place in time are used.
+  /// Takes all samples in the image, and uses those with a place in time.
   std::size_t take() { return take(image.samples.size()); }
   std::size_t take(std::size_t completed) {
     const std::uint64_t count = account.take(image, completed);
@@ -131,7 +131,7 @@ TEST_CASE("What is missing between two samples is lost, by what came instead", "
     s.image.samples.push_back({kUptime, kUptime, false});
     s.take();
     CHECK(s.account.unplaced());
-    CHECK(s.lost() == 0);  // they may be no samples at all
+    CHECK(s.lost() == 0);  // they may not be samples at all
     s.image.next += 3 * kInterval;
     s.image.sample();
     s.take();
@@ -224,7 +224,7 @@ TEST_CASE("An image that CUPTI began anew by itself is read from its beginning",
   }
   const std::size_t count = s.image.samples.size();
   CHECK(s.take() == count);
-  // But for the first one, which may be torn.
+  // Except for the first one, which may be torn.
   CHECK(s.totals.samples.size() == 2 + count - 1);
   CHECK(s.lost(MetricLoss::kIncomplete) == 1);
 }
@@ -251,7 +251,7 @@ TEST_CASE("Samples with the wall clock's times are moved to ours", "[metrics]") 
   REQUIRE(s.totals.samples.size() == 1);
   CHECK(s.totals.samples[0].start == kUptime + kInterval);
   CHECK(s.totals.first.cupti_start == kUptime + kInterval + s.image.ahead);
-  // It is set: seen a second later.
+  // The clock was adjusted, which is seen a second later.
   const Nanoseconds before = s.image.ahead;
   s.image.ahead += 5000;
   s.image.sample();
@@ -312,7 +312,7 @@ TEST_CASE("What did not come while sampling began anew is lost", "[metrics]") {
   s.account.set_up();
   s.image.samples.clear();
   s.image.next += 6 * kInterval;
-  s.image.sample(2);  // the first spans the set-up
+  s.image.sample(2);  // the first one spans the set-up
   s.take();
   CHECK(s.lost(MetricLoss::kMissing) == 7 + (s.totals.samples.size() == 2 ? 0 : 2));
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Samples of 100 ns, and what comes of them.
+/// Samples of 100 ns, and the result of joining them.
 struct Joining {
   struct Joined {
     std::vector<JoinedSample::RowPart> rows;
@@ -65,7 +65,7 @@ TEST_CASE("What ran in a sample", "[metrics]") {
     CHECK(j.joined[0].rows[0].time == 50);
     CHECK(j.joined[0].rows[0].shared == 0);
     CHECK(j.joined[0].shares == std::vector<double>{0.5, 0.5});
-    CHECK(j.join.kernels() == 1);  // it runs on
+    CHECK(j.join.kernels() == 1);  // it continues
   }
   SECTION("a short kernel has two parts, a long one four") {
     j.kernel(7, 1010, 1050);
@@ -115,7 +115,7 @@ TEST_CASE("Samples in which not all is known are joined to nothing", "[metrics]"
     j.kernel(SampleJoin::kOthers, 1050, 1070, 0);
     j.kernel(3, 1000, 1200);
     j.all();
-    REQUIRE(j.joined.size() == 1);  // what ran before runs on in the next
+    REQUIRE(j.joined.size() == 1);  // a kernel that ran before continues in the next
     CHECK(j.joined[0].rows[0].time == 100);
   }
   SECTION("after the window's end, once its last kernel has ended") {
@@ -145,7 +145,7 @@ TEST_CASE("What comes for a time that is joined", "[metrics]") {
   j.all();
   REQUIRE(j.joined.size() == 2);
   CHECK(j.joined[1].rows[0].time == 50);
-  // Samples that overlap share no time.
+  // Overlapping samples share no time.
   j.sample(1150);
   j.all();
   REQUIRE(j.joined.size() == 3);

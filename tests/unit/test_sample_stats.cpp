@@ -46,7 +46,7 @@ TEST_CASE("No sample, one sample", "[stats]") {
 }
 
 TEST_CASE("The figures of a published Nsight Systems report", "[stats]") {
-  // Three copies whose report reads 3,681 1,227.0 1,313.0 1,024 1,344 176.5.
+  // Three copies whose report shows 3,681 1,227.0 1,313.0 1,024 1,344 176.5.
   const SampleStats stats = of({1024, 1313, 1344});
   CHECK(stats.sum() == 3681);
   CHECK(stats.mean() == Approx(1227.0));
@@ -117,7 +117,7 @@ TEST_CASE("The median is exact up to kExactSamples and near beyond", "[stats]") 
 TEST_CASE("The median's error stays within its stated bound for any distribution", "[stats]") {
   std::mt19937_64 random(2);
   for (int round = 0; round < 60; ++round) {
-    // From one octave to the whole range, uniform in the logarithm.
+    // From one octave to the whole range, log-uniform.
     const double octaves = 1.0 + round;
     std::uniform_real_distribution<double> exponent(0.0, std::min(octaves, 63.9));
     std::vector<std::uint64_t> values;
@@ -129,7 +129,7 @@ TEST_CASE("The median's error stays within its stated bound for any distribution
     const double exact = exact_median(values);
     INFO(octaves << " octaves: " << stats.median() << " for " << exact << ", bound " << stats.median_error());
     CHECK(std::abs(stats.median() - exact) <= stats.median_error() * exact);
-    // What docs/limits.md says.
+    // As docs/limits.md states.
     CHECK(stats.median_error() <= 1.0 / 16);
     if (octaves <= 7) CHECK(stats.median_error() == 1.0 / 128);
     if (octaves <= 15) CHECK(stats.median_error() <= 1.0 / 64);
@@ -138,8 +138,8 @@ TEST_CASE("The median's error stays within its stated bound for any distribution
 }
 
 TEST_CASE("The median's bound holds for samples made to break it", "[stats]") {
-  // Every quarter of every power of two is there, and zero, so that the buckets are as wide as they get; half
-  // of the values lie at one end of a bucket, where its middle is farthest away.
+  // Includes zero and every quarter of each power of two, so that buckets are as wide as possible; half of
+  // the values lie at one end of a bucket, where its middle is farthest away.
   std::mt19937_64 random(5);
   for (unsigned octave = 0; octave < 64; ++octave) {
     const std::uint64_t low = std::uint64_t{1} << octave;
@@ -220,7 +220,7 @@ TEST_CASE("Merging histograms of different widths", "[stats]") {
   }
   narrow.merge(wide);
   CHECK(narrow.count() == 20'000);
-  // 2,600 powers of two lie below 5,000, so that both middle values are 5,000.
+  // 2,600 powers of two are below 5,000, so both middle values are 5,000.
   CHECK(narrow.median() == Approx(5000).epsilon(narrow.median_error()));
   narrow.merge(narrow);
   CHECK(narrow.count() == 40'000);
@@ -240,7 +240,7 @@ TEST_CASE("The budget for exact medians is shared and given back", "[stats]") {
     CHECK(second.median_error() > 0);
     CHECK(second.median() == Approx(2000).epsilon(0.01));
     CHECK(second.stddev() == Approx(1414.2136));
-    // A row that moves, as in a growing table, takes its share along.
+    // A row that moves, as in a growing table, takes its samples along.
     SampleStats moved = std::move(first);
     CHECK(moved.median() == 7);
     CHECK(budget.used == 1024);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A program of its own: find_pm_api() is replaced, and so CUPTI, by functions that do what the tests ask for.
+// A separate program, because find_pm_api(), and with it CUPTI, is replaced by functions controlled by the
+// tests.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,20 +28,20 @@ namespace {
 constexpr Nanoseconds kInterval = 10'000;
 constexpr Nanoseconds kLong = 10 * kSecond;
 
-/// CUPTI's PM sampling of one chip with three metrics: its calls in order, and the answers that it is to
-/// give.
+/// CUPTI's PM sampling of one chip with three metrics: records its calls in order, and returns the results
+/// set by the test.
 struct FakeCupti {
   std::vector<std::string> calls;
-  std::map<std::string, std::deque<CUptiResult>> answers;  // the next ones of a function; then success
-  std::map<std::string, std::function<void()>> meanwhile;  // what happens while a function is called
+  std::map<std::string, std::deque<CUptiResult>> answers;  // a function's next results; then success
+  std::map<std::string, std::function<void()>> meanwhile;  // run during a call of the function
   struct Sample {
     Nanoseconds start;
     Nanoseconds end;
   };
   std::vector<Sample> image;
   std::size_t incoming = 0;    // samples that the next decode finds
-  std::size_t incomplete = 0;  // … and that are not complete
-  bool overflow = false;       // the next decode finds
+  std::size_t incomplete = 0;  // samples that it finds incomplete
+  bool overflow = false;       // whether the next decode finds an overflow
   Nanoseconds next = 0;
 
   CUptiResult call(const char* name) {
@@ -52,7 +53,7 @@ struct FakeCupti {
     left.pop_front();
     return result;
   }
-  /// Calls since the last time, but for those that only ask.
+  /// Calls since the last time, except queries.
   std::vector<std::string> done() {
     std::vector<std::string> names = std::exchange(calls, {});
     std::erase_if(names, [](const std::string& name) {
@@ -157,7 +158,7 @@ PmApi fake_api() {
   return api;
 }
 
-/// What a sampler is told.
+/// Records what a sampler reports.
 struct Owner final : SamplingOwner {
   void add_device(std::uint32_t device, const MetricChoice& choice) override {
     devices.push_back(device);
@@ -190,7 +191,7 @@ struct Sampling {
     stop.begin();
     devices.begin();
   }
-  /// The next decode of a device that is started.
+  /// Runs the next decode of a started device.
   void decode() {
     for (const std::uint64_t before = owner.decoding.calls; owner.decoding.calls == before;) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(devices.until_due(kMillisecond)));
@@ -211,7 +212,7 @@ struct Sampling {
   std::atomic<std::uint64_t> noted{1};
 };
 
-/// Kept to the end: the thread may look at it once more after it has stopped.
+/// Kept to the end, because the thread may access it once more after it has stopped.
 PmSampler& new_sampler() {
   static std::vector<std::unique_ptr<PmSampler>> all;
   return *all.emplace_back(std::make_unique<PmSampler>(PmSampler::Options{true, {}, kInterval, nullptr}));
@@ -237,7 +238,7 @@ TEST_CASE("A device that is in use is set up, sampled and left as it was", "[sam
   CHECK(s.cupti.done() == kOpened);
   CHECK(s.owner.devices == std::vector<std::uint32_t>{0});
   CHECK(s.owner.columns == 3);
-  s.devices.open(s.noted);  // it is open
+  s.devices.open(s.noted);  // it is open already
   CHECK(s.cupti.done().empty());
   s.cupti.incoming = 5;
   s.decode();
@@ -287,7 +288,7 @@ TEST_CASE("A refusal", "[sampling]") {
     s.close();
     s.cupti.done();
     s.devices.begin();
-    s.devices.open(s.noted);  // it would be the same
+    s.devices.open(s.noted);  // there would be no difference
     CHECK(s.cupti.done() == kOpened);
   }
   SECTION("that may pass is tried again, once CUPTI has been attached anew") {
@@ -399,7 +400,7 @@ TEST_CASE("A decode that fails is tried once more from the beginning", "[samplin
   CHECK(s.cupti.done().empty());
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   s.cupti.calls.clear();
-  s.devices.decode_due();  // of a device that has been given up
+  s.devices.decode_due();  // of a device that was given up
   CHECK(s.cupti.calls.empty());
 }
 
@@ -431,7 +432,7 @@ TEST_CASE("What an error of CUPTI's means", "[sampling]") {
   CHECK_FALSE(is_permanent(CUPTI_ERROR_UNKNOWN));
   CHECK(affects_all_devices(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES));
   CHECK_FALSE(affects_all_devices(CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED));
-  // Busy counters show in the first call; in others it is one out of order.
+  // The first call reports busy counters; from others the error means a call out of order.
   CHECK(reason_of(CUPTI_ERROR_INVALID_OPERATION, kPmEnable) != nullptr);
   CHECK(reason_of(CUPTI_ERROR_INVALID_OPERATION, "cuptiPmSamplingStart") == nullptr);
   FakeCupti cupti;
@@ -489,7 +490,7 @@ TEST_CASE("What a window lacks before sampling has begun is lost", "[sampling]")
   const Nanoseconds before = now() - 50 * kMillisecond;
   sampler.note_window(before);
   sampler.note_window_end(now());
-  CHECK(sampler.info().lost == 0);  // nobody is to sample
+  CHECK(sampler.info().lost == 0);  // no device is to be sampled
   sampler.start({});
   sampler.note_window(before);
   begun = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a run costs in time and memory grows with what the program does, and no faster: threads, open ranges,
-// names, streams, windows, shapes and communicators by the ten thousand must not make the exit wait.
+// A run's cost in time and memory grows no faster than what the program does: tens of thousands of threads,
+// open ranges, names, streams, windows, shapes and communicators must not delay the exit.
 #include <malloc.h>
 #include <time.h>
 
@@ -26,7 +26,7 @@ using namespace inject;
 
 namespace {
 
-/// Of this thread: what else the machine does matters less.
+/// CPU time of this thread, which depends less on other load of the machine.
 double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -38,7 +38,7 @@ double heap_bytes() {
   return static_cast<double>(info.uordblks + info.hblkhd);
 }
 
-/// What a drain thread is told, up to the tables.
+/// What a drain thread receives, up to the tables.
 class Run {
  public:
   Run() { open_window(); }
@@ -68,7 +68,7 @@ class Run {
     std::uint32_t shape = 0;
     std::string name = "_Z5alphav";
   };
-  /// A kernel, after which the device has nothing to do.
+  /// A kernel, after which the device is idle.
   void launch(const Launch& launch) {
     CallRecord record = call("cudaLaunchKernel", launch.range);
     record.correlation = ++correlation_;
@@ -153,7 +153,7 @@ struct Cost {
   }
 };
 
-/// To a last table, for `count` of something.
+/// The cost up to the last table, for `count` items.
 Cost cost(const std::function<void(Run&, std::uint32_t)>& program, std::uint32_t count) {
   const double bytes = heap_bytes();
   const auto run = std::make_unique<Run>();
@@ -165,11 +165,11 @@ Cost cost(const std::function<void(Run&, std::uint32_t)>& program, std::uint32_t
   return {processor_seconds() - begin, heap_bytes() - bytes};
 }
 
-/// `count` is what takes some milliseconds. Memory that no cache holds any more costs a little more than
-/// twice as much for twice as many; what is looked at again for each takes four times as much.
+/// `count` items take a few milliseconds. If memory no longer fits into caches, twice as many cost a little
+/// more than twice as much; if all earlier ones are examined again for each, four times as much.
 void check_scaling(std::uint32_t count, const std::function<void(Run&, std::uint32_t)>& program) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // Once, as large as it gets: what it costs is judged in the build without (test unit.scaling).
+  // Once, at the largest size: costs are judged in the build without sanitizers (test unit.scaling).
   cost(program, 16 * count);
 #else
   constexpr double kMaxExponent = 1.4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// When windows open and close, in processes without CUPTI: windows have what hooks saw.
+// When windows open and close, in processes without CUPTI: windows have what the hooks recorded.
 #include "libinject/session/session.h"
 
 #include <signal.h>
@@ -33,7 +33,7 @@ void range_closes() {
   Core::get()->nvtx_trigger.closed();
 }
 
-/// Waits for what it does.
+/// Sends the signal, and waits for its effect.
 void toggle(int signal = SIGUSR2) {
   const bool open = session().is_open();
   raise(signal);
@@ -404,7 +404,7 @@ TEST_CASE("a session tells its state", "[session]") {
     session().finish();
     EXPECT(state() == "finished");
     EXPECT(session().request_window("asked") == Session::Opened::kEnding);
-    session().finish();  // once is enough
+    session().finish();  // no effect the second time
   });
   check_end(left);
   CHECK(left.reasons() == Reasons{"api", "api"});
@@ -412,7 +412,7 @@ TEST_CASE("a session tells its state", "[session]") {
 
 TEST_CASE("flushing waits until what is closed is on disk", "[session]") {
   const Left left = play("api", [] {
-    EXPECT(session().user_flush());  // there is nothing
+    EXPECT(session().user_flush());  // there is nothing to flush
     for (std::size_t windows = 1; windows <= 3; ++windows) {
       start();
       call();
@@ -540,7 +540,7 @@ TEST_CASE("threads that start and stop windows at a time come to an end", "[sess
     for (std::thread& thread : threads) thread.join();
     EXPECT(!session().is_open());
     EXPECT(session().user_flush());
-    // Each start may have met another thread's stop before its window was open: not so this one.
+    // Each start may have met another thread's stop before its window was open; this one does not.
     session().profiler_start(false);
     EXPECT(session().is_open());
     call();

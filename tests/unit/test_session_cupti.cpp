@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The session and CUPTI: when it is attached and given up, and who else has it.
+// The session and CUPTI: when it is attached and released, and who else uses it.
 #include <unistd.h>
 
 #include <string>
@@ -42,8 +42,8 @@ Left play_cupti(const std::string& window, const std::function<void()>& program)
   });
 }
 
-// The profiler's calls as CUPTI tells of them: in a callback nothing waits long, and a call may come to
-// nothing on a busy machine.
+// The profiler's calls as reported by CUPTI's callbacks. A callback never waits long, so a call may have no
+// effect on a busy machine.
 void start_in_callback() {
   EXPECT(comes([] {
     if (!session().is_open()) cupti().profiler_start();
@@ -57,7 +57,7 @@ void stop_in_callback() {
   }));
 }
 
-// A client of the program's; its calls as the hooks around them tell of them.
+// The program's own client; its calls are reported by the hooks around them.
 CUptiResult client_subscribes() {
   foreign_client.arrive();
   session().arbiter().on_call(ForeignCall::kSubscribe);
@@ -104,7 +104,7 @@ TEST_CASE("windows have the kernels that were launched in them", "[session]") {
        },
        {"api", "api"},
        {3, 5}},
-      {"api",  // past every hook
+      {"api",  // without passing a hook
        [] {
          session();
          for (int i = 0; i < 2; ++i) {
@@ -215,7 +215,8 @@ TEST_CASE("CUPTI is there for windows alone, and stays between those that follow
     EXPECT(session().user_flush());
     EXPECT(!cupti().subscribed());
     EXPECT(cupti().attachments() == 1 && cupti().count("Finalize") == 1);
-    // The first of these comes soon after the one before. On a busy machine one may not; the next then is.
+    // The first of these begins soon after the one before. On a busy machine it may not; then a later one
+    // does.
     bool reused = false;
     for (int i = 0; i < 20 && !reused; ++i) {
       range();
@@ -246,7 +247,7 @@ TEST_CASE("a window is closing until its kernels have ended, and who flushes wai
     EXPECT(!cupti().running);
     EXPECT(state() == "waiting");
     device.join();
-    // One that opens meanwhile is another one's.
+    // A window that opens meanwhile is independent.
     start();
     launches(2);
   });
@@ -278,7 +279,7 @@ TEST_CASE("INJECT_AFTER's end collects the last window's kernels, and gives CUPT
   check_end(left);
   CHECK(left.by_window("Kernels") == std::vector<int>{3});
 
-  // Attached to look for windows, of which there was none.
+  // It was attached for windows, of which there were none.
   const Left none = play_cupti("api", [] {
     session();
     EXPECT(cupti().subscribed());
@@ -290,7 +291,7 @@ TEST_CASE("INJECT_AFTER's end collects the last window's kernels, and gives CUPT
 }
 
 TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
-  // The window is closed early; `always` goes on once the client has left.
+  // The window is closed early; `always` opens another once the client has left.
   const Left always = play_cupti("always", [] {
     session();
     launches(3);
@@ -308,7 +309,7 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
   CHECK_FALSE(always.window(2).contains("ended_by"));
   CHECK(always.times_said("window 1 closed early and CUPTI released: the program subscribes to CUPTI") == 1);
 
-  // One that opens windows itself meanwhile goes on to do so.
+  // A program that opens windows itself meanwhile continues to do so.
   const Left taken_over = play_cupti("always", [] {
     session();
     EXPECT(client_subscribes() == CUPTI_SUCCESS);
@@ -321,7 +322,7 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
   check_end(taken_over);
   CHECK(taken_over.reasons() == Reasons{"always", "inject_start"});
 
-  // A window that the program asks for meanwhile has no device activity.
+  // A window that the program requests meanwhile has no device activity.
   const Left api = play_cupti("api", [] {
     start();
     launches(3);
@@ -333,7 +334,7 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
     call();
     stop();
     client_leaves();
-    EXPECT(comes([] { return cupti().subscribed(); }));  // for the profiler's start and stop
+    EXPECT(comes([] { return cupti().subscribed(); }));  // to see the profiler's start and stop
     start();
     launches(1);
     stop();
@@ -345,7 +346,7 @@ TEST_CASE("a client of the program's takes CUPTI in a window", "[session]") {
   const std::string why = api.window(2).at("no_device_activity");
   CHECK(why == "another profiler is attached to this process: another tool, the program itself (error 39)");
 
-  // Launches can't be counted any more.
+  // Launches can no longer be counted.
   const Left launch = play_cupti("launch:2+3/10", [] {
     session();
     launches(7);
@@ -396,13 +397,13 @@ TEST_CASE("a window is asked for before the session is armed", "[session]") {
 
 TEST_CASE("the clock's window is stopped before it begins", "[session]") {
   const Left left = play_cupti("time:100ms+100ms", [] {
-    cupti().answer("Subscribe", CUPTI_ERROR_UNKNOWN);  // ahead of the window
+    cupti().answer("Subscribe", CUPTI_ERROR_UNKNOWN);  // when attaching ahead of the window
     cupti().hold("Subscribe");
     session();
     EXPECT(comes([] { return cupti().holds(); }));
     EXPECT(session().user_stop());
     std::thread another([] { EXPECT(session().user_start()); });
-    usleep(50'000);  // most often it waits by then; what follows is the same if it does not
+    usleep(50'000);  // usually the other thread waits by then; the result is the same if it does not
     cupti().hold("");
     another.join();
     EXPECT(comes([] { return session().is_open(); }));
@@ -417,7 +418,7 @@ TEST_CASE("the clock's window is stopped before it begins", "[session]") {
   CHECK(left.reasons() == Reasons{"inject_start"});
   CHECK(left.by_window("Kernels") == std::vector<int>{2});
 
-  // Twice, the program's own as well; and then there is nothing to come.
+  // Stopped twice, the program's own window as well; no window is left to come.
   const Left none = play_cupti("time:100ms+100ms", [] {
     cupti().answer("Subscribe", CUPTI_ERROR_UNKNOWN);
     cupti().hold("Subscribe");
@@ -440,7 +441,7 @@ TEST_CASE("the clock's window is stopped before it begins", "[session]") {
 TEST_CASE("the time is over while CUPTI is being attached", "[session]") {
   const Left left = play_cupti("api", [] {
     session();
-    EXPECT(comes([] { return cupti().subscribed(); }));  // for the profiler's start and stop
+    EXPECT(comes([] { return cupti().subscribed(); }));  // to see the profiler's start and stop
     cupti().hold("ActivityEnable");
     std::thread program([] { session().user_start(); });
     EXPECT(comes([] { return cupti().holds(); }));
@@ -486,7 +487,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
   CHECK(hooked.by_window("Kernels") == std::vector<int>{3, 2});
   CHECK(hooked.window(1).at("ended_by") == "the program finalizes CUPTI");
 
-  // The call is made, and nothing of it was told before.
+  // The call is made, but was not reported before.
   const Left after = play_cupti("api", [] {
     start();
     launches(3);
@@ -503,7 +504,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
   CHECK(after.times_said("the program has finalized CUPTI in an open window") == 1);
   CHECK(after.by_window("Kernels") == std::vector<int>{0, 4});
 
-  // Past every hook.
+  // Without passing a hook.
   const Left past = play_cupti("nvtx:step", [] {
     EXPECT(session().user_start());
     EXPECT(comes([] { return session().is_open(); }));
@@ -519,7 +520,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
   CHECK(past.times_said("another client has finalized CUPTI") == 1);
   CHECK(past.by_window("Kernels") == std::vector<int>{0, 4});
 
-  // It could not: nothing has changed.
+  // The finalization failed, so nothing has changed.
   const Left failed = play_cupti("api", [] {
     start();
     launches(3);
@@ -569,7 +570,7 @@ TEST_CASE("where CUPTI is refused, windows have no device activity and say why",
     CHECK(left.times_said("no device activity is recorded: ") == 1);
   }
 
-  // The other one leaves, and the next window is as others.
+  // The other client leaves, and the next window is normal.
   const Left left = play_cupti("nvtx:step", [] {
     for (const int other : {1, 0}) {
       if (other != 0) cupti().other_subscribes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Windows that open and close with training iterations, which hooks or CUPTI's callbacks tell of.
+// Windows that open and close with training iterations, which hooks or CUPTI's callbacks report.
 #include <unistd.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ constexpr std::uint64_t kOptimizer = 500;
 constexpr const char* kAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdamE";
 constexpr int kKernels = 1 + 4 * 5 + 3 + 4 * 7 + 3;
 
-/// As a hooked launch, or as one that CUPTI's callbacks see.
+/// A hooked launch, or one that CUPTI's callbacks see.
 void kernel(std::uint64_t function) {
   if (FakeCupti::get().present) {
     FakeCupti::get().launch(function, function >= kOptimizer ? kAdam : "_Z7forwardv");
@@ -57,7 +57,7 @@ void step() {
   usleep(2'000);
 }
 
-/// For a minute and a half at most.
+/// For at most a minute and a half.
 template <typename Condition>
 void steps_until(Condition condition) {
   bool met = condition();
@@ -109,7 +109,7 @@ TEST_CASE("a window opens and closes with iterations", "[session]") {
         session();
         steps_until(finished);
         EXPECT(session().user_flush());
-        // Steps that follow are timed first.
+        // The steps that follow are timed first.
         steps_until([] { return session().conclude(false) == Session::Conclusion::kDone; });
       });
       check_end(left);
@@ -123,20 +123,20 @@ TEST_CASE("a window opens and closes with iterations", "[session]") {
         CHECK(reason.substr(reason.find(" (")) == " (" + std::string(test.window) + ")");
         next = iterations.last + 1;
       }
-      // A busy machine may be late, but then it says so; in a callback nothing waits, and the next boundary
-      // is taken.
+      // On a busy machine it may be late, but then a message says so; a callback does not wait, so the next
+      // boundary is taken.
       const bool late = left.said("too late for iteration");
       if (!cupti && !late) CHECK(iterations_of(reasons[0]).first == test.start);
       if (test.start == 0)
         CHECK(left.times_said("too late for iteration 0: iterations were recognised after") == 1);
-      // A window that opens late, in the middle of an iteration, has as many whole ones after it.
+      // A window that opens late, in the middle of an iteration, still has that many whole ones.
       for (const int count : left.by_window("Iterations"))
         CHECK((cupti ? count >= test.count : count == test.count));
       for (const int count : left.by_window("Kernels")) CHECK(count >= (cupti ? test.count * kKernels : 0));
       CHECK(left.run.at("iterations").at("source") == (cupti ? "callbacks" : "hooks"));
       CHECK(left.run.at("iterations").at("recognised_by") == "optimizer");
       if (cupti) continue;
-      // A line a step, which begins with its number.
+      // One line per step, which begins with its number.
       std::istringstream steps(left.files.at("step_times.csv"));
       int after = 0;
       for (std::string row; std::getline(steps, row);) {
@@ -167,7 +167,7 @@ TEST_CASE("auto has a window of ten iterations, unless the program opens its own
     step();
     step();
     stop();
-    // A second and a half: iterations would have been trusted by then.
+    // A second and a half, after which iterations would have been trusted.
     for (int i = 0; i < 600; ++i) step();
   });
   check_end(own);
@@ -176,7 +176,7 @@ TEST_CASE("auto has a window of ten iterations, unless the program opens its own
 }
 
 TEST_CASE("a window of iterations that the program does not complete", "[session]") {
-  // Closed at the end.
+  // Closed at the program's end.
   const Left ends = play_with(true, "iter:20+1000000", [] {
     session();
     steps_until([] { return session().is_open(); });
@@ -186,7 +186,7 @@ TEST_CASE("a window of iterations that the program does not complete", "[session
   REQUIRE(ends.reasons().size() == 1);
   CHECK(ends.window(1).at("state") == "closed");
 
-  // Closed by the program: there is no other.
+  // Closed by the program: no other window follows.
   const Left closed = play_with(true, "iter:20+1000000", [] {
     session();
     steps_until([] { return session().is_open(); });
@@ -198,7 +198,7 @@ TEST_CASE("a window of iterations that the program does not complete", "[session
   check_end(closed);
   CHECK(closed.reasons().size() == 1);
 
-  // A client takes CUPTI, whose callbacks told of iterations.
+  // A client takes over CUPTI, whose callbacks had reported the iterations.
   const Left taken = play_with(true, "iter:20+1000000", [] {
     session();
     steps_until([] { return session().is_open(); });

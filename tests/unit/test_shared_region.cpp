@@ -36,7 +36,7 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
       for (std::uint32_t i = 0; i < kEach;) {
         CallRecord record;
         record.correlation = i;
-        // Full is not what this is about: the next one is tried until there is room.
+        // A full queue is not the subject of this test: it tries again until there is room.
         if (queue.push(pool, record, 1)) ++i;
       }
       ++done;
@@ -62,7 +62,7 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
   CHECK(in_order);
   for (const std::uint32_t count : expected) CHECK(count == kEach);
 
-  // What is published now is in the mapping.
+  // Records published now are in the mapping.
   CallRecord record;
   record.correlation = 0xABCD'1234;
   for (int i = 0; i < 2; ++i) {
@@ -98,7 +98,7 @@ TEST_CASE("what is taken first is known, before and after the move into a file",
     return begin >= range.data() && begin + bytes <= range.data() + range.size();
   };
   const bool moves = GENERATE(false, true);
-  const bool in_use = GENERATE(false, true);  // as it moves
+  const bool in_use = GENERATE(false, true);  // while it moves
 
   BlockPool pool(kBytes);
   Block* const held = in_use ? pool.take() : nullptr;
@@ -142,7 +142,7 @@ TEST_CASE("CUPTI's buffers that move into a file are marked once they are comple
   REQUIRE(buffers.move_to(region, marks.data()));
   std::memset(before.data, 1, 100);
   CHECK(buffers.complete(before.data, 100));
-  CHECK(complete() == 1);  // CUPTI had it when the others moved: a copy
+  CHECK(complete() == 1);  // CUPTI held it when the others moved, so it was copied
   std::size_t handled = 0;
   const auto use = [&](std::uint8_t*, std::size_t, std::uint16_t, std::uint64_t) { ++handled; };
   buffers.handle(buffers.take_completed(), use);
@@ -265,7 +265,7 @@ TEST_CASE("what threads count is in the file from the moment that it is asked fo
       ++(queue.push(pool, record, 1) ? published : dropped);
       ++pushed;
     }
-    record.window = 0;  // of no window: nobody misses it
+    record.window = 0;  // not in a window, so it is not missing
     queue.push(pool, record, 1);
   });
   const auto wait_for_more = [&](std::uint64_t more) {
@@ -281,7 +281,7 @@ TEST_CASE("what threads count is in the file from the moment that it is asked fo
   producer.join();
   const unsigned calls = kind_index(RecordKind::kCall);
   CHECK(kept.published[calls].load() == published);
-  // The last one of all may have found no room, whatever its window.
+  // The last one may have found no room, whatever its window.
   CHECK(kept.dropped[calls].load() >= dropped);
   CHECK(kept.dropped[calls].load() <= dropped + 1);
   CHECK(kept.dropped[calls].load() == queue.dropped(RecordKind::kCall));

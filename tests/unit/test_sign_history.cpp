@@ -59,7 +59,7 @@ TEST_CASE("a kernel's name counts for what came before it", "[iterations]") {
 
 TEST_CASE("gaps with nothing between them are one", "[iterations]") {
   SignHistory history;
-  history.add_gap(true);  // before the first event: none
+  history.add_gap(true);  // before the first event, so there is none
   add_letters(history, "ab");
   history.add_gap(true);
   history.add_gap(false);

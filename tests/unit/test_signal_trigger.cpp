@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// There is one trigger in a process: each test has a process of its own.
+// A process has only one trigger, so each test runs in a process of its own.
 #include "libinject/session/signal_trigger.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ void hear() noexcept {
   const char byte = 1;
   if (write(heard_pipe[1], &byte, 1) != 1) _exit(99);
 }
-/// Until the trigger's own thread has been told of one more.
+/// Waits until the trigger's thread has been notified once more.
 void wait_heard() {
   char byte = 0;
   if (read(heard_pipe[0], &byte, 1) != 1) _exit(98);
@@ -59,7 +59,7 @@ bool warned(const std::string& text) {
   return false;
 }
 
-/// The number of the first line that did not hold, 0 if all did.
+/// Returns the number of the first check that failed, 0 if none did.
 int in_a_process(const std::function<int()>& run) {
   const pid_t child = fork();
   if (child == 0) {
@@ -73,7 +73,7 @@ int in_a_process(const std::function<int()>& run) {
   return WEXITSTATUS(status);
 }
 
-// Of a forked process, which Catch2 knows nothing of.
+// For use in a forked process, where Catch2's macros do not work.
 #define HOLDS(number, condition) \
   if (!(condition)) return number
 
@@ -104,7 +104,7 @@ TEST_CASE("the program's handler is called after the trigger's", "[window]") {
   CHECK(in_a_process([] {
           set_handler(&plain);
           HOLDS(1, SignalTrigger::arm(SIGUSR2, &hear));
-          HOLDS(2, (handler_now().sa_flags & SA_RESTART) == 0);  // as it asked to
+          HOLDS(2, (handler_now().sa_flags & SA_RESTART) == 0);  // as the program's handler requested
           raise(SIGUSR2);
           wait_heard();
           raise(SIGUSR2);
@@ -140,7 +140,7 @@ TEST_CASE("a handler that asked to be called once is called once", "[window]") {
           }
           HOLDS(2, heard == 3);
           HOLDS(3, passed_on == 1);
-          // In a child its place is as it would be by now.
+          // A child gets the disposition that would be in effect without the trigger.
           SignalTrigger::leave_child();
           HOLDS(4, handler_now().sa_handler == SIG_DFL);
           return 0;
@@ -150,7 +150,7 @@ TEST_CASE("a handler that asked to be called once is called once", "[window]") {
 TEST_CASE("a handler of the program's in the trigger's place is warned of once", "[window]") {
   CHECK(in_a_process([] {
           HOLDS(1, SignalTrigger::arm(SIGUSR2, &hear));
-          // An interpreter that shuts down does that.
+          // An interpreter does this when it shuts down.
           set_handler(SIG_DFL);
           SignalTrigger::look();
           HOLDS(2, !warned("has replaced libinject's handler"));
@@ -161,7 +161,7 @@ TEST_CASE("a handler of the program's in the trigger's place is warned of once",
           const std::size_t messages = Log::notable().size();
           SignalTrigger::look();
           HOLDS(5, Log::notable().size() == messages);
-          // It is theirs, and stays.
+          // It is the program's, and remains.
           SignalTrigger::leave_child();
           HOLDS(6, handler_now().sa_handler == &plain);
           return 0;

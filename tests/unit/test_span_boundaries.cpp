@@ -17,7 +17,7 @@ namespace {
 using Rows = std::vector<std::string>;
 
 struct Telling {
-  /// `iteration 3 at 300: 0 -> 1`: the window of what ends there, and of what begins.
+  /// `iteration 3 at 300: 0 -> 1`: the window of the iteration that ends there, and of the one that begins.
   static std::string row(const IterationBoundary& boundary) {
     if (!boundary.followed) return "unknown from " + std::to_string(boundary.begin);
     const char* const label = boundary.label == IterationLabel::kCheckpoint   ? "checkpoint before "
@@ -27,7 +27,7 @@ struct Telling {
            std::to_string(boundary.window_before) + " -> " + std::to_string(boundary.window);
   }
 
-  /// Its last event comes ten nanoseconds before its end.
+  /// Its last event is ten nanoseconds before its end.
   static IterationSpan iteration(std::uint64_t number, Nanoseconds begin, Nanoseconds end) {
     IterationSpan span;
     span.number = number;
@@ -53,11 +53,11 @@ struct Telling {
     const std::uint32_t number = windows.open("test", begin);
     if (end != 0) windows.end(number, end);
   }
-  /// Iterations first … last, number n from 100 n + 100 on.
+  /// Iterations first … last; number n begins at 100 n + 100.
   void iterations(std::uint64_t first, std::uint64_t last) {
     for (std::uint64_t n = first; n <= last; ++n) boundaries.add(iteration(n, 100 * n + 100, 100 * n + 200));
   }
-  /// What has been told since the last call.
+  /// Boundaries reported since the last call.
   Rows told() { return std::exchange(told_, {}); }
   Rows kept() { return std::exchange(kept_, {}); }
 
@@ -91,7 +91,7 @@ TEST_CASE_METHOD(Telling, "a boundary is told where an iteration begins, in its 
   CHECK(told() == Rows{"iteration 0 at 100: 0 -> 0", "iteration 1 at 200: 0 -> 1",
                        "iteration 2 at 300: 1 -> 1", "iteration 3 at 400: 1 -> 0",
                        "iteration 4 at 500: 0 -> 0"});
-  // Only those that are shown keep their numbers.
+  // Only iterations that are shown keep their numbers.
   CHECK(kept() == Rows{"2 until 200", "3 until 300"});
 }
 
@@ -118,7 +118,7 @@ TEST_CASE_METHOD(Telling, "boundaries ascend: what was told is not told again", 
   iterations(0, 2);
   told();
   kept();
-  // A better lock tells the past anew.
+  // A better lock reports the past again.
   iterations(0, 1);
   boundaries.add(iteration(2, 299, 310));
   CHECK(told().empty());
@@ -213,7 +213,7 @@ TEST_CASE_METHOD(Telling, "after a cut the next window shows what began unseen",
   const bool whole = GENERATE(true, false);
   boundaries.add(cut(2, 300, 350, whole, whole ? 7 : 2));
   boundaries.add(iteration(whole ? 7 : 2, 500, 600));
-  // An iteration that is not over by the window's end is of no window.
+  // An iteration that has not ended when the window closes is in no window.
   CHECK(told() == Rows{"iteration 0 at 100: 0 -> 1", "iteration 1 at 200: 1 -> 1",
                        "iteration 2 at 300: 1 -> 1",
                        whole ? "iteration 7 at 350: 1 -> 0" : "iteration 2 at 350: 0 -> 0",
@@ -226,10 +226,10 @@ TEST_CASE_METHOD(Telling, "a cut outside of windows is told where its last sign 
   boundaries.add(cut(0, 100, 150, true, 1));
   CHECK(told() == Rows{"iteration 0 at 100: 0 -> 0", "iteration 1 at 141: 0 -> 0"});
   CHECK(kept() == Rows{"1 until 141"});
-  // Nothing more is known to have begun.
+  // No further iteration is known to have begun.
   boundaries.add(cut(0, 0, 310, false, 1));
   CHECK(told() == Rows{"iteration 1 at 301: 0 -> 0"});
-  // Nor is there anything to tell at its end.
+  // So there is nothing to report at the end.
   boundaries.finish(std::nullopt, 0, false);
   CHECK(told().empty());
 }
@@ -244,7 +244,7 @@ TEST_CASE_METHOD(Telling, "a cut that has been told of already is passed over", 
 
 TEST_CASE_METHOD(Telling, "a new search knows nothing of what was followed", "[iterations]") {
   boundaries.restart(50);
-  CHECK(told().empty());  // nothing was followed
+  CHECK(told().empty());  // nothing was being followed
   iterations(0, 1);
   told();
   const Nanoseconds time = GENERATE(150u, 270u);
@@ -253,7 +253,7 @@ TEST_CASE_METHOD(Telling, "a new search knows nothing of what was followed", "[i
   CHECK(told() == Rows{"unknown from " + std::to_string(from)});
   boundaries.finish(std::nullopt, 0, false);
   CHECK(told().empty());
-  // What was seen last is forgotten as well: the window is that of the moment before.
+  // The last sign seen is forgotten as well: the window is that of the moment before the boundary.
   window(240, 260);
   window(280, 299);
   boundaries.add(iteration(0, 300, 400));
@@ -267,7 +267,7 @@ TEST_CASE_METHOD(Telling, "a new search has no cut behind it", "[iterations]") {
   boundaries.add(cut(0, 100, 150, true, 1));
   boundaries.restart(160);
   CHECK(told() == Rows{"iteration 0 at 100: 0 -> 1", "iteration 1 at 150: 1 -> 0", "unknown from 160"});
-  // After a cut it would be window 3's, which has not seen what ends here.
+  // After a cut it would be in window 3, which has not seen the iteration that ends here.
   boundaries.add(iteration(0, 300, 400));
   CHECK(told() == Rows{"iteration 0 at 300: 0 -> 3"});
 }
@@ -324,7 +324,7 @@ TEST_CASE("a window that ends anywhere cuts an iteration after its last call as 
     const auto has = [&told](const std::string& one) {
       return std::find(told.begin(), told.end(), one) != told.end();
     };
-    // The one before began in the same window, and the next one is where the window ends.
+    // The iteration before began in the same window, and the next one begins where the window ends.
     CHECK(has("iteration 2 at 300: 1 -> 1"));
     CHECK(has(cut ? "iteration 3 at 400: 0 -> 2" : "iteration 3 at 400: 1 -> 2"));
     CHECK(has("iteration 5 at 600: 2 -> 0"));
@@ -334,15 +334,15 @@ TEST_CASE("a window that ends anywhere cuts an iteration after its last call as 
 TEST_CASE_METHOD(Telling, "an iteration has run without the profiler if the one before it has as well",
                  "[iterations]") {
   using Numbers = std::vector<std::uint64_t>;
-  // Attached for a window ahead of it, and given up after it.
+  // CUPTI was attached before the window, and released after it.
   profiled.begin(300);
   window(400, 600);
   profiled.end(650);
   iterations(0, 8);
-  // Of the first one nothing tells what came before it, and the seventh comes right after the profiler.
+  // Nothing tells what came before the first one, and the seventh directly follows the profiler.
   CHECK(unprofiled == Numbers{1, 7});
   CHECK(boundaries.unprofiled() == 2);
-  // What is not followed is no iteration, nor is a validation.
+  // Work that was not followed is no iteration, and neither is a validation.
   boundaries.restart(2000);
   iterations(30, 32);
   boundaries.add(phase(33, 3400, 3500));
@@ -356,7 +356,7 @@ TEST_CASE_METHOD(Telling, "a window without CUPTI lies in no step, wherever it o
   window(500, 600);
   iterations(0, 8);
   boundaries.finish(std::nullopt, 0, false);
-  // Iteration 3 has the first one in its middle, iteration 4 is the second one.
+  // The first window is in the middle of iteration 3, and the second is iteration 4.
   CHECK(unprofiled == std::vector<std::uint64_t>{1, 2, 5, 6, 7, 8});
 }
 
@@ -364,7 +364,7 @@ TEST_CASE_METHOD(Telling, "what was told by other signs is no step", "[iteration
   iterations(0, 3);
   CHECK(unprofiled == std::vector<std::uint64_t>{1, 2});
   boundaries.start_anew();
-  // From a part of an iteration to the next boundary, and what follows it.
+  // From part of an iteration to the next boundary, and the iterations after it.
   for (std::uint64_t n = 5; n <= 8; ++n) boundaries.add(iteration(n, 100 * n, 100 * n + 100));
   CHECK(anew == std::vector<Nanoseconds>{500});
   CHECK(unprofiled == std::vector<std::uint64_t>{1, 2, 6, 7});

@@ -15,7 +15,7 @@ namespace {
 
 constexpr IterationMarks kMarks{letter_hash('o'), letter_hash('a'), letter_hash('a')};
 
-/// Iterations are "abco". Four of them have run.
+/// Iterations are "abco"; four of them have run.
 struct Followed {
   Followed() {
     add_letters(history, "abcoabcoabcoabco");
@@ -27,7 +27,7 @@ struct Followed {
       tracker.track(history, history.total() - 1);
     }
   }
-  /// As in "0 2V 3": numbers, V a phase, C a checkpoint, X a cut.
+  /// As in "0 2V 3": numbers; V is a phase, C a checkpoint, X a cut.
   std::string spans() {
     std::string text;
     for (const IterationSpan& span : tracker.take_spans()) {
@@ -77,7 +77,7 @@ TEST_CASE("a few iterations that take long do not tell how long one takes", "[it
   };
   iterations(1, 3'000'000'000);  // kernels are compiled
   iterations(1, kLetterTime);
-  CHECK(tracker.typical_duration() > kSecond);  // there is no other
+  CHECK(tracker.typical_duration() > kSecond);  // there is no other iteration
   iterations(2, kLetterTime);
   CHECK(tracker.typical_duration() == 4 * kLetterTime);
   iterations(20, kLetterTime);
@@ -129,7 +129,7 @@ TEST_CASE("many copies to the host without work between them are a checkpoint", 
   CHECK_FALSE(spans[1].phase);
   CHECK(spans[2].checkpoint);
   CHECK(spans[2].first_event ==
-        spans[1].first_event + 4 + 5);  // the copies that iterations end with are theirs
+        spans[1].first_event + 4 + 5);  // copies at the end of iterations belong to them
 }
 
 TEST_CASE("a stretch without signs cuts the iteration, unless it lay between two", "[iterations]") {

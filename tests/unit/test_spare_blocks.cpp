@@ -24,7 +24,7 @@ TEST_CASE("Spare blocks are given out once each, and again when they are back", 
     taken.insert(block);
   }
   CHECK(taken.size() == 128);
-  // Each lies apart from the next.
+  // Blocks are not adjacent.
   const void* before = nullptr;
   for (const void* block : taken) {
     if (before != nullptr) CHECK(static_cast<const char*>(block) - static_cast<const char*>(before) == 48);

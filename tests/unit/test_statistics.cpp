@@ -141,7 +141,7 @@ TEST_CASE("API calls: runtime and driver, without library calls", "[stats]") {
   CHECK(total.library_calls == 1);
   CHECK(total.submissions == 1);
 
-  // What failed, or went into a graph, gave the device nothing.
+  // Calls that failed, or were captured into a graph, gave the device no work.
   driver.status = 719;
   run.statistics.add(driver);
   driver.status = 0;
@@ -300,7 +300,7 @@ TEST_CASE("A kernel counts once in every range around its launch", "[stats]") {
   StatsRun run;
   const std::uint32_t step = run.range(0, "step");
   const std::uint32_t forward = run.range(step, "forward");
-  const std::uint32_t again = run.range(forward, "step");  // nested in a range of its own name
+  const std::uint32_t again = run.range(forward, "step");  // nested in a range with the same name
   KernelEvent event = run.kernel("k", 10);
   event.launch.thread = 1;
   event.launch.host_begin = 50;
@@ -344,7 +344,7 @@ TEST_CASE("Range instances are counted by the ends of those before", "[stats]") 
     event.launch.host_begin = at;
     run.statistics.add(event);
   };
-  // Instances [100, 200], [300, 400], [500, 600] and an open one from 700 on. Records come late and out of
+  // Instances [100, 200], [300, 400], [500, 600] and an open one from 700 on. Records arrive late and out of
   // order.
   launch(110, "a");
   run.add_range(step, 100, 200);
@@ -419,7 +419,7 @@ TEST_CASE("Tables are bounded, what does not fit is in [other]", "[stats]") {
   check(run.statistics.kernels());
   check(run.statistics.kernel_shapes());
   check(run.statistics.range_kernels());
-  // The 9,999 that fit beside "step", which kernels named first.
+  // The 9,999 that fit beside "step", which was the first one named by kernels.
   const auto ranges = run.statistics.ranges();
   std::uint64_t count = 0;
   for (const auto& row : ranges) count += row.stats->count();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Random runs, counted a second time in the plainest way: the tables must agree with that and with each
-// other.
+// Random runs, counted a second time in the simplest way: the tables must agree with it and with each other.
 #include <algorithm>
 #include <map>
 #include <random>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Steps of a host that runs ahead of its device, of which the pace is known.
+// Steps of a host that runs ahead of its device, with a known pace.
 #include "libinject/report/step_pace.h"
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace inject {
 
 namespace {
 
-/// A host that launches iterations in `host`, on a device that takes `work` for each. At most `queue` of them
-/// wait; after each `sync` of them the host waits for the device.
+/// A host that takes `host` to launch an iteration, and a device that takes `work` for it. At most `queue`
+/// iterations wait; after every `sync` of them the host waits for the device.
 struct Played {
   double host = 1;
   double work = 1;
-  double spread = 0;  // of the work, as a share
+  double spread = 0;  // of `work`, as a fraction
   std::size_t queue = 20;
   std::size_t sync = 0;
 };
@@ -29,7 +29,7 @@ class Player {
  public:
   explicit Player(unsigned seed) : random_(seed) {}
 
-  /// Adds a stretch that begins with an idle device.
+  /// Adds a sequence of steps that begins with an idle device.
   void play(const Played& as, std::size_t count) {
     double now = begin_;
     double begun = now;
@@ -69,7 +69,7 @@ double pace_of(const Played& as) {
 }  // namespace
 
 TEST_CASE("step pace: a host that runs ahead at first", "[step_pace]") {
-  // As measured on an H200: 46 products in fp32 an iteration, 17 iterations in the queue.
+  // As measured on an H200: 46 fp32 products per iteration, 17 iterations in the queue.
   const Played as{1.5, 46.8, 0, 17};
   Player player(1);
   player.play(as, 17);
@@ -104,12 +104,12 @@ TEST_CASE("step pace: a host that never runs ahead", "[step_pace]") {
   const StepPace pace(player.steps, load_of(as));
   CHECK(pace.plain());
   CHECK(pace.times().count() == 50);
-  // Nor is anything known without a window.
+  // Without a window nothing is known either.
   CHECK(StepPace(player.steps, {}).plain());
 }
 
 TEST_CASE("step pace: kernels that wait for others are not the device's work", "[step_pace]") {
-  // The window's kernels kept the device busy for longer than a step: more would wait than queues hold.
+  // The window's kernels kept the device busy for longer than a step, so more would wait than queues hold.
   const Played as{10, 3};
   Player player(1);
   player.play(as, 50);
@@ -140,7 +140,7 @@ TEST_CASE("step pace: right or none, for any host and device", "[step_pace]") {
     const SampleStats times = StepPace(player.steps, load_of(as)).times();
     if (times.count() < 7) continue;
     ++known;
-    // A host that waits for the device works while it is idle.
+    // A host that waits for the device does its own work while the device is idle.
     const double lost = as.sync == 0 ? 0 : 1e6 * as.host / static_cast<double>(as.sync);
     CHECK(times.median() >= 0.89 * pace_of(as) * (1 - as.spread / 3));
     CHECK(times.median() <= 1.1 * (pace_of(as) + lost) * (1 + as.spread / 2));

@@ -20,7 +20,7 @@ struct Work {
   Nanoseconds end;
 };
 
-/// Puts work into its rows, and remembers what is there.
+/// Puts work into its rows, and remembers what each row holds.
 struct Picture {
   StreamRows rows;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<Work>> shown;  // by device, row
@@ -32,7 +32,7 @@ struct Picture {
   }
   std::uint32_t add(Nanoseconds begin, Nanoseconds end) { return add({0, 7, begin, end}); }
 
-  /// Pairs that overlap on a row, or that are of two streams.
+  /// The number of pairs on a row that overlap or are from two streams.
   std::size_t mixed() {
     std::size_t count = 0;
     for (auto& [row, spans] : shown) {
@@ -56,7 +56,7 @@ TEST_CASE("Work that follows other work stays on its stream's row", "[output]") 
   CHECK(picture.add(200, 200) == 7);
   CHECK(picture.add(200, 300) == 7);
   CHECK(picture.add(1000, 1500) == 7);
-  // Late, into a gap, and into one that is as wide.
+  // Late, into a gap, and into one that is exactly as wide.
   CHECK(picture.add(400, 500) == 7);
   CHECK(picture.add(500, 1000) == 7);
   CHECK(picture.add(0, 100) == 7);
@@ -149,10 +149,10 @@ TEST_CASE("What is older than what is known of its stream's row goes beside it",
   Picture picture;
   const Nanoseconds many = 4 * StreamRows::kKept;
   for (Nanoseconds i = 0; i < many; ++i) picture.add(1000 + 100 * i, 1050 + 100 * i);
-  // It might overlap, for all that is known.
+  // It might overlap as far as is known.
   CHECK(picture.add(1050, 1060) == kBeside);
   CHECK(picture.add(1150, 1160) == kBeside);
-  // The latest are known.
+  // The latest ones are known.
   const Nanoseconds known = many - StreamRows::kKept + 1;
   CHECK(picture.add(1050 + 100 * known, 1060 + 100 * known) == 7);
   CHECK(picture.add(1040 + 100 * known, 1060 + 100 * known) == kBeside);
@@ -166,7 +166,7 @@ TEST_CASE("Rows are bounded", "[output]") {
     for (std::size_t i = 0; i < StreamRows::kMaxRows; ++i) found.insert(picture.add(100, 200));
     CHECK(found.size() == StreamRows::kMaxRows);
     CHECK(picture.mixed() == 0);
-    // No row is left for these; what comes later has one again.
+    // There is no row left for these; later ones get a row again.
     CHECK(found.count(picture.add(100, 200)) == 1);
     CHECK(picture.add(200, 300) == 7);
     CHECK(picture.rows.rows().size() == StreamRows::kMaxRows);
@@ -179,7 +179,7 @@ TEST_CASE("Rows are bounded", "[output]") {
     }
     CHECK(found.size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);
     CHECK(picture.rows.rows().size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);
-    // A stream beyond those that have rows, and a damaged record.
+    // A stream beyond those with rows, and a damaged record.
     for (int i = 0; i < 2; ++i) CHECK(picture.add({0, 5000, 100, 200}) == 5000);
     CHECK(picture.add({0xffffffff, 0xffffffff, 200, 100}) == 0xffffffff);
     CHECK(picture.rows.rows().size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);

@@ -14,7 +14,8 @@ using namespace inject;
 
 namespace {
 
-/// Columns of ASCII and one column for any other character but the wide ones that the tests use.
+/// The number of columns: one per ASCII or other character, except for the wide characters that the tests
+/// use.
 std::size_t columns(const std::string& line) {
   std::size_t count = 0;
   for (const char c : line) {
@@ -47,7 +48,7 @@ RunInfo some_run() {
   return info;
 }
 
-/// Twenty iterations in a window, which take what `in_window` says, and twenty of 50 us without the profiler.
+/// Twenty iterations in a window, with durations from `in_window`, and twenty of 50 us without the profiler.
 template <typename InWindow>
 void add_steps(StatsRun& run, const InWindow& in_window) {
   IterationBoundary next;
@@ -144,7 +145,7 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
   MemoryCounts counts;
   counts.allocations = 12;
   counts.peak = 1'234'000'000;
-  // Rows of one function alone, of the host and of no known device have no line.
+  // Rows of a single function, of the host and of an unknown device have no line.
   info.memory = {{0, {}, counts},
                  {0, AllocationApi::kMalloc, counts},
                  {MemoryUse::kUnknownDevice, {}, counts},
@@ -156,7 +157,7 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
   run.statistics.add(run.kernel("k", 100));
   info.windows[0].memory = {{0, 5'000u, 20'100'000'000u}};
   info.windows.push_back(info.windows[0]);
-  info.windows.back().memory = {{0, 6'000u, {}}};  // not known: the last one that is
+  info.windows.back().memory = {{0, 6'000u, {}}};  // unknown: the last known one is shown
   counts.allocations = 1;
   counts.failed = 1;
   counts.largest_failed = 3'000'000;
@@ -256,7 +257,7 @@ TEST_CASE("The step time is that of steps without the profiler, and what it adds
   StatsRun run;
   const Nanoseconds in_window = GENERATE(62'500u, 52'000u, 50'000u);
   add_steps(run, [&](std::uint64_t) { return in_window; });
-  // The device works for 0.5 ms of 1.25: launch-bound for the rest.
+  // The device works for 0.5 ms of 1.25 ms; otherwise the run is launch-bound.
   KernelEvent kernel = run.kernel("k", 500'000);
   kernel.start = 1'000'000;
   kernel.end = 1'500'000;
@@ -270,7 +271,7 @@ TEST_CASE("The step time is that of steps without the profiler, and what it adds
                 "    in windows: 20 iterations, median ") != std::string::npos);
   const auto disturbance =
       text.find("  steps in windows took 25.0% (25.0 to 25.0) longer than without the profiler: ");
-  // Among the first lines, and only where it is much.
+  // Among the first lines, and only if it is large.
   CHECK((disturbance != std::string::npos) == (in_window == 62'500));
   CHECK((in_window != 62'500 || disturbance < text.find("step time")));
   CHECK((text.find("\n    25.0% (25.0 to 25.0) longer than without the profiler\n") != std::string::npos) ==
@@ -375,7 +376,7 @@ TEST_CASE("Windows that others ended or kept without device activity are told, e
         std::string::npos);
   CHECK(text.find("\n    " + std::string(60, 'n') + " (and a remark)\n") != std::string::npos);
   CHECK(text.find("without GPU records: 5\n") != std::string::npos);
-  CHECK(text.find("without GPU records: 6\n") == std::string::npos);  // three reasons at most
+  CHECK(text.find("without GPU records: 6\n") == std::string::npos);  // at most three reasons
 }
 
 TEST_CASE("Lines fit the columns whatever the names are, and are valid UTF-8", "[output]") {

@@ -53,7 +53,7 @@ RunInfo some_run() {
   return info;
 }
 
-/// Tables that a run without metrics has.
+/// The number of tables of a run without metrics.
 std::size_t wanted_files() {
   const StatsRun run;
   const RunInfo info;
@@ -66,7 +66,7 @@ std::size_t wanted_files() {
 }  // namespace
 
 TEST_CASE("Names and headers of the tables", "[output]") {
-  // Literally, because other people's parsers look for these.
+  // Literal headers, because other people's parsers look for them.
   const std::map<std::string_view, std::string_view> expected{
       {"cuda_gpu_kern_sum.csv",
        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"},
@@ -136,7 +136,7 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
   add_shape("cudnnBackendExecute", NormalizationShape{});
   add_shape("cudnnRNNForward", RnnShape{});
   add_shape("ncclAllReduce", CollectiveShape{});
-  // Attention that no library launched is known by its name.
+  // Attention that no library launched is recognised by its kernel's name.
   KernelEvent flash = run.kernel("void flash_fwd_kernel<Flash_fwd_kernel_traits<64> >(Flash_fwd_params)", 10);
   run.statistics.add(flash);
   run.statistics.settle_window(1, 0, 3000);
@@ -161,7 +161,7 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
     for (std::size_t begin = 0; begin < text.size(); ++lines) {
       const std::size_t end = text.find('\n', begin);
       const std::string line = text.substr(begin, end - begin);
-      // A hundred thousand lines: Catch2 would take longer over each than all else does.
+      // A hundred thousand lines, for each of which Catch2 would take longer than everything else.
       if (std::count(line.begin(), line.end(), ',') != commas) FAIL(table.name << ": " << line);
       begin = end + 1;
     }
@@ -212,7 +212,7 @@ TEST_CASE("Kernel detail rows", "[output]") {
   run.statistics.add(event);
   CHECK(rows_of("kernel_detail.csv", run) ==
         "100.0,203,2,101.5,100,103,1,4,2,1,128,1,1,40,1024,49152,16,,,,,,unknown,,k\n");
-  // 50 + 1 KiB of shared memory: four blocks of four warps; eight multiprocessors of 132 have work.
+  // 50 + 1 KiB of shared memory: four blocks of four warps; 8 of 132 multiprocessors have work.
   RunInfo info;
   info.devices = {DeviceInfo{}, h200(1)};
   CHECK(rows_of("kernel_detail.csv", run, info) ==
@@ -334,8 +334,8 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
   const std::string unsettled = std::string(42, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
-        // The copy and, within it, the memset end long before the kernel begins.
-        // Two records are lost, so how busy the devices were is not known.
+        // The copy and, within it, the memset end long before the kernel begins. Two records are lost, so how
+        // busy the devices were is unknown.
         "1,api,closed,2000,8000,6000,all,yes,,,,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,0,,,,"
         "0,,,,,"
         ",,5,"
@@ -400,7 +400,7 @@ TEST_CASE("Rows of memory over time", "[output]") {
   RunInfo info = some_run();  // window 1 from 3,000 to 9,000
   info.base = 1'000;
   info.memory_until = 12'000;
-  // Before the window, in it, and still the same when it ended; several changes merged into one interval.
+  // Before the window, in it, and unchanged when it ended; several changes merged into one interval.
   info.memory_lines = {{0,
                         MemoryLine::Of::kAllocated,
                         {{1'500, 1'500, 1'000'000, 1'000'000, 1'500, 1'000'000, 0},
@@ -452,7 +452,7 @@ TEST_CASE("Rows of threads and child processes", "[output]") {
         "3,main,no,1,500000000,25.0,7,11,12,13,14,1.235,4000,2000000000,800,,,,,,,,,\n"
         "3,process,yes,1,600000000,30.0,7,,,,,,4000,2000000000,800,4,1.500,1.800,2.300,75.0,10.0,9,8,7\n"
         "3,loader worker,no,2,3000000000,150.0,1000000000,,,,,,4000,2000000000,800,,,,,,,,,\n");
-  // No limit, no worker, and nothing known of the affinity.
+  // No limit, no worker, and an unknown affinity.
   info.host_windows[0].affinity = info.host_windows[0].quota_thousandths = 0;
   info.host_windows[0].worker_life = 0;
   info.host_windows[0].roles = {row(HostRole::kProcess, 1, 600'000'000, 7)};
@@ -609,7 +609,7 @@ TEST_CASE("Step times are those of iterations without CUPTI", "[output]") {
   info.unit_source = UnitSource::kStated;
   CHECK(rows_of("step_times.csv", run, info).find("\n50,23600,900,900.0,3333333.3,3,stated,3333333.333\n") !=
         std::string::npos);
-  // Iterations and their time in the window; the run's step time, its interval, samples a second.
+  // Iterations and their time in the window; the run's step time, its interval, samples per second.
   CHECK(rows_of("window_sum.csv", run, info)
             .find(",2,500.0,6000000.0,2,6,6000000.000,,9,500.0,100.0,900.0,6000000.0,6000000.000,stated,") !=
         std::string::npos);
@@ -624,7 +624,7 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   CHECK(rows.find("1,2,iteration,") == 0);
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
         "[other],,,,all,yes,,,,,,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
-  // The iteration that runs.
+  // The iteration in progress.
   CHECK(rows.find(",0,all,yes," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) +
                   ",,,,,,,,0,") != std::string::npos);
 }
@@ -635,7 +635,7 @@ TEST_CASE("Units of work are of complete iterations, and a rate is of those alon
   IterationBoundary boundary;
   boundary.window = boundary.window_before = 1;
   boundary.begin = 3000;
-  // 1,000 ns each: 8 units, none said, 0, 2.5; then one that the window cuts.
+  // 1,000 ns each: 8 units, none reported, 0, 2.5; then one cut off by the window.
   const std::optional<double> said[] = {{}, 8.0, {}, 0.0, 2.5};
   for (const std::optional<double>& units : said) {
     boundary.units_before = units;
@@ -699,7 +699,7 @@ TEST_CASE("What a killed process wrote of hardware metrics stays, and is listed"
   std::ofstream(folder.path() + "/kernel_metrics.csv") << "before";
   RunInfo info = some_run();
   CHECK(write_all(folder.path(), build_report(run.statistics, info)).empty());
-  // Of another run, in the same folder.
+  // From another run, in the same folder.
   CHECK(nlohmann::json::parse(folder.read("run.json"))["files"].size() == wanted_files());
   info.recovered.emplace();
   CHECK(write_all(folder.path(), build_report(run.statistics, info)).empty());
@@ -713,7 +713,7 @@ TEST_CASE("A file that cannot be written leaves the others and its predecessor",
   const TemporaryFolder folder;
   StatsRun run;
   run.statistics.add(run.kernel("k", 100));
-  // In the way of one table's temporary file.
+  // Blocks one table's temporary file.
   std::filesystem::create_directories(folder.path() + "/.cuda_api_sum.csv.new/x");
   std::ofstream(folder.path() + "/cuda_api_sum.csv") << "before";
   const std::vector<std::string> errors = write_all(folder.path(), build_report(run.statistics, some_run()));
@@ -740,7 +740,7 @@ TEST_CASE("Tables of an earlier write that cannot be replaced are said to be", "
   CHECK(json["stale_files"] == std::vector<std::string>{"cuda_api_sum.csv"});
   CHECK(json["files"].size() == wanted_files());
 
-  // Without memory for any table.
+  // There is no memory for any table.
   REQUIRE(write_run_json(folder.path(), some_run(), written).empty());
   json = nlohmann::json::parse(folder.read("run.json"));
   CHECK(json["files"].size() == wanted_files());
@@ -784,7 +784,7 @@ TEST_CASE("run.json is written into its reserved room where it can't be made ane
     RunInfo info = some_run();
     info.pid = 100 + static_cast<int>(write);
     const auto errors = write_all(folder.path(), build_report(run.statistics, info), written);
-    CHECK(errors.size() == 1);  // the table's alone
+    CHECK(errors.size() == 1);  // only the table's
     const auto json = nlohmann::json::parse(folder.read("run.json"));
     CHECK(json["pid"] == info.pid);
     CHECK(json["stale_files"] == std::vector<std::string>{"cuda_api_sum.csv"});
@@ -793,7 +793,7 @@ TEST_CASE("run.json is written into its reserved room where it can't be made ane
           (write == ReservedFile::Write::kFurther));
   }
 
-  // Longer than the room, with the spare that is kept for the last write.
+  // Longer than the available space, including the spare for the last write.
   RunInfo info = some_run();
   info.windows.resize(1000);
   for (WindowInfo& window : info.windows) window.losses.host_records = 1;

@@ -40,7 +40,7 @@ TEST_CASE("what PyTorch's allocator reports is kept with its highest and lowest 
   std::vector<MemoryLine> lines;
   memory->note(0, 1, 1);
   CHECK(memory->copy(lines) == 0);
-  CHECK(lines.empty());  // before CUDA has begun
+  CHECK(lines.empty());  // CUDA is not initialised yet
   memory->start();
   const Nanoseconds before = now();
   std::mt19937_64 random(4);
@@ -121,7 +121,7 @@ TEST_CASE("no report is lost while another thread reads", "[memory]") {
     }
   });
   for (std::uint64_t i = 1; i <= 100'000; ++i) memory->note(0, 500 + (i * 7919) % 100'003, 1000);
-  // Each of these two may come while the reader has the turn.
+  // Either of these may arrive while the reader has the turn.
   memory->note(0, 1'000'000, 1000);
   memory->note(0, 3, 1000);
   memory->note(0, 400, 1000);

@@ -116,7 +116,7 @@ TEST_CASE("A trace that cannot be written says so once and counts what it leaves
   trace.add(run.kernel("k", 1));
   CHECK(trace.rows_left_out() == 1);
   CHECK_FALSE(trace.flush());
-  // An earlier run's trace is not written over.
+  // The trace of an earlier run is not overwritten.
   const TemporaryFolder folder;
   TraceWriter first(context_of(run));
   CHECK(first.open(folder.path()));
@@ -136,7 +136,7 @@ TEST_CASE("Rows whose file fails are left out, those in its buffer as well", "[o
   const std::string written = folder.read("cuda_gpu_trace.csv");
   {
     const QuietSignals quiet;
-    // A part of a row finds room: none of it may stay.
+    // Only part of a row fits: none of it may remain.
     const rlimit little{written.size() + 10, before.rlim_max};
     REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
     for (int i = 0; i < 3; ++i) trace.add(run.kernel("k", 1));

@@ -16,7 +16,7 @@ using namespace inject;
 
 namespace {
 
-/// What a process has one of, so each test is one of its own.
+/// Objects of which a process has only one, so each test runs in a process of its own.
 struct Attachment {
   Attachment() { FakeCupti::get().present = true; }
 
@@ -30,7 +30,7 @@ struct Attachment {
 
 void in_child(void (*test)(Attachment&)) {
   check_end(play(std::map<std::string, std::string>{}, [test] {
-    // Until the process is gone, as CUPTI's buffers are.
+    // Lives until the process exits, as CUPTI's buffers do.
     static auto* const attachment = new Attachment;
     test(*attachment);
   }));
@@ -47,7 +47,7 @@ TEST_CASE("The tracer goes up to a level, and down by what is no longer wanted",
     EXPECT(a.cupti.count("Subscribe") == 1);
     EXPECT(a.cupti.records_kernels());
     EXPECT(collecting_activity);
-    EXPECT(a.raise(TracerLevel::kLaunches));  // never down
+    EXPECT(a.raise(TracerLevel::kLaunches));  // levels never decrease
     EXPECT(a.tracer.level() == TracerLevel::kActivity);
 
     a.tracer.stop_activity();

@@ -86,7 +86,7 @@ TEST_CASE("of what the program starts, the first and each EVERYth is a window", 
     for (int i = 0; i < 10; ++i) {
       const bool first = occurrences.begin();
       CHECK(occurrences.inside());
-      // A start inside of one is none of its own, and tells the same.
+      // A start within an occurrence is none of its own, and returns the same.
       CHECK(occurrences.begin() == first);
       occurrences.end();
       occurrences.end();
@@ -122,7 +122,7 @@ TEST_CASE("signals toggle, and open a window each EVERY signals", "[window]") {
   CHECK(opening("signal/3") == std::vector<int>{0, 3, 6, 9});
   CHECK(opening("signal/5") == std::vector<int>{0, 5});
 
-  // Windows that something else closed: the next signal does not wait for their second one.
+  // Windows closed by something else: the next signal does not wait for their second one.
   SignalCount count(spec("signal"));
   CHECK(count.opening());
   CHECK(count.opening());
@@ -151,7 +151,7 @@ TEST_CASE("a thread's outermost watched range counts in each domain", "[nvtx]") 
   CHECK_FALSE(ranges.pop(1));
   CHECK(ranges.pop(2));
   CHECK(ranges.pop(1));
-  // The one that was pushed before it, and one pop too many.
+  // The range pushed before it, and one pop too many.
   CHECK_FALSE(ranges.pop(1));
   CHECK_FALSE(ranges.pop(1));
   CHECK(ranges.push(1, true));
@@ -227,7 +227,7 @@ TEST_CASE("a month of samples keeps its distances, whatever is late or missed", 
     if (window->begin >= 30u * 24 * 3600 * kSecond) break;
     REQUIRE((window->begin - 60 * kSecond) % (600 * kSecond) == 0);
     REQUIRE(window->end == window->begin + 2 * kSecond);
-    // Every hundredth opens late, and lasts as long all the same; every thousandth is slept through.
+    // Every hundredth window opens late and still has its full length; every thousandth is missed.
     const std::uint64_t opened = window->begin + (windows % 100 == 7 ? kSecond : 3'000'000);
     time = windows % 1000 == 9 ? window->end + kSecond : opened + 2 * kSecond + 5'000'000;
     if (windows % 1000 != 9) schedule.advance();

@@ -104,7 +104,7 @@ TEST_CASE("records that were dropped belong to the window that was open last") {
   CHECK(rows(log, {16, 7}, {20, 7}) == std::vector<Row>{{3, 4, 0}});
   CHECK(rows(log, {20, 7}, {20, 7}).empty());
   CHECK(rows(log, {8, 0}, {12, 1}) == std::vector<Row>{{2, 2, 0}, {1, 0, 1}, {0, 2, 0}});
-  log.open("launch:1+1", 4000);  // opened by itself: nobody has counted then
+  log.open("launch:1+1", 4000);  // opened by itself, when nobody was counting
   CHECK(rows(log, {12, 2}, {20, 8}) == std::vector<Row>{{4, 8, 6}});
 }
 
@@ -115,20 +115,20 @@ TEST_CASE("readings of the devices' memory belong to the edges before them") {
   log.note_memory(10, Used{{0, 1}});
   const std::uint32_t one = log.open("api", 1000);
   CHECK(log.lacks_memory());
-  log.note_memory(999, Used{{0, 2}});  // begun before the window
+  log.note_memory(999, Used{{0, 2}});  // the reading began before the window
   CHECK(log.lacks_memory());
   log.note_memory(1010, Used{{0, 3}, {1, 30}});
   CHECK_FALSE(log.lacks_memory());
-  log.note_memory(1020, Used{{0, 4}});  // nobody has asked
+  log.note_memory(1020, Used{{0, 4}});  // no reading was requested
   log.end(one, 2000);
   CHECK(log.lacks_memory());
   log.note_memory(1999, Used{{0, 5}});
   CHECK(log.lacks_memory());
   const std::uint32_t two = log.open("api", 2100);
-  log.note_memory(2200, Used{{0, 6}});  // for both
+  log.note_memory(2200, Used{{0, 6}});  // counts for both windows
   CHECK_FALSE(log.lacks_memory());
   log.end(two, 2300);
-  // Over before anybody could read.
+  // It ends before anybody could read.
   log.end(log.open("api", 2400), 2410);
   CHECK(log.lacks_memory());
   log.note_memory(2500, Used{{0, 7}});
@@ -177,13 +177,13 @@ TEST_CASE(
   CHECK(listed[10'000].number == kOpened - 99);
   CHECK(listed.back().number == kOpened);
   CHECK(listed[9'999].end == 100'005);
-  // Records may come of the latest ten thousand.
+  // Records may arrive for the latest ten thousand windows.
   CHECK(log.at((kOpened - 9'999) * 10) == kOpened - 9'999);
   CHECK(log.at((kOpened - 10'000) * 10) == 0);
 }
 
 namespace {
-/// Two megabytes of places for edges.
+/// Two megabytes for edges.
 std::unique_ptr<LaunchTrigger> trigger(std::uint64_t start, std::uint64_t length, std::uint64_t every,
                                        std::uint64_t most) {
   auto result = std::make_unique<LaunchTrigger>();
@@ -194,7 +194,7 @@ std::unique_ptr<LaunchTrigger> trigger(std::uint64_t start, std::uint64_t length
   return result;
 }
 
-/// Launch n comes at 1000 + 10 n.
+/// Launch n is at 1000 + 10 n.
 void launch(LaunchTrigger& trigger, std::uint64_t launches) {
   for (; launches != 0; --launches)
     trigger.next([&] { return 1000 + 10 * trigger.count.load(std::memory_order_relaxed); });
@@ -220,7 +220,7 @@ TEST_CASE("a launch's number says which window it lies in, opens and closes") {
   CHECK(at(*apart, 15) == std::make_tuple(2, 2, 0));
   CHECK(at(*apart, 17) == std::make_tuple(0, 0, 2));
   CHECK(at(*apart, 25) == std::make_tuple(0, 0, 0));
-  // One follows the other without a launch between.
+  // Windows that follow each other without a launch in between.
   const auto joined = trigger(0, 3, 3, 2);
   CHECK(at(*joined, 3) == std::make_tuple(2, 2, 1));
   CHECK(at(*joined, 6) == std::make_tuple(0, 0, 2));
@@ -257,7 +257,7 @@ TEST_CASE("a window whose edge was overwritten before it was read has no times, 
   WindowLog log;
   LaunchWindows windows(*some, log, "launch:0+1/2");
   launch(*some, 1);
-  windows.note();  // the first one is open
+  windows.note();  // the first window is open
   launch(*some, 2 * (EdgeTimes::kPlaces + 2));
   windows.note();
   REQUIRE(log.opened() == EdgeTimes::kPlaces + 3);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// When windows open and close, on a clock that the test moves.
+// When windows open and close, with a clock that the test sets.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,7 +29,7 @@ struct Ranges {
 };
 struct Step {
   std::variant<Event, Ranges> event;
-  Nanoseconds milliseconds;  // of the clock
+  Nanoseconds milliseconds;  // on the clock
   TriggerAction action;
 };
 
@@ -40,7 +40,7 @@ constexpr TriggerAction kClose = TriggerAction::kClose;
 constexpr TriggerAction kReopen = TriggerAction::kReopen;
 constexpr TriggerAction kWait = TriggerAction::kWait;
 
-/// Does what a trigger wants, at once.
+/// Carries out a trigger's action at once.
 class Player {
  public:
   explicit Player(std::string_view window) : trigger(make_trigger(parsed_spec(window))) {
@@ -120,7 +120,7 @@ TEST_CASE("a trigger does what its events call for", "[triggers]") {
        {{Event::kStart, 0, kOpen},
         {Event::kStop, 1, kClose},
         {Event::kStart, 2, kNone},
-        {Event::kStart, 3, kNone},  // inside of that one
+        {Event::kStart, 3, kNone},  // within that window
         {Event::kStop, 4, kClose},
         {Event::kStart, 5, kNone},
         {Event::kStop, 6, kClose},
@@ -148,14 +148,14 @@ TEST_CASE("a trigger does what its events call for", "[triggers]") {
        {{Event::kClock, 0, kNone},
         {Event::kClock, 899, kNone},
         {Event::kClock, 900, kAttach},
-        {Event::kClock, 901, kNone},  // once
+        {Event::kClock, 901, kNone},  // only once
         {Event::kClock, 1000, kOpen},
         {Event::kStart, 1001, kNone},
         {Event::kClock, 1199, kNone},
         {Event::kClock, 1200, kClose},
         {Event::kClock, 2000, kNone}}},
       {"time:1s+200ms/500msx2",
-       {{Event::kClock, 1100, kOpen},  // late: it lasts as long as one in time
+       {{Event::kClock, 1100, kOpen},  // late, but with its full length
         {Event::kClock, 1299, kNone},
         {Event::kClock, 1300, kClose},
         {Event::kClock, 1400, kAttach},
@@ -165,28 +165,28 @@ TEST_CASE("a trigger does what its events call for", "[triggers]") {
       {"time:1s+200ms/500ms",
        {{Event::kClock, 1000, kOpen},
         {Event::kClock, 1200, kClose},
-        {Event::kClock, 3800, kNone},  // those from 1.5 to 3.7 s have gone by
+        {Event::kClock, 3800, kNone},  // the windows from 1.5 to 3.7 s were missed
         {Event::kClock, 3900, kAttach},
         {Event::kClock, 4000, kOpen}}},
-      {"auto",  // nothing is found
+      {"auto",  // no iterations are found
        {{Event::kClock, 19'899, kNone},
         {Event::kClock, 19'900, kAttach},
         {Event::kClock, 20'000, kOpen},
         {Event::kClock, 24'999, kNone},
         {Event::kClock, 25'000, kClose},
         {Event::kClock, 50'000, kNone}}},
-      {"auto",  // the program takes over before that, …
+      {"auto",  // the program takes over before that
        {{Event::kStop, 1, kNone},
         {Event::kStart, 2, kOpen},
         {Event::kStop, 3, kClose},
         {Event::kClock, 20'000, kNone},
         {Event::kStart, 30'000, kOpen},
         {Event::kClock, 40'000, kNone}}},
-      {"auto",  // … or in the window of the clock
+      {"auto",  // the program takes over in the clock's window
        {{Event::kClock, 20'000, kOpen},
         {Event::kStart, 21'000, kReopen},
         {Event::kClock, 26'000, kNone},
-        {Event::kStart, 27'000, kOpen},  // inside of it: the session has one open
+        {Event::kStart, 27'000, kOpen},  // within it: the session has a window open
         {Event::kStop, 28'000, kClose}}},
       {"auto",
        {{Event::kTakeOver, 0, kNone}, {Event::kClock, 20'000, kNone}, {Event::kStop, 20'001, kClose}}},
@@ -221,19 +221,19 @@ TEST_CASE("ranges close no window of somebody else's", "[triggers]") {
   CHECK(player.play(Ranges{1}, 0) == kNone);
   CHECK(player.play(Ranges{0}, 1) == kNone);
   player.end_window();
-  // The ranges' window is ended before it has begun: its number is the next one's.
+  // The ranges' window ended before it began, so the next window gets its number.
   REQUIRE(player.play(Ranges{1}, 2) == kOpen);
   --player.state.next;
   another_opens();
   CHECK(player.play(Ranges{0}, 3) == kNone);
   player.end_window();
-  // Another one has come before it.
+  // Another window has begun before it.
   REQUIRE(player.play(Ranges{1}, 4) == kOpen);
   another_opens();
   player.trigger->requested(0);
   CHECK(player.play(Ranges{0}, 5) == kNone);
   player.end_window();
-  // Another one has come and gone.
+  // Another window has begun and ended.
   REQUIRE(player.play(Ranges{1}, 6) == kOpen);
   another_opens();
   player.trigger->requested(player.state.request);
@@ -287,7 +287,7 @@ TEST_CASE("a trigger knows when no window will come", "[triggers]") {
   struct Case {
     const char* window;
     bool after_one;      // once it has had a window
-    bool without_quota;  // xN has been used up
+    bool without_quota;  // once xN is used up
     bool has_quota;
   };
   const Case cases[] = {{"time:0s+1s", true, false, false},
@@ -340,7 +340,7 @@ TEST_CASE("an iteration's window is planned, asked for and ended", "[triggers]")
   CHECK(trigger.open_at() == 120);
   trigger.forget_plan();
   CHECK(trigger.before(120, false) == kNone);
-  input.soonest = 130;  // its begin has gone by, and does not count against x2
+  input.soonest = 130;  // its begin has passed, and does not count against x2
   trigger.plan(known, input);
   REQUIRE(trigger.open_at() == 140);
   trigger.begin(140);
@@ -363,7 +363,7 @@ TEST_CASE("a window that opened too early is planned again", "[triggers]") {
     CHECK(trigger.first() == 100);
     CHECK(trigger.is_early(7, 8));
     CHECK(trigger.is_early(7, 100));
-    CHECK_FALSE(trigger.is_early(7, 101));  // what was asked for is under way
+    CHECK_FALSE(trigger.is_early(7, 101));  // the requested window is in progress
     CHECK_FALSE(trigger.is_early(100, 100));
     CHECK_FALSE(trigger.is_early(103, 104));
     trigger.give_up();
@@ -374,7 +374,7 @@ TEST_CASE("a window that opened too early is planned again", "[triggers]") {
     trigger.plan(known_iterations(), input);
     CHECK(trigger.open_at() == 100);
   }
-  // What had been taken for iterations had gone past the first windows: they are still to come.
+  // A false start had counted past the first windows, which are still to come.
   IterationTrigger passed(parsed_spec("iter:100+5/20"));
   IterationPlanInput far;
   far.soonest = 1000;
