@@ -18,7 +18,7 @@ _TABLE = re.compile(r"(?<=<!-- options of )(\w+)( -->\n).*?(?=<!-- end -->)", re
 
 
 def commands():
-    """The subcommands of `inject` by their names."""
+    """The subcommands of `inject`, by name."""
     import typer.main
     from libinject.cli import app
 
@@ -26,7 +26,7 @@ def commands():
 
 
 def options(command):
-    """[(name, meaning, default)] of what the command takes, as its --help has it."""
+    """[(name, meaning, default)] of the command's arguments, as in its --help."""
     rows = []
     for parameter in command.params:
         if getattr(parameter, "hidden", False):
@@ -39,7 +39,7 @@ def options(command):
             if parameter.metavar and not flag:
                 name += f" {parameter.metavar}"
         default = "" if flag or parameter.default in (None, [], ()) else str(parameter.default)
-        # Of the machine that this runs on, not of the command.
+        # A default that depends on this machine, not on the command.
         rows.append((name, " ".join((parameter.help or "").split()), "" if default == sys.executable else default))
     return rows
 
@@ -55,7 +55,7 @@ def table(command):
 
 
 def page(text):
-    """`text` with the tables as the commands have them."""
+    """`text` with the tables replaced by those generated from the commands."""
     found = commands()
     return _TABLE.sub(lambda match: match[1] + match[2] + table(found[match[1]]), text)
 

@@ -20,7 +20,7 @@ TABLE = pathlib.Path(__file__).with_name("cuda-wheels.txt")
 
 
 def toolkits():
-    """Where cmake/InjectCudaHeaders.cmake looks, in its order."""
+    """The places where cmake/InjectCudaHeaders.cmake looks, in the same order."""
     places = [os.environ.get(name) for name in ("INJECT_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
     return [pathlib.Path(place) for place in places if place]
 
@@ -41,7 +41,7 @@ def has_library(library, out):
 
 
 def wanted(out, libraries, compiler):
-    """package==version -> what to take of it: "include" (its headers), "all"."""
+    """package==version -> the part needed from it: "include" (its headers) or "all"."""
     rows = [line.split() for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
     nvcc = not compiler or has_nvcc(out)
     take, optional = {}, set()
@@ -69,7 +69,7 @@ def unpack(wheel, part, out):
                 shutil.copyfileobj(source, sink)
             if "bin" in path:
                 target.chmod(0o755)
-            if ".so." in target.name:  # what -lNAME looks for
+            if ".so." in target.name:  # the name that -lNAME looks for
                 link = target.with_name(target.name.split(".so.")[0] + ".so")
                 link.unlink(missing_ok=True)
                 link.symlink_to(target.name)
@@ -84,8 +84,8 @@ def main():
     arguments = parser.parse_args()
 
     arguments.out.mkdir(parents=True, exist_ok=True)
-    if not (arguments.out / "lib64").exists() and not (arguments.out / "lib64").is_symlink():  # one that leads nowhere yet
-        (arguments.out / "lib64").symlink_to("lib")  # where nvcc looks; the packages have lib
+    if not (arguments.out / "lib64").exists() and not (arguments.out / "lib64").is_symlink():  # a dangling link
+        (arguments.out / "lib64").symlink_to("lib")  # nvcc looks in lib64; the packages have lib
     take, optional = wanted(arguments.out, arguments.libraries, not arguments.headers)
     for requirement, part in take.items():
         print(f"setup: fetching {requirement}", flush=True)

@@ -34,14 +34,14 @@ import time
 import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DEADLINE = 5 + 1  # seconds from the program's last line to its end: the library's own limit, and one more
+DEADLINE = 5 + 1  # seconds from the program's last line to its end: the library's own limit plus one
 WINDOW_MS = 100
 TEN_WINDOWS = (f"kernel:beta:1 progress:progress loop:10 [ start kernel:alpha:20 copy:d2d:4096 sleep:{WINDOW_MS} sync stop "
                "print:window sleep:20 ] print:done return:3")
-# Waits after the third window until the disk is full.
+# After the third window, waits until the disk is full.
 FILLED = ("progress:progress loop:3 [ start kernel:alpha:20 sync stop print:window sleep:20 ] until_text:full:full "
           "loop:7 [ start kernel:alpha:20 sync stop sleep:20 ] print:done return:3")
-# The first window has its records' file before it launches, and the others are open before they do, however long that takes.
+# The first window has its record file before it launches, and the others are open before they do, however long that takes.
 RANK = ("until_text:../go:go start until_text:out/run.json:time_zero progress:progress stop "
         "loop:3 [ start until_open loop:5 [ kernel:alpha:20 copy:d2d:4096 sleep:2 ] sync stop sleep:10 ]")
 STEP_MS = 20
@@ -53,7 +53,7 @@ class Skipped(Exception):
 
 
 def serve(backing, mount, plan):
-    """The FUSE server: passes every operation on to the folder `backing`, as the file `plan` says: ok, slow, fail or hang."""
+    """The FUSE server: forwards each operation to the folder `backing`, as the file `plan` says: ok, slow, fail or hang."""
     import fuse  # pylint: disable=import-outside-toplevel
 
     def planned():
@@ -113,9 +113,9 @@ class Place:
             new.rename(self._plan)
 
     def fill(self):
-        """Takes all the room there is."""
+        """Takes all of the free space."""
         with open(self.folder / "filler", "wb", buffering=0) as filler:
-            for size in (1 << 20, 1 << 16, 4096, 4096, 4096):  # a copy-on-write file system finds room once more after a sync
+            for size in (1 << 20, 1 << 16, 4096, 4096, 4096):  # a copy-on-write file system finds some space again after a sync
                 with contextlib.suppress(OSError):
                     while True:
                         filler.write(bytes(size))
@@ -128,7 +128,7 @@ class Place:
 
 
 def command(*words):
-    """Runs what makes or mounts a file system; what it lacks skips the cases."""
+    """Runs a command that makes or mounts a file system; if it is missing, the cases are skipped."""
     if shutil.which(words[0]) is None:
         raise Skipped(f"there is no {words[0]}")
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
@@ -147,7 +147,7 @@ def disk(kind, work, small):
     demand(kind)
     folder, image = work / "mount", work / "image"
     folder.mkdir()
-    size = {"tmpfs": 16, "ext4": 32, "xfs": 300, "btrfs": 128}[kind] if small else 2048  # MB; the least that each can have
+    size = {"tmpfs": 16, "ext4": 32, "xfs": 300, "btrfs": 128}[kind] if small else 2048  # MB; the minimum of each file system
     try:
         if kind == "tmpfs":
             command("mount", "-t", "tmpfs", "-o", f"size={size}M", "none", folder)
@@ -167,7 +167,7 @@ def nfs(work, _small):
     folder, export = work / "mount", work / "export"
     folder.mkdir()
     export.mkdir()
-    command("exportfs", "-i", "-o", "rw,no_root_squash,insecure,fsid=77", f"127.0.0.1:{export}")  # nfs-kernel-server
+    command("exportfs", "-i", "-o", "rw,no_root_squash,insecure,fsid=77", f"127.0.0.1:{export}")  # needs nfs-kernel-server
     try:
         command("mount", "-t", "nfs4", f"127.0.0.1:{export}", folder)
         yield Place(folder)
@@ -184,7 +184,7 @@ def fuse_folder(work, _small):
     plan.write_text("ok", encoding="ascii")
     with open(work / "server", "wb") as said:
         server = subprocess.Popen([sys.executable, __file__, "--serve", str(backing), str(folder), str(plan)], stdout=said, stderr=said,
-                                  start_new_session=True)  # Ctrl+C is for us
+                                  start_new_session=True)  # Ctrl+C is meant for this script only
     try:
         while not os.path.ismount(folder):
             if server.poll() is not None:
@@ -193,7 +193,7 @@ def fuse_folder(work, _small):
             time.sleep(0.02)
         yield Place(folder, plan)
     finally:
-        server.kill()  # whoever waits for it gets an error
+        server.kill()  # processes that wait for it get an error
         server.wait()
         unmount(folder)
 
@@ -205,7 +205,7 @@ def unmount(folder):
 
 
 def load_tests(build):
-    """Imports the tests that have the checks; they read what they test from the command line."""
+    """Imports the tests that contain the checks; they read what to test from the command line."""
     paths = [build / name for name in ("libinject.so", "tests/integration/script", "sim", "injectctl/injectctl")]
     sys.path.insert(0, str(ROOT / "tests" / "integration"))
     ours, sys.argv = sys.argv, [sys.argv[0], *map(str, paths)]
@@ -216,7 +216,7 @@ def load_tests(build):
 
 
 class Check:
-    """Programs of one case, their output folder in `place`, everything else on this machine's disk."""
+    """Programs of one case, with their output folder in `place` and everything else on this machine's disk."""
 
     def __init__(self, place, how, work):
         self.place, self.how, self.work = place, how, work
@@ -253,8 +253,8 @@ class Check:
         program.wait_for(lambda: len(program.lines) >= count, f"{count} lines")
 
     def finish(self, program):
-        """Seconds from the last line to the exit, however long the process stays a zombie after that (program.lingers): a thread
-        that waits for a FUSE server cannot be ended, and whoever waits for the process goes on once the server answers."""
+        """Seconds from the last line to the exit, not counting the time for which the process stays a zombie (program.lingers): a thread
+        that waits for a FUSE server can't be killed, and wait() on the process returns only once the server answers."""
         state = pathlib.Path(f"/proc/{program.process.pid}/stat")
         limit = time.monotonic() + 120
         while state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z":
@@ -271,7 +271,7 @@ class Check:
         return max(0, ended - program.lines[-1][0]) if program.lines else 0
 
     def unharmed(self, program, text):
-        """Status and output are those of a run without us."""
+        """Checks that status and output are those of a run without libinject."""
         bare = self.start(text, bare=True)
         self.finish(bare)
         found, expected = ((done.process.returncode, [line for _, line in done.lines]) for done in (program, bare))
@@ -283,7 +283,7 @@ class Check:
 
     @staticmethod
     def marked(out):
-        """What run.json says of files that are not of the end, or of a run that is not over; empty if all are."""
+        """What run.json reports about files that are not final, or a run that is not over; empty if there is nothing."""
         if "run.json" not in out.files():
             return "no run.json"
         run = out.run
@@ -291,7 +291,8 @@ class Check:
         return ", ".join(said + [f"{len(run[name])} {name}" for name in ("stale_files", "write_errors") if run.get(name)])
 
     def complete(self, program, work, windows):
-        """The tables have so much work, as the process left them or recovered: which of these, and GPU records counted as missing."""
+        """Checks that the tables have this much work and this many windows, as left by the process or recovered. Returns which of the two,
+        and the number of GPU records counted as missing."""
         out = program.out
         assert out.path.exists(), f"no folder: {program.stderr()}"
         marked, result = self.marked(out), "complete"
@@ -303,7 +304,7 @@ class Check:
         else:
             self.case.check_folder(out, program)
         lost = out.lost()
-        # While a server holds our thread up, nobody asks CUPTI for its records.
+        # While a server blocks our thread, no CUPTI buffers are flushed.
         missing = lost.pop("missing_activity_records", 0) if self.how in ("slow", "hang") and result != "complete" else 0
         if missing:
             lost.pop("window_times", None)
@@ -313,7 +314,7 @@ class Check:
         return result, missing
 
 
-# Cases. Each returns its figures.
+# Cases. Each returns its measurements.
 
 def ten_windows(check, _given):
     program = check.start(TEN_WINDOWS, WINDOW="api")
@@ -374,7 +375,7 @@ def full_disk(check, _given):
 
 
 def stall(check, given):
-    """The windows are timed: it is our own thread that opens and closes them while the server stalls."""
+    """The windows are timed: our own thread opens and closes them while the server stalls."""
     steps = int((given.stall + 6) * 1000 / STEP_MS)
     text = f"progress:progress loop:{steps} [ kernel:alpha:10 sync sleep:{STEP_MS} print:step ] print:done return:3"
     figures = []
@@ -406,7 +407,7 @@ def ranks(check, given):
 
     def counts(out):
         launched = [row["Submissions"] for row in out.windows()]
-        # Where files take seconds, a rank's GPU records may be missing, and are counted by complete().
+        # If files take seconds, a rank's GPU records may be missing; complete() counts them.
         return launched if check.how == "slow" else (launched, out.kernels(), out.operations(), out.calls(), out.window_kernels())
 
     go = check.work / "go"
@@ -440,7 +441,7 @@ FILE_SYSTEMS = {**{kind: (functools.partial(disk, kind), None, OF_A_DISK) for ki
 
 
 def one(name, case, given):
-    """The result of a case, and its figures."""
+    """The result of a case, and its measurements."""
     make, how, _ = FILE_SYSTEMS[name]
     work = pathlib.Path(tempfile.mkdtemp(prefix="inject-filesystems-"))
     try:
@@ -459,7 +460,7 @@ def one(name, case, given):
 
 
 def stop(_number, _frame):
-    """Once: what it has mounted is unmounted undisturbed."""
+    """Runs once, so that its mounts are unmounted without interruption."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

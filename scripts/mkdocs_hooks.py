@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The pages of docs/ are written for GitHub. What MkDocs reads in another way is put right here, as it reads them."""
+"""The pages of docs/ are written for GitHub. What MkDocs interprets differently is adjusted here as it reads them."""
 
 import re
 
@@ -9,7 +9,7 @@ _PAGE = re.compile(r"`docs/(\w+)\.md`")
 
 
 def _lines(text):
-    """(line, whether it is code) of each line."""
+    """(line, whether it is code) for each line."""
     fence, indented, before = "", False, ""
     for line in text.split("\n"):
         mark = re.match(r" *(```+)", line)
@@ -21,14 +21,15 @@ def _lines(text):
             fence = mark[1]
             yield line, True
         else:
-            # Four spaces are code where no list goes on.
+            # Four spaces mean code, except within a list.
             indented = line.startswith("    ") and (indented or not before.strip() or before.startswith("#"))
             yield line, indented
         before = line
 
 
 def on_page_markdown(markdown, **_):
-    """A list or a table may follow a text without an empty line between; `docs/NAME.md` is a link."""
+    """GitHub allows a list or a table directly after a paragraph, without an empty line; `docs/NAME.md` becomes a
+    link."""
     written, before = [], ""
     for line, code in _lines(markdown):
         if not code:

@@ -13,7 +13,7 @@ import sys
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "gemm"  # the same file from the same figures
+matplotlib.rcParams["svg.hashsalt"] = "gemm"  # the same data gives the same file
 from matplotlib import pyplot
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")

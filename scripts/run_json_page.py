@@ -19,14 +19,14 @@ _UNITS = {"ns": "ns", "khz": "kHz", "bytes": "B", "bits": "bits"}
 
 
 def unit(name, part):
-    """By the words of the name: `memory_bytes`, `shared_bytes_per_block`."""
+    """From the words of the name: `memory_bytes`, `shared_bytes_per_block`."""
     if part.get("type") != "integer":
         return ""
     return next((_UNITS[word] for word in reversed(name.split("_")) if word in _UNITS), "")
 
 
 def kind(part):
-    """The type's name, and what else stands in the table for it."""
+    """The type's name, and its constraints shown in the table."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         return f"[object](#{name})"
@@ -67,7 +67,7 @@ def tables(schema):
 
 
 def page(text):
-    """`text` with the tables as the schema has them."""
+    """`text` with the tables replaced by those generated from the schema."""
     made = tables(json.loads(SCHEMA.read_text(encoding="utf-8")))
     return _TABLES.sub(lambda _: made, text)
 

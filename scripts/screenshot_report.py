@@ -18,7 +18,7 @@ from browser import Browser, missing
 
 WIDTH = 1280
 LARGEST = 320_000
-# The first thing in README.md: no wider than it is shown there, and quick to load.
+# The first image in README.md: no wider than it is shown there, so that it loads quickly.
 VERDICT_WIDTH = 1100
 LARGEST_VERDICT = 200_000
 
@@ -40,7 +40,7 @@ def main() -> None:
             width = WIDTH if whole else VERDICT_WIDTH
             browser.look(width)
             browser.open(page)
-            # Paths of the machine that it is made on are nobody's business.
+            # Paths of the machine on which it is made are removed.
             if not whole:
                 browser.run("document.querySelectorAll('.facts .wide, nav').forEach((part) => part.remove())")
             else:

@@ -21,17 +21,16 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPTIONS = ["--quiet", "--extra-arg=-Wthread-safety", "--extra-arg=-Wno-unknown-warning-option",
-           # The analyzer gives a function up at 15,000 states rather than 225,000: less than half the time.
+           # The analyzer abandons a function at 15,000 states rather than 225,000, which takes less than half the time.
            *(f"--extra-arg={argument}" for argument in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=15000"))]
-# Files that are nothing but a table's hooks, one function hundreds of times over, go without the analyzer, but for one, and
-# without the search for parameters to be passed by reference: their signatures are the vendor's, and it looks through all
-# of the file for each.
+# Files that only contain a table's hooks, one function hundreds of times over, are checked without the analyzer, except for one, and
+# without performance-unnecessary-value-param: their signatures are the vendor's, and the check searches the whole file for each.
 TABLE_OPTIONS = ["--checks=-clang-analyzer-*,-performance-unnecessary-value-param"]
 ANALYZED_TABLE = "cupti.cpp"
 
 
 class Unit:
-    """What one clang-tidy checks: a file, or several copied into one."""
+    """What one clang-tidy run checks: a file, or several concatenated into one."""
 
     def __init__(self, path, sources):
         self.path, self.sources = path, sources
@@ -55,7 +54,7 @@ class Unit:
 
 
 def configure(build):
-    # Precompiled headers are for one compiler, and that is not this one.
+    # Precompiled headers belong to one compiler, which is not this one.
     subprocess.run(["cmake", "--preset", "dev", "-B", build, "-DINJECT_JOIN=ON", "-DINJECT_BUILD_TESTS=OFF",
                     "-DINJECT_BUILD_EXAMPLES=OFF", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON",
                     "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -79,9 +78,9 @@ def join(build):
 
 
 def check(clang_tidy, folder, unit):
-    """Returns what was found, as text, which is empty where that is nothing."""
+    """Returns the findings as text, empty if there are none."""
     options = TABLE_OPTIONS if unit.is_table and unit.path.name != ANALYZED_TABLE else []
-    # Behind whatever else runs: other tests wait much of their time.
+    # At low priority: other tests spend much of their time waiting.
     done = subprocess.run(["nice", "-n", "19", clang_tidy, "-p", folder, *OPTIONS, *options, unit.path], capture_output=True,
                           text=True, check=False)
     if done.returncode == 0:
@@ -96,7 +95,7 @@ def main():
     build = pathlib.Path(sys.argv[2]).resolve() / "tidy"
     configure(build)
     folder, units = join(build)
-    # What takes longest comes first.
+    # The longest ones first.
     units.sort(key=lambda unit: (not unit.is_table, -unit.size))
     found = False
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

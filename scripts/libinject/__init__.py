@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = ["BadFile", "NotInRun", "Run", "Runs", "__version__", "load", "units", "window"]
 
-# On first use: a training program that marks a window imports nothing that it does not need.
+# On first use, so that a training program that marks a window does not import more than it needs.
 _PLACES = {"BadFile": "result", "NotInRun": "notebook.tables", "Run": "notebook.runs", "Runs": "notebook.runs", "load": "notebook.runs",
            "units": "marks", "window": "marks"}
 

@@ -19,23 +19,23 @@ from libinject import console, near
 from libinject.commands import check, compare, doctor, lib, merge, report, run, sweep
 from libinject.result import printable
 
-# Typer's own name for it differs from version to version.
+# Typer's name for this class differs between versions.
 _WrongUse = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 class _Group(typer.core.TyperGroup):
-    """Wrong use is one line, as is what the system refuses."""
+    """Reports wrong usage and operating system errors on one line."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **more: Any) -> Any:
         if not standalone_mode:
             return super().main(*arguments, standalone_mode=False, **more)
-        for stream in (sys.stdout, sys.stderr):  # another encoding than UTF-8 lacks some of our characters
+        for stream in (sys.stdout, sys.stderr):  # encodings other than UTF-8 lack some of our characters
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*arguments, standalone_mode=False, **more)
             sys.stdout.flush()
-        except SystemExit as left:  # nobody reads the output any more: 1 would say what the command has found
+        except SystemExit as left:  # stdout's reader has gone: status 1 would be taken for a command's result
             status = console.BAD_USE if left.code == 1 else left.code
         except typer.Abort:
             console.warn("interrupted")
@@ -68,7 +68,7 @@ def _wrong_use(error: Any) -> str:
 
 
 class _Command(typer.core.TyperCommand):
-    """Its usage is written as in the documentation."""
+    """Usage lines in the form used in the documentation."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         return ["[OPTIONS]", *(str(parameter.metavar) for parameter in self.params if parameter.param_type_name == "argument")]
@@ -98,10 +98,10 @@ for added in app.registered_commands:
 
 
 def _open_missing_streams() -> None:
-    """Or the next file that is opened takes the place of one, and what is printed is written into it. To print to a stdout that was closed
-    stays an error; a command that `inject run` becomes has the streams closed again."""
+    """Opens closed standard streams. Otherwise the next opened file would take the place of one, and receive what is printed. Printing to a
+    closed stdout is still an error, and a command started by `inject run` has the streams closed again."""
     for name, mode in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
-        if getattr(sys, name) is None:  # the lowest number that is free
+        if getattr(sys, name) is None:  # the lowest free descriptor
             setattr(sys, name, open(os.open(os.devnull, mode), "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 
@@ -119,6 +119,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # the interpreter would try once more, and make a status of its own of it
+        except OSError:  # otherwise the interpreter tries again at exit, and sets its own status
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)

@@ -21,7 +21,7 @@ BAD_USE = 2  # exit status, the same as for wrong options
 
 class _Console(rich.console.Console):
     def on_broken_pipe(self) -> None:
-        """Rich would throw away stdout, even if it is stderr that nobody reads, and exit with status 1."""
+        """Overrides Rich, which would discard stdout even if it is stderr that was closed, and exit with status 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -39,12 +39,12 @@ def fail(message: str, status: int = BAD_USE) -> NoReturn:
 
 def warn(message: str) -> None:
     """File names are untrusted: none of their escape sequences may reach the terminal."""
-    with contextlib.suppress(OSError):  # the status says it as well
+    with contextlib.suppress(OSError):  # the status reports it as well
         err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
 
 
 def width() -> int:
-    """Columns of what is laid out: the terminal's, or COLUMNS, from 80 on; 120 where there is neither."""
+    """Width of the layout in columns: the terminal's or COLUMNS, at least 80; 120 if neither is known."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal():
         return max(80, min(int(columns[:6]), 1000))
@@ -52,8 +52,8 @@ def width() -> int:
 
 
 def print_wrapped(text: str, first: str = "", indent: str = "", used: int = 0) -> None:
-    """Lines of width() columns at most, broken at spaces: the first begins with `first`, all others with `indent`. `used`: columns of the
-    first line that are printed already."""
+    """Prints lines of at most width() columns, broken at spaces: the first begins with `first`, all others with `indent`. `used`: columns
+    of the first line that are printed already."""
     lines = textwrap.wrap(text, width(), initial_indent=first or " " * used, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
     for line in lines or [first.rstrip()]:
         out.print(line[used:])
@@ -61,19 +61,19 @@ def print_wrapped(text: str, first: str = "", indent: str = "", used: int = 0) -
 
 
 def print_json(value: Any) -> None:
-    """In ASCII: it is JSON in any locale, also where names are no text, and nothing in it acts on a terminal."""
+    """Prints ASCII, which is valid JSON in any locale even if names are not text, and contains nothing that acts on a terminal."""
     sys.stdout.write(json.dumps(finite(value), indent=2, default=os.fspath) + "\n")
 
 
 def print_bytes(data: bytes) -> None:
-    """As they are, whatever the locale's encoding."""
+    """Prints bytes unchanged, whatever the locale's encoding."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def finite(value: Any) -> Any:
-    """JSON has neither NaN nor infinity."""
+    """Replaces NaN and infinity, which JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -84,7 +84,7 @@ def finite(value: Any) -> Any:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time as the text summary writes it: 1.234ms."""
+    """A time as in the text summary: 1.234ms."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(nanoseconds) >= size:
             return f"{nanoseconds / size:.3f}{unit}"
@@ -92,7 +92,7 @@ def duration(nanoseconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes, likewise: 1.234MB, of 10^6."""
+    """Bytes in the same form: 1.234MB, of 10^6."""
     for unit, each in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(number) >= each:
             return f"{number / each:.3f}{unit}"

@@ -17,13 +17,13 @@ from libinject import console, library
 
 
 def preload(library_path: str, before: str | None) -> str:
-    """LD_PRELOAD with `library_path` in front of its present value, unless it is in there already."""
+    """LD_PRELOAD with `library_path` in front of its present value, unless it is already in it."""
     others = [part for part in (before or "").replace(" ", ":").split(":") if part and part != library_path]
     return ":".join([library_path, *others])
 
 
 def library_to_preload() -> str:
-    """libinject.so as LD_PRELOAD can have it. Exits where there is none."""
+    """libinject.so in a form that LD_PRELOAD accepts. Exits if there is none."""
     found = library.find_library()
     if found is None:
         console.fail("libinject.so is neither in this package nor in the source tree's build folder: build it or install the package")
@@ -33,8 +33,8 @@ def library_to_preload() -> str:
 
 
 def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict[str, str]:
-    """`chosen`: values by name without INJECT_, None if not given, each by the option of that name; without OUT, the caller sets the
-    folder and the batch later. `settings`: NAME=VALUE. Exits on a value that the library would refuse."""
+    """`chosen`: values by name without INJECT_, None if not given, each from the option of that name. If OUT is missing, the caller sets
+    the folder and the batch later. `settings`: NAME=VALUE. Exits if the library would refuse a value."""
     found = library_to_preload()
     set_by_name: set[str] = set()
     result = {f"INJECT_{name}": value for name, value in chosen.items() if value is not None}
@@ -51,7 +51,7 @@ def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict
 
 
 def given() -> dict[str, str]:
-    """The environment that this process was started with: in the C locale, Python sets LC_CTYPE at its start (PEP 538)."""
+    """The environment with which this process was started: in the C locale, Python sets LC_CTYPE at its start (PEP 538)."""
     env = dict(os.environ)
     with contextlib.suppress(OSError):
         before = re.search(rb"(?:^|\0)LC_CTYPE=([^\0]*)", pathlib.Path("/proc/self/environ").read_bytes())
@@ -62,19 +62,20 @@ def given() -> dict[str, str]:
 
 
 def by_shell(command: Sequence[str], problem: OSError) -> list[str] | None:
-    """How shells, env and nohup start a script without #!, which the system does not; None where that is not the problem."""
+    """The command that runs a script without #!, which the kernel does not start, as shells, env and nohup do. None if that is not the
+    problem."""
     path = shutil.which(command[0])
     if problem.errno != errno.ENOEXEC or path is None:
         return None
     with contextlib.suppress(OSError), open(path, "rb") as file:
-        if b"\0" in file.read(256):  # a program of another machine
+        if b"\0" in file.read(256):  # a binary for another machine
             return None
     return ["/bin/sh", path, *command[1:]]
 
 
 def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) -> None:
-    """As the library itself judges the environment that the program will have: `injectctl check` is the same code. Without injectctl
-    nothing is checked: the library says at the program's first use of CUDA what is wrong."""
+    """Checks the program's environment with the library's own parser, through `injectctl check`. Without injectctl nothing is checked; the
+    library then reports problems when the program first uses CUDA."""
     program = library.find_injectctl()
     if program is None:
         return
@@ -94,7 +95,7 @@ def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) 
         variable = re.match(r"(INJECT_\w+)='", text)
         if variable and variable[1] in result and variable[1] not in set_by_name:
             text = f"--{variable[1].removeprefix('INJECT_').lower()} {text[variable.end() - 1:]}"
-        # Of variables that were there before, the library itself warns.
+        # The library itself warns about variables that were set before.
         if kind == "error" or (unknown and unknown[1] in set_by_name):
             console.fail(text)
         if variable and with_folder:

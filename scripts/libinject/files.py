@@ -13,11 +13,12 @@ import tempfile
 
 from libinject import console
 
-_NO_FILES_NAME = re.compile("/(dev(?!/shm/)|proc)/")  # but a device's, or that of a descriptor, whose file may have no name any more
+_NO_FILES_NAME = re.compile("/(dev(?!/shm/)|proc)/")  # names of devices and descriptors, whose file may no longer have a name
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:
-    """Atomically: a reader sees either the old file or the new one. Readable by the user only, as it has command lines. Raises OSError."""
+    """Writes atomically: a reader sees either the old file or the new one. Only the user can read it, since it contains command lines.
+    Raises OSError."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="") as file:
@@ -32,9 +33,9 @@ def write_whole(path: pathlib.Path, text: str) -> None:
 
 
 def write_named(path: pathlib.Path, text: str) -> None:
-    """Likewise what the user has named: where a link leads, and into what is no file (a pipe, /dev/stdout). Raises OSError."""
+    """Writes a file that the user named: follows links, and writes into things that are not files (a pipe, /dev/stdout). Raises OSError."""
     target = path
-    if path.is_symlink() and path.lstat().st_uid in (0, os.geteuid()):  # others' links, in /tmp, may lead to a file that is not meant
+    if path.is_symlink() and path.lstat().st_uid in (0, os.geteuid()):  # other users' links, in /tmp, may lead elsewhere
         target = pathlib.Path(os.path.realpath(path))
     stream = _stream(path)
     if stream is None and not (path.exists() and (not path.is_file() or _NO_FILES_NAME.match(os.path.abspath(path)))):
@@ -45,7 +46,7 @@ def write_named(path: pathlib.Path, text: str) -> None:
 
 
 def _stream(path: pathlib.Path) -> int | None:
-    """Of stdout and stderr, the one that `path` leads to: what is printed besides would overwrite a file that is opened once more."""
+    """The descriptor, stdout or stderr, that `path` leads to. If it were opened again, other output would overwrite the file."""
     for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
         with contextlib.suppress(OSError):
             if os.path.samefile(path, descriptor):

@@ -13,12 +13,12 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
-    tree = _HERE.parent.parent  # the source tree, if this is its scripts/libinject
+    tree = _HERE.parent.parent  # the source tree, if this file is in its scripts/libinject
     places = [_HERE / folder_in_package / name]
     if (tree / "libinject" / "session" / "session.h").exists():
         inside = name if name.endswith(".so") else f"{name}/{name}"
         places += [tree / build / inside for build in ("build-release", "build")]
-    # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…/libinject, or the system's.
+    # As installed by CMake and Debian's package: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…/libinject, or the system's.
     for prefix in (*list(_HERE.parents)[3:4], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
         triplet = sysconfig.get_config_var("MULTIARCH") or ""
         places += [prefix / folder_in_package / name, prefix / folder_in_package / triplet / name]
@@ -26,7 +26,7 @@ def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
 
 
 def find_library() -> pathlib.Path | None:
-    """libinject.so: of this package, of the source tree's build, or installed."""
+    """libinject.so from this package, from the source tree's build, or installed."""
     return next((place for place in _places("lib", "libinject.so") if place.is_file()), None)
 
 

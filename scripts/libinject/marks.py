@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Windows and units of work that a Python program tells of itself: the functions of include/inject/inject.h, where libinject is preloaded.
+"""Windows and units of work that a Python program reports: the functions of include/inject/inject.h, if libinject is preloaded.
 
-Nothing outside of the standard library is imported here: the program's environment need not have what the command `inject` needs."""
+Only the standard library is imported here: the program's environment need not have the packages that the command `inject` needs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _Library(NamedTuple):
     start: Callable[[], int]
     stop: Callable[[], int]
-    units: Callable[[float], int] | None  # an older library has none
+    units: Callable[[float], int] | None  # missing in older libraries
 
 
 @functools.cache
 def _library() -> _Library | None:
-    """Of the preloaded library, looked up among the process's symbols: nothing is loaded. None without it."""
+    """The preloaded library's functions, looked up among the process's symbols: nothing is loaded. None if it is not preloaded."""
     try:
         import ctypes
 
@@ -42,10 +42,10 @@ def _library() -> _Library | None:
 
 
 def _push_range(name: str) -> Callable[[], object] | None:
-    """Opens an NVTX range by what the program has imported already, and returns what closes it."""
+    """Opens an NVTX range through a package that the program has already imported, and returns the function that closes it."""
     for module, push, pop in (("torch.cuda.nvtx", "range_push", "range_pop"), ("nvtx", "push_range", "pop_range"),
                               ("cupy.cuda.nvtx", "RangePush", "RangePop")):
-        # Not imported, or a build without NVTX: whatever it says, a name is not worth an exception in the program.
+        # Not imported, or built without NVTX: in no case is a range worth an exception in the program.
         with contextlib.suppress(Exception):
             there = sys.modules[module]
             close: Callable[[], object] = getattr(there, pop)
@@ -55,22 +55,22 @@ def _push_range(name: str) -> Callable[[], object] | None:
 
 
 def units(count: float) -> bool:
-    """Says that the GPU work which follows is of so many units: samples, tokens, seconds of audio. They add up to those of the training
-    iteration that the next launch belongs to, whichever thread says so:
+    """Reports that the GPU work which follows is of so many units: samples, tokens, seconds of audio. They add up to those of the training
+    iteration that the next launch belongs to, whichever thread reports them:
 
         for batch in loader:
             libinject.units(batch["attention_mask"].sum().item())
             train_step(batch)
 
-    Without the preload it does nothing. False if `count` does not count: there is no libinject, INJECT_BATCH says what an iteration's
-    units are, or it is neither 0 nor between 1e-12 and 1e12, which leaves the iteration without a number."""
+    Does nothing without the preload. Returns False if `count` is ignored: libinject is not preloaded, INJECT_BATCH sets the number of units
+    per iteration, or `count` is neither 0 nor between 1e-12 and 1e12, which leaves the iteration without a number."""
     number = float(count)
     library = _library()
     return library is not None and library.units is not None and library.units(number) == 0
 
 
 class _Open(NamedTuple):
-    """What a block has to undo."""
+    """What has to be undone at the end of a block."""
 
     library: _Library | None
     pop: Callable[[], object] | None
@@ -89,27 +89,27 @@ class window:
         @libinject.window("evaluation")
         def evaluate(model): ...
 
-    Without the preload (`inject run`, LD_PRELOAD) it does nothing, for a microsecond or two. It never loads libinject.
+    Without the preload (`inject run`, LD_PRELOAD) it does nothing, which takes a microsecond or two. It never loads libinject.
 
     The block opens a window as it begins, which takes some 15 ms if CUPTI is not attached, and closes it as it ends, whether by an
-    exception or not; exceptions pass through. Nothing waits for the GPU: the work submitted in the block belongs to the window whenever
-    the GPU gets to it. If a window is open already, by a block around this one, in another thread, or by INJECT_WINDOW, the block adds
-    none and closes none. None opens either where none may: INJECT_WINDOW=off or launch:…, xN used up, profiling over. With
-    INJECT_WINDOW=auto no window opens by itself after the first block; with `api`, blocks have the only ones.
+    exception or not; exceptions pass through. Nothing waits for the GPU: the work submitted in the block belongs to the window whenever the
+    GPU executes it. If a window is open already, by a block around this one, in another thread, or by INJECT_WINDOW, the block opens none
+    and closes none. Neither does it open one where none is allowed: INJECT_WINDOW=off or launch:…, xN used up, profiling over. With
+    INJECT_WINDOW=auto no window opens by itself after the first block; with `api`, only blocks open windows.
 
-    `name`: the interface of the library takes none, so `Reason` in window_sum.csv is `inject_start` whatever the name. The name is that
-    of an NVTX range around the block (nvtx_sum.csv, nvtx_kern_sum.csv), in nested blocks as well, if PyTorch, CuPy or the package nvtx
-    is imported by then. Without a name, or without those, there is no range.
+    `name`: the library's interface takes no name, so `Reason` in window_sum.csv is `inject_start` whatever the name. It is the name of an
+    NVTX range around the block (nvtx_sum.csv, nvtx_kern_sum.csv), in nested blocks as well, if PyTorch, CuPy or the package nvtx has been
+    imported by then. Without a name, or without one of these packages, there is no range.
 
-    As a decorator it takes functions, coroutine functions, and generator functions, whose window is open from the first value to the
-    end. An object may be used again, by several threads as well.
+    As a decorator it takes functions, coroutine functions, and generator functions, whose window is open from the first value to the end.
+    An object may be reused, also by several threads.
     """
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError("a window's name is a text: @libinject.window() or @libinject.window(\"name\")")
         self.name = name
-        self._blocks = threading.local()  # those of this object that this thread is in, innermost last
+        self._blocks = threading.local()  # the blocks of this object that this thread is in, innermost last
 
     def __enter__(self) -> Self:
         opened = _NOTHING
@@ -126,15 +126,15 @@ class window:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         opened = self._blocks.open.pop()
         if opened.pop is not None:
-            with contextlib.suppress(Exception):  # the program's own, if there is one, is what matters
+            with contextlib.suppress(Exception):  # the program's own exception, if any, takes precedence
                 opened.pop()
         if opened.opened and opened.library is not None:
             opened.library.stop()
 
     def __call__(self, function: Function) -> Function:
-        import inspect  # slow, and no block needs it
+        import inspect  # slow to import, and not needed for blocks
 
-        # A block of its own for each call: calls may nest, and coroutines take turns.
+        # A separate block for each call: calls may nest, and coroutines take turns.
         name = self.name
         if inspect.isasyncgenfunction(function):
             raise TypeError("an asynchronous generator can't be a window: put a block around what it does")

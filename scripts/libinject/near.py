@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Which name was meant by a wrong one."""
+"""Suggests the name that was meant by a wrong one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def _word(name: str) -> str:
-    """Without what all names have in common, which would make any two of them alike."""
+    """Without the part that all names share, which would make any two of them similar."""
     return name.lstrip("-").removeprefix("INJECT_").lower()
 
 

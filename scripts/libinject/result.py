@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Reads the folders that libinject writes: run.json and the CSV tables. Nothing in them is trusted: anything missing, cut
-off or malformed raises a BadFile that names the file, the line and what was expected."""
+"""Reads the folders that libinject writes: run.json and the CSV tables. Nothing in them is trusted: anything missing, truncated or
+malformed raises a BadFile that names the file, the line and what was expected."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ METRIC_LOSSES = frozenset({"metric_samples", "metric_records", "metric_rows"})  
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C|J)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
 ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
-OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
+OTHERS = "[other]"  # in place of a window's number, for windows without a row of their own
 _LONGEST_NUMBER = 48  # characters: 128 bits have 39 digits
 _LONGEST_ROW = 16 << 20  # characters
-LARGEST_TABLE = 128 << 20  # bytes of one that is held in memory: ten times what libinject's bounds allow
-_MOST_CELLS = 16 << 20  # of one whose rows are dictionaries; a row counts for eight more
+LARGEST_TABLE = 128 << 20  # bytes of a table held in memory: ten times what libinject's limits allow
+_MOST_CELLS = 16 << 20  # cells of a table whose rows are dictionaries; a row counts for eight more
 _LARGEST_JSON = 32 << 20
-SCHEMA_VERSION = 1  # of run.json, the latest that is understood (docs/run_json.md)
-# Of run.json, what several commands read.
+SCHEMA_VERSION = 1  # the latest run.json version that is understood (docs/run_json.md)
+# The parts of run.json that several commands read.
 _KINDS = {dict: "an object", list: "a list", str: "a text"}
 _MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
             "metrics": dict, "overhead": dict, "diagnosis": list, "lost": dict, "recovered": dict, "messages": list, "files": list,
@@ -58,7 +58,7 @@ class BadFile(Exception):
 
 
 def printable(text: str, most: int = 120) -> str:
-    """`text` made fit for a message: no control characters, at most `most` characters."""
+    """`text` made safe for a message: no control characters, at most `most` characters."""
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
@@ -68,8 +68,8 @@ def is_number_column(name: str) -> bool:
 
 
 def as_number(text: str) -> int | float:
-    """As libinject writes them: in fixed notation, nothing of more than 64 bits except whole numbers: sums of operations have 128. What
-    Python takes for a number beyond that (1_000, 1e-320, other scripts' digits) is refused: next to nothing overflows as a divisor."""
+    """Parses numbers as libinject writes them: in fixed notation, at most 64 bits except for integers, as sums of FLOPs have 128. What
+    Python accepts beyond that (1_000, 1e-320, digits of other scripts) is refused: dividing by a tiny number overflows."""
     if text.isdigit() and text.isascii() and len(text) < 19:  # most of them
         return int(text)
     if len(text) > _LONGEST_NUMBER or text.strip("-.0123456789"):
@@ -102,7 +102,7 @@ class Table:
 
 
 def _open(path: pathlib.Path, largest: int | None, newline: str = "", errors: str = "strict") -> TextIO:
-    # Opening a pipe would block. O_NONBLOCK, and checking afterwards, leave no moment to put one there.
+    # Opening a pipe would block. With O_NONBLOCK and the check after opening, none can be put there in between.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(descriptor)
     why = "not a regular file" if not stat.S_ISREG(status.st_mode) else ""
@@ -115,15 +115,15 @@ def _open(path: pathlib.Path, largest: int | None, newline: str = "", errors: st
 
 
 def read_cells(path: pathlib.Path, largest: int | None = None, most: float = math.inf) -> Iterator[tuple[int, list[str]]]:
-    """The header and then each row, as in the file, with the number of its last line. `largest`: bytes of the file, `most`: its cells,
-    of which a row counts for eight more, as each takes memory of its own. May raise BadFile after some rows."""
+    """The header and then each row, as in the file, with the number of its last line. `largest`: limit in bytes of the file, `most`: of
+    cells, with eight more counted per row, as each row takes memory of its own. May raise BadFile after some rows."""
     width = 0
     line = 1
     room = _LONGEST_ROW
     last = ""
 
     def lines(file: TextIO) -> Iterator[str]:
-        """A line of a file that is not of text, or a cell whose quote is missing, may be as long as the file."""
+        """In a file that is not text, or with a missing quote, a line or cell could be as long as the file."""
         nonlocal room, last
         while text := file.readline(room + 1):
             last = text
@@ -162,8 +162,8 @@ def read_cells(path: pathlib.Path, largest: int | None = None, most: float = mat
 
 
 def read_rows(path: pathlib.Path, only: frozenset[str] | None = None, largest: int | None = None, most: float = math.inf) -> Iterator[tuple[Cell, ...]]:
-    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and their
-    content is not checked. `largest`, `most`: as read_cells() has them. May raise BadFile after some rows."""
+    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and their content
+    is not checked. `largest`, `most`: as for read_cells(). May raise BadFile after some rows."""
     kept: list[tuple[int, str, bool]] | None = None
     for line, cells in read_cells(path, largest, most):
         if kept is None:
@@ -184,8 +184,8 @@ def read_rows(path: pathlib.Path, only: frozenset[str] | None = None, largest: i
 
 
 def read_lines(path: pathlib.Path, largest: int | None = None, longest: int = _LONGEST_ROW) -> Iterator[str | None]:
-    """The lines of a text that is no table, without their ends; None for one of more than `longest` characters. What is not UTF-8 becomes
-    U+FFFD: a line is what can be left out here, not the file. May raise BadFile after some lines."""
+    """The lines of a text file that is not a table, without their ends; None for one of more than `longest` characters. Invalid UTF-8
+    becomes U+FFFD, so that only a line has to be left out, not the file. May raise BadFile after some lines."""
     try:
         with _open(path, largest, newline="\n", errors="replace") as file:
             while text := file.readline(longest + 1):
@@ -200,7 +200,7 @@ def read_lines(path: pathlib.Path, largest: int | None = None, longest: int = _L
 
 
 def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
-    """`only`: as read_rows() has it. Raises BadFile."""
+    """`only`: as for read_rows(). Raises BadFile."""
     rows = read_rows(path, only, LARGEST_TABLE, _MOST_CELLS)
     columns = tuple(str(column) for column in next(rows))
     return Table(path, columns, tuple(dict(zip(columns, row)) for row in rows))
@@ -232,7 +232,7 @@ class Result:
         return self.run.get("state") in ("closed", "recovered")
 
     def table(self, name: str) -> Table | None:
-        """The table NAME.csv; None if the run has none, or (see `problems`) it can't be read."""
+        """The table NAME.csv; None if the run does not have it, or it can't be read (see `problems`)."""
         if name not in self._tables:
             self._tables[name] = None
             path = self.path / f"{name}.csv"
@@ -259,7 +259,7 @@ class Result:
         return list(table.rows)
 
     def lines(self, name: str, longest: int = _LONGEST_ROW) -> Iterator[str | None]:
-        """The lines of the text NAME, as read_lines() has them; none if the run has no such file. What can't be read is in `problems`."""
+        """The lines of the text file NAME, as for read_lines(); none if the run has no such file. Read errors are added to `problems`."""
         path = self.path / name
         try:
             if path.exists():
@@ -272,13 +272,13 @@ class Result:
             self.add_problem(BadFile(path, (error.strerror or "can't be read").lower()))
 
     def add_problem(self, problem: BadFile) -> None:
-        """Once, however often it is met."""
+        """Adds a problem once, however often it occurs."""
         if str(problem) not in self.problems:
             self.problems.append(str(problem))
 
     @property
     def stale(self) -> list[str]:
-        """Tables of an earlier moment than run.json: they could not be written anew."""
+        """Tables from an earlier moment than run.json, because they could not be rewritten."""
         return [name for name in self.run.get("stale_files") or [] if isinstance(name, str)]
 
     def lost(self) -> dict[str, int]:
@@ -287,7 +287,7 @@ class Result:
 
 
 def _number_in_run(text: str) -> int | float:
-    """Whatever is worked out from it, it fits a float. JSON itself has neither NaN nor infinity."""
+    """Limited so that values derived from it fit a float. JSON itself has neither NaN nor infinity."""
     number = (int(text) if text.lstrip("-").isdigit() else float(text)) if len(text) < _LONGEST_NUMBER else math.inf
     if not -(2**63) <= number < 2**64:
         raise ValueError(f"'{printable(text, 40)}' is not a number of 64 bits")

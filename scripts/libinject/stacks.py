@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Reads gpu_stacks.folded: kernel time by phase and Python stack, in the format that tools for flame graphs read. A line that is none is
-left out, and counted."""
+"""Reads gpu_stacks.folded: kernel time by phase and Python stack, in the format of flame graph tools. Invalid lines are left out and
+counted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stack(NamedTuple):
 
 
 def stack_of(line: str) -> Stack | None:
-    """None for what is no stack."""
+    """None if the line is not a stack."""
     text, _, digits = line.rpartition(" ")
     if not (0 < len(digits) <= _LONGEST_NUMBER and digits.isascii() and digits.isdigit()) or (time := int(digits)) >= 2**63:
         return None
@@ -37,7 +37,7 @@ def stack_of(line: str) -> Stack | None:
 
 
 def read_stacks(result: Result) -> Iterator[Stack]:
-    """None of a run without the file. `problems` of the result gets a line if any was left out."""
+    """Yields nothing if the run does not have the file. Adds a line to the result's `problems` if any line was left out."""
     count = wrong = first = 0
     for line in result.lines(FILE, _LONGEST):
         count += 1

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Holds a folder against all rules."""
+"""Checks a folder against all rules."""
 
 from __future__ import annotations
 
 import pathlib
 
-# Each enters its rules into the list.
+# Importing a module adds its rules to the list.
 from libinject.check import formats, kernels, losses, rows, schema, shapes, sums, times  # noqa: F401
 from libinject.check.folder import Folder, Place
 from libinject.check.rules import RULES, Finding, Rule
 
 
 def findings(path: pathlib.Path | str) -> list[Finding]:
-    """Rule by rule. Raises BadFile where this is no folder of libinject's."""
+    """Findings in the order of the rules. Raises BadFile if this is not a folder of libinject's."""
     folder = Folder(path)
     return [Finding(rule.name, rule.severity, place) for rule in RULES.values() for place in _places(rule, folder)]
 

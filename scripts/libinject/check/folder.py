@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A folder as the rules see it: columns of cells as they stand in the file, numbers where they are some, and where they stand.
+"""A folder as seen by the rules: columns of cells as in the file, their numbers, and their places in the file.
 
-Rules ask for columns; what a folder of an older build, or a run without that feature, does not have is nothing to look at."""
+Rules request columns. Columns that are missing, from an older version or a run without the feature, are not checked."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Union
 from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Result, as_number, printable, read_cells
 
 Number = Union[int, float]
-SAMPLES = "metric_samples"  # empty where no sample was taken
-_MOST_CELLS = 64 << 20  # of a table, as read_cells() counts them: raw records of that size have fewer, and take some ten times as much memory
+SAMPLES = "metric_samples"  # an empty file if no sample was taken
+_MOST_CELLS = 64 << 20  # of a table, counted as in read_cells(): raw records of that size have fewer, and take ten times the memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A cell and what is wrong with it. Row: the file's line, as an editor counts."""
+    """A cell, and what is wrong with it. Row: the line in the file, counted from 1."""
 
     file: str
     row: int
@@ -31,7 +31,7 @@ class Place:
 
 
 class Table:
-    """A CSV table by columns."""
+    """A CSV table, by columns."""
 
     def __init__(self, path: pathlib.Path):
         """Raises BadFile."""
@@ -41,7 +41,7 @@ class Table:
         self.columns = tuple(header)
         self.lines: list[int] = []
         cells: list[list[str]] = []
-        shared = {}.setdefault  # most cells stand in a table many times
+        shared = {}.setdefault  # most cells occur many times in a table
         for line, row in rows:
             self.lines.append(before + 1)
             cells.append([shared(cell, cell) for cell in row])
@@ -60,26 +60,26 @@ class Table:
         return self._cells[column]
 
     def texts(self, column: str) -> list[str]:
-        """The cells without the apostrophe that is put before what a spreadsheet would take for a formula."""
+        """The cells without the apostrophe that precedes text which a spreadsheet would take for a formula."""
         return [cell[1:] if ESCAPED.match(cell) else cell for cell in self._cells[column]]
 
     def numbers(self, column: str) -> list[Number | None]:
-        """None for what is empty, no number (which the rule 'number' tells), or below 0 where it must not be (which 'negative' tells): what
-        other rules would work out from that says nothing, and may divide by 0."""
+        """The cells as numbers. None if a cell is empty, is not a number (reported by the rule 'number'), or is negative where it must not
+        be (reported by 'negative'): other rules would derive meaningless values from it, or divide by 0."""
         if column not in self._numbers:
             found = [number_of(cell) for cell in self._cells[column]]
             self._numbers[column] = found if may_be_negative(column) else [None if number is not None and number < 0 else number for number in found]
         return self._numbers[column]
 
     def each(self, *columns: str) -> Iterator[tuple[int, tuple[Number, ...]]]:
-        """The rows that have a number in each of these columns; none where one of the columns is not there."""
+        """The rows that have a number in each of these columns; none if a column is missing."""
         if self.has(*columns):
             for index, row in enumerate(zip(*(self.numbers(column) for column in columns))):
                 if None not in row:
                     yield index, row  # type: ignore[misc]
 
     def rows_by(self, column: str) -> dict[str, list[int]]:
-        """The rows of each text of a column."""
+        """The rows with each text of a column."""
         if column not in self._rows_by:
             found = self._rows_by[column] = collections.defaultdict(list)
             for index, cell in enumerate(self._cells[column]):
@@ -91,11 +91,11 @@ class Table:
         return sum(number for number in (numbers if rows is None else [numbers[index] for index in rows]) if number is not None)
 
     def half(self, index: int, column: str) -> float:
-        """Half a step of the last digit that is printed there: what rounding may have taken."""
+        """Half a unit of the last digit printed, which is the largest rounding error."""
         return half_step(self._cells[column][index])
 
     def place(self, index: int | None, column: str, text: str) -> Place:
-        """`index`: None for the table as a whole, which is its header's line."""
+        """`index`: None for the table as a whole, which is reported on its header's line."""
         return Place(self.path.name, 1 if index is None else self.lines[index], column, text)
 
 
@@ -112,7 +112,7 @@ class Folder:
         except OSError as error:
             raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
         self.stale = {text.removesuffix(".csv") for text in result.stale}
-        self.asked: set[str] = set()  # names of tables, for whoever wants to know what a rule looks at
+        self.asked: set[str] = set()  # names of the tables that rules requested, to find out what a rule reads
         self._tables: dict[str, Table | None] = {}
         self._lines_of_run: dict[str, int] = {}
 
@@ -143,11 +143,11 @@ class Folder:
 
     @property
     def ended(self) -> bool:
-        """False where the program was killed, or still runs: tables are then of different moments."""
+        """False if the program was killed or is still running: tables may then be from different moments."""
         return self.run.get("state") in ("closed", "recovered")
 
     def lost(self, *kinds: str) -> int:
-        """How many of these kinds run.json says were lost; of all kinds, if none is named."""
+        """How many records of these kinds run.json reports as lost; of all kinds if none is given."""
         lost = self.run["lost"]
         return sum(count for kind, count in lost.items() if isinstance(count, int) and (not kinds or kind in kinds))
 
@@ -155,7 +155,7 @@ class Folder:
         return str(self.run["options"].get(f"INJECT_{name}", ""))
 
     def device(self, number: str) -> dict[str, int]:
-        """What run.json has of a device in whole numbers, all that rules need of it."""
+        """The integers that run.json has for a device; rules need nothing else of it."""
         return self._devices.get(number, {})
 
     @functools.cached_property
@@ -164,7 +164,7 @@ class Folder:
                 for device in reversed(self.run["devices"]) if isinstance(device, dict)}
 
     def in_run(self, member: str, text: str) -> Place:
-        """A place in run.json: the line on which the member's name stands first."""
+        """A place in run.json: the first line on which the member's name appears."""
         if member not in self._lines_of_run:
             self._lines_of_run[member] = next((number for number, read in enumerate(self._run_text, 1) if f'"{member}"' in read), 1)
         return Place("run.json", self._lines_of_run[member], member, text)
@@ -178,7 +178,7 @@ class Folder:
 
 
 def may_be_negative(column: str) -> bool:
-    """Moments count from CUDA's initialisation, and may lie before it; of percentages a rule of their own tells."""
+    """Times count from CUDA's initialisation, and may be before it; percentages have a rule of their own."""
     return column.endswith("(%)") or column in ("Start (ns)", "End (ns)", "Time (ns)")
 
 
@@ -199,5 +199,5 @@ def named(text: str) -> str:
 
 
 def is_others(text: str) -> bool:
-    """A row of several things that have none of their own."""
+    """Whether the row combines several things that have no row of their own."""
     return text == OTHERS

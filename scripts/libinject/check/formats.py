@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Cells by themselves: headers, digits, units and ranges."""
+"""Individual cells: headers, digits, units and ranges."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ HEADERS = {
 _INTEGER = re.compile(r"-?\d+")
 _TENTHS = re.compile(r"-?\d+\.\d")
 _THOUSANDTHS = re.compile(r"-?\d+\.\d{3}")
-# Numbers without a unit that have a fraction.
+# Numbers without a unit that may have decimals.
 _RATIOS = {"Cores by Quota", "Cores Used", "Cores Wanted", "FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Samples/s in Window", "TFLOP/s",
            "Units", "Units in Window", "Units/s", "Units/s in Window", "Units/s of GPU Busy", "Units/s of GPU Busy in Window", "Waves"}
 _MEANS = re.compile(r"(Avg|Med|StdDev|Step Time.*) \(ns\)$")
 
 
 def is_whole(column: str) -> bool:
-    """Of a column of numbers: times in ns and counts, but no means and no ratios."""
+    """Whether a column of numbers has only integers: times in ns and counts, but not means or ratios."""
     return not _MEANS.search(column) if column.endswith("(ns)") else not column.endswith(")") and column not in _RATIOS
 
 
 def _numbers(table: Table) -> Iterator[str]:
-    """The columns that are numbers."""
+    """The columns that contain numbers."""
     return (column for column in table.columns if is_number_column(column))
 
 
@@ -97,7 +97,7 @@ def negative(folder: Folder) -> Iterator[Place]:
                         yield table.place(index, column, f"{cell} is below 0")
 
 
-# Percentages that may go beyond 100: a sum over kernels that run at the same time; what the L2 cache serves (docs/copies.md); rates,
+# Percentages that may exceed 100: a sum over kernels that run at the same time; copies served by the L2 cache (docs/copies.md); rates,
 # which have rules of their own.
 _BEYOND = {"Share of a Core (%)", "Workers Computing (%)", "Workers Queued (%)", "FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
 
@@ -136,7 +136,7 @@ def overhead_range(folder: Folder) -> Iterator[Place]:
             yield table.place(index, _INTERVAL[0], f"{low} to {high} is no interval that ends at 100 or below")
         elif value is not None and not low - 0.1 <= value <= high + 0.1:
             yield table.place(index, _OVERHEAD, f"{value} is not between {low} and {high}")
-        # As printed, what is a little above 0 and what is not look alike.
+        # Printed values slightly above 0 and slightly below it look alike.
         elif (value is None and low > 0.05) or (value is not None and low < -0.05):
             yield table.place(index, _OVERHEAD, f"{table.cells(_OVERHEAD)[index] or 'empty'}, with an interval from {low} on")
 

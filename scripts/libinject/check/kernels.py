@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a device can do at most: occupancy, grids, peaks, the roofline; and the hardware metrics of docs/metrics.md."""
+"""Upper limits of a device: occupancy, grids, peaks, the roofline; and the hardware metrics of docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from libinject.check.rows import SHAPES
 from libinject.check.rules import ERROR, rule
 from libinject.check.sums import rows_of
 
-_TICKS = 64  # ns: two steps of the device's clock, by which each kernel's duration may be off
-_PEAKS = 1.03  # how far the peaks may be off (docs/peaks.md)
+_TICKS = 64  # ns: two ticks of the device's clock, the maximum error of a kernel's duration
+_PEAKS = 1.03  # relative error of the peaks (docs/peaks.md)
 _SHAPE = ("Device", "GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ")
 
 
@@ -54,7 +54,7 @@ def occupancy(folder: Folder) -> Iterator[Place]:
     table = folder.table("kernel_metrics", "Name")
     if table is None:
         return
-    # The error holds the true value in 95 of 100 cases, and there are many rows.
+    # The stated error covers the true value in only 95 of 100 cases, and there are many rows.
     for index, (achieved, error, most, shared) in table.each("Occupancy (%)", "± Occupancy (%)", "Theoretical Occupancy (%)", "Shared (%)"):
         if shared == 0 and achieved - 2 * error > most + table.half(index, "Theoretical Occupancy (%)"):
             yield table.place(index, "Occupancy (%)",
@@ -62,7 +62,7 @@ def occupancy(folder: Folder) -> Iterator[Place]:
 
 
 def _most_of_a_peak(nanoseconds: float) -> float:
-    """In percent; of kernels that take so long on average, or of what takes so long in all."""
+    """In percent, for kernels with this average duration, or for work with this total duration."""
     return 100 * _PEAKS * (1 + _TICKS / max(nanoseconds, 1))
 
 
@@ -75,7 +75,7 @@ def peak(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "Peak (%)", f"{value} % of the peak")
     for name in ("window_sum", "iteration_sum"):
         if (table := folder.table(name)) is not None:
-            # Of several GPUs the first one's peak counts (docs/shapes.md).
+            # With several GPUs, the peak is that of the first one (docs/shapes.md).
             devices = max(1, len(folder.run["devices"]))
             for index, (value, time) in table.each("Peak (%)", "Duration (ns)"):
                 if value > devices * _most_of_a_peak(time) + table.half(index, "Peak (%)"):
@@ -189,7 +189,7 @@ def _metrics(table: Table) -> list[str]:
     return [column for column in table.columns if column not in ("Device", "Start (ns)", "End (ns)")]
 
 
-_APART = 1000  # ns: two clocks that are held against each other
+_APART = 1000  # ns: two clocks are compared
 
 
 @rule("sample-time", ERROR, "A device's samples follow each other in time, within a microsecond.")
@@ -213,7 +213,7 @@ def sample_occupancy(folder: Folder) -> Iterator[Place]:
         for index, (value, warps, active) in table.each("Occupancy (%)", "Warps Active (%)", "SM Active (%)"):
             slack = (table.half(index, "Warps Active (%)") + value / 100 * table.half(index, "SM Active (%)")
                      + active / 100 * table.half(index, "Occupancy (%)"))
-            # A value of up to 101 is 100.
+            # Values of up to 101 are shown as 100.
             if abs(value * active / 100 - warps) > slack * 1.01 + (0.01 * warps if value == 100 or active == 100 else 0):
                 yield table.place(index, "Occupancy (%)", f"{value} is not {warps} by {active}")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""run.json beside the tables: how the run ended, which files there are, windows, and what was lost."""
+"""run.json compared with the tables: how the run ended, which files exist, windows, and losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from libinject.check.folder import Folder, Place, is_others
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import rows_of
 
-# Raw records and samples are as long as the run, and not among the tables that are written anew.
+# Raw records and samples grow with the run, and are not among the tables that are rewritten.
 _RAW = {"cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv", "thread_cpu_trace.csv", "metric_samples.csv"}
 _LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_records", "Lost Activity Records": "activity_records",
          "Invalid Timestamps": "invalid_timestamps", "Missing Activity Records": "missing_activity_records"}
@@ -27,7 +27,7 @@ def files(folder: Folder) -> Iterator[Place]:
     listed = {name for name in folder.run["files"] if isinstance(name, str)}
     for name in sorted(listed - folder.names):
         yield folder.in_run("files", f"lists {name}, which is not there")
-    # The tables of an open run are there before the run.json that lists them.
+    # While a run is open, its tables exist before the run.json that lists them.
     if folder.ended:
         for name in sorted(folder.names - listed - _RAW):
             if name.endswith(".csv"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What the cells of one row, and the rows of one table, say of each other."""
+"""Consistency of the cells in a row, and of the rows in a table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from libinject.check.folder import Folder, Place, Table, named
 from libinject.check.rules import ERROR, rule
 
-APART = 0.063  # medians are exact up to 1,024 values, and within this share beyond, for any values
-# What is summed up, how many, and the unit of mean, median, least, greatest and deviation.
+APART = 0.063  # medians are exact up to 1,024 values; beyond that, within this relative error for any values
+# The total, the count, and the form of the columns with mean, median, minimum, maximum and deviation.
 _SUMS = {
     "cuda_gpu_kern_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
     "cuda_gpu_kern_gb_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
@@ -40,14 +40,14 @@ def _summed(folder: Folder) -> Iterator[tuple[Table, str, str, str]]:
 
 
 def executed(table: Table, index: int) -> int:
-    """Calls that ran their work: those of a captured graph run by the graph's launches (docs/graphs.md)."""
+    """Calls whose work was executed: calls captured into a graph are executed by the graph's launches (docs/graphs.md)."""
     calls, captured, replayed = (int(table.numbers(column)[index] or 0) if table.has(column) else 0
                                  for column in ("Calls", "Captured Calls", "Replayed Calls"))
     return calls - captured + replayed
 
 
 def is_derived(table: Table, index: int) -> bool:
-    """Products inside other calls, which have rows of their own (docs/gemm.md)."""
+    """Whether the row is of products within other calls, which have rows of their own (docs/gemm.md)."""
     return table.has("Derived") and table.cells("Derived")[index] != ""
 
 
@@ -85,7 +85,7 @@ def average(folder: Folder) -> Iterator[Place]:
         for index, (number, summed, value) in table.each("Calls", "Host Time (ns)", "Host Avg (ns)"):
             if abs(value * number - summed) > table.half(index, "Host Avg (ns)") * number + 1e-9 * summed:
                 yield table.place(index, "Host Avg (ns)", f"{value} is not {summed} / {number}")
-    # Kernels of calls that launched some are shared among those.
+    # The average only covers calls that launched kernels.
     for name in SHAPES:
         if (table := folder.table(name, "Calls")) is not None and not folder.lost():
             for index, (summed, value) in table.each("GPU Time (ns)", "GPU Avg (ns)"):
@@ -121,7 +121,7 @@ def deviation(folder: Folder) -> Iterator[Place]:
                                       f"{value} of {number} values from {low} to {high}, where it is {fewest:.1f} to {most:.1f}")
 
 
-# Shares of the listed rows' total, and what they are shares of; within the rows that are alike in the last columns.
+# Percentages, and the column of which they are shares; the total is over all listed rows that agree in the last columns.
 _SHARES = [(name, "Time (%)", "Total Time (ns)", ()) for name in
            ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "nvtx_sum", "family_sum", "kernel_detail",
             "thread_kern_sum")]
@@ -172,7 +172,7 @@ def distinct(folder: Folder) -> Iterator[Place]:
                 first.setdefault(key, index)
 
 
-# The column that tells it, and what it has in a row that is the sum of others.
+# The column that marks totals, and its cell in rows that are sums of others.
 _TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]"), "host_sum": ("Role", "process"),
            "memory_purpose": ("Purpose", "[all]")}
 
@@ -190,12 +190,12 @@ def total_mark(folder: Folder) -> Iterator[Place]:
 def rate(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "iteration_sum"):
         if (table := folder.table(name)) is not None:
-            # Where the host ran ahead, an iteration's rate is by its step time: the rate can't be told without that.
+            # Where the host ran ahead, an iteration's rate uses its step time, and can't be checked without it.
             if name == "iteration_sum" and not table.has("Step Time (ns)"):
                 continue
             steps = dict(table.each("Step Time (ns)")) if name == "iteration_sum" else {}
             for index, (flops, duration, value) in table.each("FLOPs", "Duration (ns)", "TFLOP/s"):
-                # Older versions divided by the duration where the host ran ahead, too.
+                # Older versions divided by the duration even where the host ran ahead.
                 times = [time for time in {duration, *steps.get(index, ())} if time]
                 slack = table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value
                 if times and all(abs(value - flops / time / 1e3) > slack for time in times):
@@ -206,7 +206,7 @@ def rate(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "TFLOP/s", f"{value} is more than {flops} in {time} ns")
     for name in SHAPES:
         if (table := folder.table(name, "Calls")) is not None:
-            # Not each call need have kernels.
+            # Some of the calls may have no kernels.
             for index, (flops, time, value) in table.each("FLOPs", "GPU Time (ns)", "TFLOP/s"):
                 most = flops * executed(table, index) / time / 1e3 if time else 0
                 if value > most + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
@@ -309,7 +309,7 @@ def memory_timeline(folder: Folder) -> Iterator[Place]:
     for index, (start, duration, high, reached) in table.each("Start (ns)", "Duration (ns)", "Highest (MB)", "Highest at (ns)"):
         key = devices[index], kinds[index]
         end, before = latest.get(key, (start, index))
-        # Readings have time between them.
+        # There is time between readings.
         if start < end or (start > end and kinds[index] != "in use" and before == index - 1):
             yield table.place(index, "Start (ns)", f"{start}, where the row before ends at {end}")
         latest[key] = start + duration, index
@@ -339,7 +339,7 @@ def memory_timeline(folder: Folder) -> Iterator[Place]:
         high, time, row = highest[device]
         if high != peak:
             yield table.place(row, "Highest (MB)", f"{high} at most, where the peak is {peak}")
-        # Highest ones that differ by less than is printed are not told apart.
+        # Maxima that differ by less than the printed precision can't be distinguished.
         elif time > reached:
             yield table.place(row, "Highest at (ns)", f"{time}, where the peak is at {reached}")
 
@@ -395,7 +395,7 @@ def memory_purpose(folder: Folder) -> Iterator[Place]:
         if rest > allocated:
             yield table.place(index, "Activations at Peak (B)", f"{rest} is more than the peak, {allocated}")
     for index, (count, memory) in table.each("Tensors", "Memory (B)"):
-        # What no tensor reaches of an allocation that has some is among the others.
+        # The part of an allocation that none of its tensors reaches counts as other tensors.
         if memory and not count and purposes[index] != "other tensors":
             yield table.place(index, "Tensors", f"{memory} bytes of no tensor")
 
@@ -419,7 +419,7 @@ def host_sum(folder: Folder) -> Iterator[Place]:
                 if None in parts:
                     continue
                 *parts, whole = parts
-                # Threads are read one after the other, and the process after them: the rest is none where they took more meanwhile.
+                # Threads are read one after the other, and then the process: the rest is 0 if the threads used more in between.
                 slack = 0.0005 * (len(parts) + 2) if column == "Read (MB)" else 0
                 more = 0 if not threads or parts[-1] else (readings[process] or 0) * sum(counts[row] or 0 for row in threads) if "(ns)" in column else math.inf
                 if not -slack <= sum(parts) - whole <= slack + more:

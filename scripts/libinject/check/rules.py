@@ -26,9 +26,9 @@ class Finding:
 class Rule:
     name: str
     severity: str
-    says: str  # what has to hold, in one line
+    says: str  # the condition that must hold, in one line
     look: Callable[[Folder], Iterator[Place]]
-    compares: bool = False  # tables with one another, or with run.json: of different moments they need not agree
+    compares: bool = False  # tables or run.json with each other; from different moments they may differ
 
 
 RULES: dict[str, Rule] = {}
@@ -37,7 +37,7 @@ RULES: dict[str, Rule] = {}
 def rule(
     name: str, severity: str, says: str, compares: bool = False
 ) -> Callable[[Callable[[Folder], Iterator[Place]]], Callable[[Folder], Iterator[Place]]]:
-    """Enters a function into the list; it yields the places where what `says` says does not hold."""
+    """Adds a function to the list; it yields the places where the condition `says` does not hold."""
 
     def enter(look: Callable[[Folder], Iterator[Place]]) -> Callable[[Folder], Iterator[Place]]:
         if name in RULES:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Judges run.json against run.schema.json, which has as much of JSON Schema (2020-12) as is here."""
+"""Validates run.json against run.schema.json, which uses only the part of JSON Schema (2020-12) that is implemented here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from libinject.check.rules import ERROR, rule
 from libinject.result import printable
 
 SCHEMA = pathlib.Path(libinject.__file__).with_name("run.schema.json")
-# What is judged, and what only tells.
+# The keywords that are validated, and those that are informative.
 JUDGED = frozenset(("$ref", "type", "const", "enum", "minimum", "pattern", "required", "properties", "additionalProperties", "items"))
 TELLING = frozenset(("$schema", "$defs", "title", "description"))
 _IS = {
@@ -35,8 +35,8 @@ def schema() -> dict:
 
 
 def violations(value: object, strict: bool = True) -> Iterator[tuple[str, str]]:
-    """Where run.json's content `value` is not as the schema says, and how: (`windows[0].state`, `5 is not of type string`). Not `strict`:
-    members that the schema does not have may be there."""
+    """Where run.json's content `value` violates the schema, and how: (`windows[0].state`, `5 is not of type string`). If not `strict`,
+    members that the schema lacks are allowed."""
     yield from _violations(value, schema(), "", strict)
 
 
@@ -86,7 +86,7 @@ def _of_members(value: dict, part: dict, path: str, strict: bool) -> Iterator[tu
 
 @rule("run-schema", ERROR, "run.json conforms to its schema; if it is from the same version of libinject, it has no other members.")
 def run_schema(folder: Folder) -> Iterator[Place]:
-    # A later libinject may write more of the same version; before 0.2.0 there was no schema.
+    # A later libinject may add members within the same schema version; before 0.2.0 there was no schema.
     same = folder.written["libinject"] == libinject.__version__
     if same or "schema_version" in folder.written:
         for where, why in violations(folder.written, strict=same):

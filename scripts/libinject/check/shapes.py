@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Library calls by shape: the operations that their sizes come to, their intensity, the link that copies take."""
+"""Library calls by shape: FLOPs that follow from their sizes, their intensity, the link used by copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from libinject.check.rows import SHAPES
 from libinject.check.rules import ERROR, rule
 
 _GATES = {"RNN": 1, "RNN ReLU": 1, "RNN tanh": 1, "GRU": 3, "LSTM": 4}
-# Multiply-adds of the backward pass for one of the forward pass.
+# Multiply-adds of the backward pass per multiply-add of the forward pass.
 _ATTENTION = {"forward": 1.0, "backward": 2.5}
 
 
@@ -26,7 +26,7 @@ def _gemm(table: Table) -> Iterator[tuple[int, Number]]:
 
 
 def _causal_pairs(queries: Number, keys: Number) -> tuple[Number, ...]:
-    """The mask's diagonal begins in the first row and column, or ends in the last ones."""
+    """Pairs if the mask's diagonal begins in the first row and column, and if it ends in the last row and column."""
     steps = min(queries, keys)
     staircase = steps * (steps + 1) // 2
     rest = queries * keys - keys * keys if queries > keys else queries * (keys - queries)
@@ -40,7 +40,7 @@ def _attention(table: Table) -> Iterator[tuple[int, Number]]:
         factor = _ATTENTION.get(table.cells("Direction")[index])
         if factor is not None and size == other and table.cells("Varying Lengths")[index] == "0":
             told = table.numbers("FLOPs")[index] if table.has("FLOPs") else None
-            # Which queries see which keys where there are more of the ones than of the others is not in the table (docs/shapes.md).
+            # With different numbers of queries and keys, the table does not show which queries see which keys (docs/shapes.md).
             pairs = _causal_pairs(queries, keys) if table.cells("Causal")[index] == "1" else (queries * keys,)
             sums = [int(4 * factor) * batch * heads * count * size for count in pairs]
             yield index, told if told in sums else sums[0]
@@ -114,7 +114,7 @@ def one_peak(folder: Folder) -> Iterator[Place]:
                 bounds[table.cells("Peak")[index]] = max(low, least), min(high, most)
 
 
-# Transfers a second and lane, and the share of them that is not encoding (docs/copies.md).
+# Transfers per second and lane, and the share of payload in the encoding (docs/copies.md).
 _PCIE = {1: (2.5e9, 0.8), 2: (5e9, 0.8), 3: (8e9, 128 / 130), 4: (16e9, 128 / 130), 5: (32e9, 128 / 130), 6: (64e9, 236 / 256)}
 
 
@@ -168,6 +168,6 @@ def word(folder: Folder) -> Iterator[Place]:
             if table.has(column) and (column not in ("Source", "Grouped") or column in _WORDS_OF.get(table.name, ())):
                 windows = table.cells("Window") if table.has("Window") else [""] * len(table)
                 for index, cell in enumerate(table.cells(column)):
-                    # Rows of what has none of its own have no words.
+                    # A row that combines the calls without one of their own has no such words.
                     if cell not in words and not cell.startswith("[") and not is_others(windows[index]):
                         yield table.place(index, column, f"'{cell[:40]}' is none of {', '.join(sorted(words - {''}))}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Sums that tie tables together: the same kernels, copies, calls and operations, split in another way."""
+"""Sums that must agree between tables: the same kernels, copies, calls and FLOPs, split in different ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libinject.check.folder import Folder, Number, Place, Table, is_others, name
 from libinject.check.rows import SHAPES, executed, is_derived
 from libinject.check.rules import ERROR, rule
 
-# The columns of work that windows, iterations and phases have alike.
+# The columns of work that windows, iterations and phases share.
 WORK = ("Kernels", "Kernel Time (ns)", "Copies", "Copy Time (ns)", "Memsets", "Memset Time (ns)", "Unattributed")
 SIZES = ("Copy Size (MB)", "Memset Size (MB)")
 IDLE_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
@@ -20,7 +20,7 @@ _ALL = "all"
 
 
 def rows_of(table: Table, scope: str) -> list[int]:
-    """scope: 'all' for the rows that have all devices, 'each' for those that have one."""
+    """scope: 'all' for the rows with the totals of all devices, 'each' for those of a single device."""
     return [index for index, device in enumerate(table.cells("Device")) if (device == _ALL) == (scope == _ALL)]
 
 
@@ -28,24 +28,25 @@ def _differs(table: Table, column: str, found: Number, expected: Number, source:
     return table.place(None, column, f"{found} in all, {expected} in {source}")
 
 
-# Every kernel is in exactly one row of each of these, or of those with Device 'all', and of those with a device.
+# Every kernel is in exactly one row of each of these; where a table has devices, in one row with Device 'all' and in
+# one with its own device.
 _KERNEL_TABLES = (("cuda_gpu_kern_gb_sum", "Instances", "Total Time (ns)", None), ("kernel_detail", "Instances", "Total Time (ns)", None),
                   ("family_sum", "Instances", "Total Time (ns)", None), ("thread_kern_sum", "Instances", "Total Time (ns)", None),
                   ("window_sum", "Kernels", "Kernel Time (ns)", _ALL), ("window_sum", "Kernels", "Kernel Time (ns)", "each"),
                   ("iteration_sum", "Kernels", "Kernel Time (ns)", _ALL), ("iteration_sum", "Kernels", "Kernel Time (ns)", "each"),
                   ("phase_sum", "Kernels", "Kernel Time (ns)", None), ("op_sum", "Self Instances", "Self Time (ns)", None),
                   ("module_sum", "Self Instances", "Self Time (ns)", None), ("line_sum", "Self Instances", "Self Time (ns)", None))
-# Told of windows that are settled.
+# These only cover windows that are settled.
 _SETTLED = ("phase_sum", "op_sum", "module_sum", "line_sum")
 
 
 def phases_complete(folder: Folder) -> bool:
-    """Phases are told of what is in time for its window, once that is settled."""
+    """Phases cover work that arrived in time for its window, once the window is settled."""
     return folder.ended and not folder.lost("device_time_records")
 
 
 def without_devices(table: Table) -> bool:
-    """Windows and iterations beyond the listed ones share a row, which is of no device."""
+    """Windows and iterations beyond those listed share a row, which has no device."""
     return any(is_others(window) for window in table.cells("Window"))
 
 
@@ -294,7 +295,7 @@ def range_kernels(folder: Folder) -> Iterator[Place]:
 
 
 def _flops_of_shapes(folder: Folder) -> int | None:
-    """None where rows are missing, or share one."""
+    """None if rows are missing, or several shapes share one."""
     total = 0
     for name in SHAPES[:4]:
         table = folder.table(name, "Calls", "FLOPs")
@@ -322,7 +323,7 @@ def flop_sum(folder: Folder) -> Iterator[Place]:
         if found != expected and not folder.lost("iteration_records"):
             yield _differs(iterations, "FLOPs", found, expected, windows.path.name)
     families = folder.table("family_sum", "FLOPs")
-    # A call without kernels is in no family.
+    # Calls without kernels are not in any family.
     if families is not None and families.sum("FLOPs") > expected:
         yield _differs(families, "FLOPs", families.sum("FLOPs"), expected, windows.path.name)
     shapes = _flops_of_shapes(folder)
@@ -341,7 +342,7 @@ def shape_kernels(folder: Folder) -> Iterator[Place]:
 
 
 def _products_by_call(table: Table) -> Iterator[tuple[int, list[int]]]:
-    """Rows of calls with products inside, and those of the products, which follow."""
+    """Rows of calls that contain products, each with the rows of these products, which follow it."""
     call, parts = None, []
     for index, kind in enumerate([*table.cells("Derived"), ""]):
         if kind == "product" and call is not None:
@@ -371,7 +372,7 @@ def derived_products(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, column, f"{cells[index]}, {found} in its {len(parts)} products")
         if not parts and batch[index] is not None:
             yield table.place(index, "Batch", f"{batch[index]}, and no products")
-    # More products than can be counted are not listed.
+    # Products that exceed the counter are not listed.
     listed = all(parts or not flops[index] for index, parts in whole.items())
     for kind in ("call", "product") if listed else ("call",):
         found, expected = ({name: 0 for name in {*table.cells("API"), *source.cells("API")}} for _ in range(2))
@@ -398,7 +399,7 @@ def product_time(folder: Folder) -> Iterator[Place]:
     table, families = folder.table("gemm_sum", "Derived", "GPU Time (ns)"), folder.table("family_sum", "Family", "Total Time (ns)")
     if table is None or families is None or folder.lost():
         return
-    # A row of what found no room has calls of several kinds.
+    # A row for what found no room may combine calls of several kinds.
     if any(is_others(cell) for name in SHAPES[:5] if (kind := folder.table(name, "API")) is not None for cell in kind.cells("API")):
         return
     expected = sum(time or 0 for family, time in zip(families.cells("Family"), families.numbers("Total Time (ns)")) if family == "GEMM")

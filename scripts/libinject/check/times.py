@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Times of windows, devices and iterations, and the raw records' beside them: what can't take longer than what, and what adds up."""
+"""Times of windows, devices and iterations, also compared with the raw records: upper bounds and sums."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from libinject.figures import FEWEST_STEPS
 from libinject.result import printable
 
 _FETCHES = ("Waiting", "Processing")
-_MOST_AT_ONCE = 128  # kernels that a device runs at the same time
+_MOST_AT_ONCE = 128  # kernels that a device can run concurrently
 _MOST_STEPS = 1000  # rows of step_times
-# With these a device's work, or its time, is not all known.
+# With these losses, a device's work or time is incomplete.
 _UNKNOWN_WORK = ("busy_time_records", "device_time_records", "activity_records", "invalid_timestamps", "missing_activity_records")
 _UNIT_STEP = 5e-7  # of units of work: half of the last decimal
-_MOST_EXACT = 1024  # values of which a median is exact
+_MOST_EXACT = 1024  # number of values up to which a median is exact
 
 
 def _window_tables(folder: Folder) -> Iterator[Table]:
@@ -58,7 +58,7 @@ def busy(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "GPU Busy (ns)", f"{time} is more than its work takes, {sum(work)}")
         devices = table.cells("Device")
         for index, (time, span) in table.each("GPU Busy (ns)", "GPU Span (ns)"):
-            # Of several devices the busy times add up.
+            # Busy times of several devices add up.
             if devices[index] != "all" and time > span:
                 yield table.place(index, "GPU Busy (ns)", f"{time} is more than the time from the first work to the last, {span}")
         for index, (time, span, duration, value) in table.each("GPU Busy (ns)", "GPU Span (ns)", "Duration (ns)", "GPU Busy (%)"):
@@ -152,7 +152,7 @@ def own_work(folder: Folder) -> Iterator[Place]:
             yield table.place(index, column, f"{value} is not {sum(parts)} without {own}, of {whole}")
 
 
-# Of GPU-bound (compute) it depends on which kernels use tensor cores.
+# Whether GPU-bound (compute) is bounded depends on which kernels use tensor cores.
 _BOUNDED = {"GPU-bound (memory)", "GPU-bound (latency)", "launch-bound", "synchronization-bound", "input-bound", "copy-bound", "communication-bound", "mixed"}
 _UNBOUNDED = {"", "GPU-bound", "undetermined", "too short"}
 
@@ -263,7 +263,7 @@ def code_time(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "FLOP Time (ns)", f"{flops} is more than the total, {total}")
                 if sum(bound) > total:
                     yield table.place(index, "Total Time (ns)", f"{total} is less than what is bound, {sum(bound)}")
-    # A row without a file has kernels that only libraries' lines have launched.
+    # A row without a file has kernels launched only by lines of libraries.
     if (table := folder.table("line_sum", "File", "User Code Time (ns)", "Total Time (ns)")) is not None:
         files = table.cells("File")
         for index, (user, total) in table.each("User Code Time (ns)", "Total Time (ns)"):
@@ -295,7 +295,7 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
         last_end[window] = start + duration
         number = table.numbers("Iteration")[index]
         if number is not None:
-            # A piece that is no whole iteration may have the number of the one that follows (docs/iterations.md).
+            # A partial iteration may have the same number as the one that follows it (docs/iterations.md).
             before, piece = last_number.get(window, (-1, False))
             if number < before or number == before and not piece:
                 yield table.place(index, "Iteration", f"{number} comes after {before}")
@@ -303,12 +303,12 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
 
 
 def _step_times(table: Table) -> Sequence[Number | None]:
-    """Not known in tables of older versions, which have durations alone."""
+    """None for tables of older versions, which only have durations."""
     return table.numbers("Step Time (ns)") if table.has("Step Time (ns)") else [None] * len(table)
 
 
 def _ran_ahead(table: Table, index: int) -> bool:
-    """Whether the row may be one in which the host ran ahead of the GPU."""
+    """Whether the row may be an iteration in which the host ran ahead of the GPU."""
     return _step_times(table)[index] != table.numbers("Duration (ns)")[index]
 
 
@@ -338,7 +338,7 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if told is not None and not is_others(window) and told != len(found):
             yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
             continue
-        # The last one of a window in which the host ran ahead of the GPU has none.
+        # The last iteration of a window in which the host ran ahead of the GPU has no step time.
         found = [time for time in found if time is not None]
         apart = APART if len(found) > _MOST_EXACT else 1e-6
         column = "Step Time in Window (ns)"
@@ -375,7 +375,7 @@ def step_time(folder: Folder) -> Iterator[Place]:
         value = steps.numbers("Samples/s")[index] if steps.has("Samples/s") else None
         if batch and time and value is not None and abs(value - batch * 1e9 / time) > steps.half(index, "Samples/s") + 1e-6 * value:
             yield steps.place(index, "Samples/s", f"{value} is not {batch:.0f} in {time} ns")
-    # Beyond the latest thousand the table no longer has all that the median is of.
+    # The table only has the latest thousand of the values that the median covers.
     whole = steps.has("Step Time (ns)") and len(steps) < _MOST_STEPS
     if whole and len(durations) >= FEWEST_STEPS:
         for index in rows_of(windows, "all"):
@@ -387,7 +387,7 @@ def step_time(folder: Folder) -> Iterator[Place]:
         elif whole and (not durations or abs(value - statistics.median(durations)) > 0.06):
             yield windows.place(index, "Step Time (ns)", f"{value} is not the median of the {len(durations)} in {steps.path.name}")
         elif whole:
-            # The ends are order statistics.
+            # The bounds are order statistics.
             for column, end in (("Step Time Low (ns)", low), ("Step Time High (ns)", high)):
                 if all(abs(end - duration) > 1 for duration in durations):
                     yield windows.place(index, column, f"{end} is no duration in {steps.path.name}")
@@ -397,7 +397,7 @@ def step_time(folder: Folder) -> Iterator[Place]:
 
 
 def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, Sequence[Number | None]], ...]) -> Iterator[Place]:
-    """A rate and the units that it is of are both there or both empty, but where no time passed. `rates`: (column, times)."""
+    """A rate is present exactly if its units are, unless no time passed. `rates`: (column, times)."""
     for index, of in enumerate(table.numbers(units)):
         for column, times in rates:
             if not table.has(column):
@@ -413,7 +413,7 @@ def _unit_rates(table: Table, units: str, rates: tuple[tuple[str, Sequence[Numbe
 
 
 def _busy_by_device(table: Table) -> list[dict[str, Number]]:
-    """Of each row that is of all devices: the GPU Busy of those that the rows after it are of."""
+    """For each row with the total of all devices: GPU Busy of the devices in the rows that follow it."""
     found: list[dict[str, Number]] = []
     latest: dict[str, Number] = {}
     for device, busy in zip(table.cells("Device"), table.numbers("GPU Busy (ns)")):
@@ -505,10 +505,10 @@ def _unit_rate(windows: Table, index: int, column: str, of: float | None, time: 
 
 # --- single kernels ---------------------------------------------------------------------------------------------------
 
-# Kernels that wait for other ranks take as long as these need.
+# Kernels that wait for other ranks take as long as those do.
 _WAITING = re.compile(r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem|nvshmem", re.IGNORECASE)
 _FAR = 20  # times the median
-_SHORTEST = 100_000  # ns: what is shorter can take longer for a moment's sake
+_SHORTEST = 100_000  # ns: shorter kernels may take much longer by chance
 
 
 @rule("longest-kernel", ERROR, "No kernel, copy or memset takes longer than its window's work on the GPU, from the first to the last.", compares=True)
@@ -528,7 +528,7 @@ def longest_kernel(folder: Folder) -> Iterator[Place]:
 
 @rule("outlier", WARNING, "No kernel but a collective's takes half of an iteration once, and 20 times less at the median.", compares=True)
 def outlier(folder: Folder) -> Iterator[Place]:
-    """A kernel record with another one's end looks like this."""
+    """Finds durations that look like a kernel record with another record's end."""
     table = folder.table("cuda_gpu_kern_gb_sum", "Name") or folder.table("cuda_gpu_kern_sum", "Name")
     if table is None:
         return
@@ -554,7 +554,7 @@ def outlier(folder: Folder) -> Iterator[Place]:
 
 @rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, with the same minimum and maximum.", compares=True)
 def trace_sum(folder: Folder) -> Iterator[Place]:
-    # What a process that was killed had written stays as it was (docs/recovery.md).
+    # Files that a killed process had already written stay unchanged (docs/recovery.md).
     kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
     if folder.lost("trace_rows") or kept or not folder.ended:
         return

@@ -52,7 +52,7 @@ def _print(folder: str, found: list) -> None:
         if shown[finding.rule] <= _MOST:
             warning = "" if finding.severity == "error" else f" ({finding.severity})"
             text = printable(f"{where}/{finding}{warning}", 4000)
-            # Elsewhere than on a terminal a finding is a line, to search in.
+            # If not on a terminal, each finding is a single line, so that it can be searched.
             console.print_wrapped(text, "", "    ") if console.out.is_terminal else console.out.print(text)
         elif shown[finding.rule] == _MOST + 1:
             console.out.print(f"{where}: {finding.rule}: … and {numbers[finding.rule] - _MOST} more")

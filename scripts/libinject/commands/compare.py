@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject compare`: what changed from one run to another, and what of that is more than noise."""
+"""`inject compare`: what changed from one run to another, and which changes exceed the noise."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _read(paths: list[str]) -> tuple[list[Run], bool]:
     seen: set[str] = set()
     for path in paths:
         folder = os.path.realpath(path)
-        if folder in seen:  # it would pass for a repetition that agrees
+        if folder in seen:  # it would look like a repetition with the same result
             console.warn(f"'{printable(path, 500)}' is given twice on one side: it counts once")
             continue
         seen.add(folder)

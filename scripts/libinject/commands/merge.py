@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from libinject.merge.store import Store
 
 _MOST_PROBLEMS = 20
-_MANY = 50  # folders, whose reading takes a while
+_MANY = 50  # folders; reading more than this takes a while
 
 
 def merge(

@@ -13,7 +13,7 @@ import typer
 from libinject import console, files
 from libinject.result import BadFile, Result
 
-_MOST_FOLDERS = 32  # some hundred kB each
+_MOST_FOLDERS = 32  # each takes a few hundred kB
 
 
 def report(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject run`: runs a command under libinject, in place of this process: its status, signals and process id stay what they would be.
-So the library itself has the last words: which command to type next, or that CUDA was never used."""
+"""`inject run`: replaces this process with a command under libinject, so that status, signals and process id stay the same. The final
+message is therefore the library's: which command to type next, or that CUDA was never used."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def run(
         line = " ".join([*(f"{name}={_quoted(value)}" for name, value in variables.items()), *map(_quoted, command)])
         console.print_bytes(os.fsencode(line + "\n"))
         return
-    # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
+    # For libinject/entry/command_end.cpp: the state of this process before it became the command.
     before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
     env = {**environment.given(), **variables, "_INJECT_RUN": before}
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores from its start on
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these from its start on
         signal.signal(number, signal.SIG_DFL)
     problem = _become(command, env)
     if (script := environment.by_shell(command, problem)) is not None:
@@ -57,7 +57,7 @@ def run(
 
 
 def _quoted(text: str) -> str:
-    """For a shell, and to be seen and copied: what isn't printable byte by byte."""
+    """Quoted for a shell, so that it can be displayed and copied; unprintable characters are escaped byte by byte."""
     if text.isprintable():
         return shlex.quote(text)
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in os.fsencode(text))
@@ -65,7 +65,7 @@ def _quoted(text: str) -> str:
 
 
 def _become(command: list[str], env: dict[str, str]) -> OSError:
-    """Returns only if it can't."""
+    """Returns only on failure."""
     try:
         os.execvpe(command[0], command, env)
     except OSError as error:

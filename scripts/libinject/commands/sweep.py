@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject sweep`: a command under libinject for each combination of some values, and figures over them."""
+"""`inject sweep`: runs a command under libinject for each combination of some values, and plots the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from libinject.sweep.measured import Measured
     from libinject.sweep.points import Point, Sweep
 
-_INCOMPLETE = 1  # exit status if a point neither worked nor ran out of memory
+_INCOMPLETE = 1  # exit status if a point neither succeeded nor ran out of memory
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -97,13 +97,13 @@ def sweep(
 
 
 def _in_environment(batch_var: str | None) -> dict[str, str]:
-    """The variables that each point gets from the environment: its figures depend on them as they do on options."""
+    """Variables that each point inherits from the environment, and on which its results depend just like on options."""
     own = {"INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", *(["INJECT_BATCH"] if batch_var is not None else [])}
     return {name: value for name, value in os.environ.items() if name.startswith("INJECT_") and name not in own}
 
 
 def _what_is_there(wanted: Sweep) -> Sweep:
-    """The sweep in that folder, if there is one: it must consist of the same runs."""
+    """The existing sweep in that folder, if there is one: it must consist of the same runs."""
     from libinject.sweep import points
 
     if not (wanted.folder / points.FILE).exists():
@@ -114,7 +114,7 @@ def _what_is_there(wanted: Sweep) -> Sweep:
         found = points.read(wanted.folder)
     except BadFile as problem:
         console.fail(printable(str(problem), 500))
-    # The library may have moved, and what else is preloaded says nothing of the points.
+    # The library may have moved, and other preloaded libraries have no bearing on the points.
     before, now = ({name: value for name, value in each.settings.items() if name != "LD_PRELOAD"} for each in (found, wanted))
     for what, a, b in (("command", found.command, wanted.command), ("variables", sorted(found.variables), sorted(wanted.variables)),
                        ("--batch-var", found.batch_variable, wanted.batch_variable), ("options", before, now)):
@@ -129,7 +129,7 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 class _Clock:
-    """How long the points take, and may still take: by the mean of those that were run. Shown anew each time it is drawn."""
+    """Elapsed and remaining time, from the mean of the points that were run. Redrawn with current values."""
 
     def __init__(self, points: int):
         self.begin = time.monotonic()
@@ -164,7 +164,7 @@ def _clock_text(seconds: float) -> str:
 
 
 def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> bool:
-    """Runs what is not finished of the points `asked` for. True if it was interrupted."""
+    """Runs the unfinished points of those `asked` for. Returns True if it was interrupted."""
     from libinject.sweep import runner
     from libinject.sweep.points import Status
 

@@ -13,16 +13,16 @@ from libinject.merge.store import Store, quoted
 from libinject.result import BadFile, Result
 from libinject.stacks import Stack, read_stacks
 
-MOST_ROWS = 10_000  # of a table, those with the most time
+MOST_ROWS = 10_000  # per table, those with the most time
 _LINE = ("File", "Line", "Function")
-# By table: what it is called in the report, its key, and the time of which its rows have shares.
+# For each table: its name in the report, its key, and the time of which its rows have shares.
 _TABLES = {
     "op_sum": ("operators", ("Operator",), "Self Time (ns)"),
     "module_sum": ("modules", ("Module",), "Self Time (ns)"),
     "line_sum": ("lines", _LINE, "User Code Time (ns)"),
     "gap_line_sum": ("gap_lines", _LINE, "Idle Time (ns)"),
 }
-# Modules of one path need not be the same where each rank has a part of the model.
+# Modules with the same path may differ between ranks if each rank has a part of the model.
 _TOLD = {
     "module_sum": "string_agg(DISTINCT Class, ', ' ORDER BY Class) AS class, min(Parent) AS parent, ",
     "line_sum": """max("In Library") AS in_library, """,
@@ -30,12 +30,12 @@ _TOLD = {
 
 
 def _name(column: str) -> str:
-    """`self_time_ns` of `Self Time (ns)`."""
+    """`Self Time (ns)` becomes `self_time_ns`."""
     return column.removeprefix("Idle: ").replace(" (ns)", "_ns").replace(" ", "_").replace("-", "_").lower()
 
 
 def _sum(column: str) -> str:
-    """Not known where one of the ranks does not tell."""
+    """A sum that is NULL if the value is missing for one of the ranks."""
     return f"CASE WHEN count({quoted(column)}) = count(*) THEN sum({quoted(column)}) END AS {_name(column)}"
 
 
@@ -63,7 +63,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
 
 
 def stacks(store: Store, number: int, problems: list[str]) -> Iterator[Stack]:
-    """Of all ranks, from the folders themselves: copies have none."""
+    """The stacks of all ranks, read from the folders themselves, since copies do not have them."""
     for row in store.rows("SELECT run FROM member WHERE job = ? ORDER BY rank", [number]):
         folder = store.folders.get(row["run"])
         if folder is None:

@@ -50,11 +50,11 @@ def _is_result(folder: pathlib.Path) -> bool:
     try:
         return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
     except OSError:
-        return True  # reading it says why it cannot be read
+        return True  # reading it later reports why it can't be read
 
 
 def _lacks_run(folder: pathlib.Path) -> bool:
-    """A process left it that did not get as far as its run.json."""
+    """Whether the folder was left by a process that did not get as far as its run.json."""
     return any((folder / name).exists() for name in ("records", "records.at", *(f"{table}.csv" for table in TABLES)))
 
 
@@ -66,12 +66,12 @@ def _has_copies(folder: pathlib.Path) -> bool:
 
 
 def natural(path: pathlib.Path) -> list[tuple[int, str]]:
-    """rank-2 before rank-10."""
+    """Sorts rank-2 before rank-10."""
     return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in re.split(r"([0-9]{1,18})", path.name)]
 
 
 def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], progress: Callable[[], None] = lambda: None) -> int:
-    """Reads the folders into the store and returns how many runs it has then."""
+    """Reads the folders into the store, and returns how many runs it has then."""
     runs = 0
     for folder in folders:
         if _has_copies(folder):
@@ -108,7 +108,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     diagnosis = [entry for entry in _list(run.get("diagnosis")) if isinstance(entry, dict)]
     worst = max(diagnosis, key=lambda entry: _whole(entry.get("device_time_ns")) or 0, default={})
     time = _whole(worst.get("device_time_ns")) or 0
-    # Under torchrun each process sees all GPUs of its host, and works on one.
+    # Under torchrun each process sees all GPUs of its host, and uses one.
     used = [entry.get("device") for entry in diagnosis]
     gpus = [device for device in map(_dict, run["devices"]) if not used or device.get("id") in used]
     gain = _whole(worst.get("potential_gain_ns"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Which folder is which rank of which job."""
+"""Determines which folder is which rank of which job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from libinject.result import printable
 
 HOW = ("auto", "one", "folders")
 Run = dict[str, Any]  # a row of `runs`
-_CLOCKS = 300_000_000_000  # ns that hosts' clocks may be apart
+_CLOCKS = 300_000_000_000  # ns by which hosts' clocks may differ
 _OWN_RANK = re.compile(r"(--(?:local|node)?[-_]?rank[= ])\d+")  # what launchers add to a command
 
 
@@ -28,14 +28,14 @@ class NotOneJob(Exception):
 
 @dataclasses.dataclass
 class Job:
-    """`ranks`: rank to row of `runs`. `world` is how many ranks the job has, as far as is known."""
+    """`ranks`: rank to row of `runs`. `world` is the number of ranks of the job, as far as it is known."""
 
     name: str
     ranks: dict[int, Run]
     world: int = 0
     missing: list[int] = dataclasses.field(default_factory=list)
     id: str = ""
-    numbered: bool = False  # ranks are numbered here, as run.json has none
+    numbered: bool = False  # ranks are numbered here because run.json has none
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -51,7 +51,7 @@ def spans(numbers: list[int], most: int = 8) -> str:
 
 
 def divide(store: Store, how: str = "auto", force: bool = False) -> list[Job]:
-    """The jobs, in the order of their names, and the table `member` (job, rank, run). Raises NotOneJob, unless `force`."""
+    """The jobs, sorted by name, and the table `member` (job, rank, run). Raises NotOneJob, unless `force`."""
     runs = store.rows("SELECT * FROM runs ORDER BY run")
     communicators = _communicators(store)
     if how == "auto":
@@ -88,9 +88,9 @@ def _communicators(store: Store) -> dict[int, list[str]]:
 
 
 def _by_evidence(runs: list[Run], communicators: dict[int, list[str]]) -> list[list[Run]]:
-    """What shares a communicator is one job. Else other ids are other jobs; and in what the ids don't tell apart, folders with
-    different parents are one job unless a rank comes twice: each job has a rank 0."""
-    parents: dict[Hashable, Hashable] = {}  # of a forest: communicators, ids and folders, what belongs together under one root
+    """Runs that share a communicator are one job. Otherwise, different ids are different jobs; and if ids do not distinguish them, folders
+    with different parents are one job unless a rank occurs twice, as each job has a rank 0."""
+    parents: dict[Hashable, Hashable] = {}  # of a forest: communicators, ids and folders that belong together have the same root
 
     def root(node: Hashable) -> Hashable:
         while (above := parents.setdefault(node, node)) != node:
@@ -99,7 +99,7 @@ def _by_evidence(runs: list[Run], communicators: dict[int, list[str]]) -> list[l
         return node
 
     def roots(run: Run, kind: str, value: str) -> Hashable:
-        """Of this run by id or folder, joined with those that share a communicator with it."""
+        """The root of this run by id or folder, merged with the runs that share a communicator with it."""
         own = root((kind, value))
         for each in communicators.get(run["run"], ()):
             parents[root((kind + " of", each))] = own
@@ -139,7 +139,7 @@ def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int
 
 
 def _check_once(runs: list[Run]) -> None:
-    """Checks that no folder is another one's copy."""
+    """Checks that no folder is a copy of another."""
     first_of: dict[tuple[str, int, int], Run] = {}
     for run in runs:
         if run["host"] and run["pid"] is not None and run["time_zero"] is not None:
@@ -149,13 +149,13 @@ def _check_once(runs: list[Run]) -> None:
 
 
 def _refuse(a: Run, b: Run, why: str) -> NoReturn:
-    # Copies have the path of the folder that they were made of.
+    # A copy contains the path of the folder from which it was made.
     other = "a copy of it" if a["folder"] == b["folder"] else printable(b["folder"], 400)
     raise NotOneJob(f"{printable(a['folder'], 400)} and {other} are not ranks of one job: {why}; --force merges them anyway")
 
 
 def _met(runs: list[Run], communicators: dict[int, list[str]]) -> dict[int, Hashable]:
-    """Runs that have communicators in common, directly or by others, have the same value here; all others one of their own."""
+    """Runs that have communicators in common, directly or through others, have the same value here; all others have one of their own."""
     of_communicator: dict[str, int] = {}
     members: dict[int, set[int]] = {}
     group_of: dict[int, int] = {}
@@ -173,7 +173,8 @@ def _met(runs: list[Run], communicators: dict[int, list[str]]) -> dict[int, Hash
 
 
 def _differs(a: Run, b: Run, related: bool, ends: dict[int, int | None]) -> str:
-    """What tells that two runs are not of one job. `related`: by its id, or by others that share communicators or ids with them."""
+    """The reason why two runs can't be of one job. `related`: they have the same id, or are connected through others by communicators or
+    ids."""
     if a["world_size"] and b["world_size"] and a["world_size"] != b["world_size"]:
         return f"of {a['world_size']} and of {b['world_size']} ranks"
     if related:
@@ -192,7 +193,7 @@ def _differs(a: Run, b: Run, related: bool, ends: dict[int, int | None]) -> str:
 
 
 def _ranks_repeat(groups: list[list[Run]]) -> bool:
-    """Whether a rank of one group is in another; without ranks, groups are jobs."""
+    """Whether a rank of one group is also in another; groups without ranks count as separate jobs."""
     seen: set[int] = set()
     for runs in groups:
         ranks = {run["rank"] for run in runs if run["rank"] is not None}
@@ -205,12 +206,12 @@ def _ranks_repeat(groups: list[list[Run]]) -> bool:
 def _common(parents: set[str]) -> str:
     try:
         return os.path.commonpath(parents)
-    except ValueError:  # absolute ones and others, which copies can name
+    except ValueError:  # a mix of absolute and relative paths, which copies may have
         return min(parents)
 
 
 def _names(groups: list[list[Run]]) -> list[str]:
-    """The last parts of the folders' paths, as many as tell them apart; of jobs in one folder, their ids as well."""
+    """The last parts of the folders' paths, as many as needed to distinguish them; for jobs in the same folder, with their ids as well."""
     parents = [_common({run["parent"] for run in runs}) for runs in groups]
     paths = [pathlib.PurePath(parent) for parent in parents]
     names = [printable(parent) for parent in parents]

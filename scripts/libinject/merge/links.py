@@ -9,8 +9,8 @@ from typing import Any
 from libinject.merge.store import Store
 
 _MOST = 20
-SLOW = 0.8  # of the median of the ranks
-LARGE_COPY_MB = 1.0  # on average; smaller ones are bound by their start
+SLOW = 0.8  # times the median of the ranks
+LARGE_COPY_MB = 1.0  # on average; smaller copies are bound by their latency
 LARGE_COLLECTIVE = 1 << 20
 
 
@@ -19,7 +19,7 @@ def of_job(store: Store, number: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def _bus(store: Store, number: int) -> list[dict[str, Any]]:
-    """The rank with the best figure waited least: it is closest to the links' bandwidth."""
+    """The rank with the best value waited least, so it is closest to the links' bandwidth."""
     return store.rows("""
         SELECT Operation AS operation, Type AS type, Reduction AS reduction, Bytes AS bytes, Ranks AS ranks, count(*) AS rows,
                max(bus) AS best_gbps, arg_max(rank, bus) AS best_rank, median(bus) AS median_gbps, min(bus) AS worst_gbps,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What PyTorch's memory is for on the ranks of a job (docs/memory_purpose.md)."""
+"""What PyTorch's memory is used for on the ranks of a job (docs/memory_purpose.md)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from libinject.merge.store import Store
 
 PEAK, ACTIVATIONS = "peak of PyTorch's tensors", "activations at that peak"
-# Others come last: a folder may name anything.
+# Others come last, since a folder may contain any name.
 _ORDER = ("parameters", "gradients", "optimizer state", "buffers", "other tensors", "workspaces", "communication buffers", "[no tensor]", "[rounding]", "[private pools]", "[cached]", "[outside of the allocator]",
           PEAK, ACTIVATIONS)
-# Peaks need not be at the same time, and what other processes use is in the figures of all ranks of a GPU.
+# Peaks may be at different times, and memory of other processes is included for every rank on a GPU.
 _NO_SUM = frozenset((PEAK, ACTIVATIONS, "[outside of the allocator]"))
 _MOST_PURPOSES = 32
 
 
 def of_job(store: Store, number: int) -> dict[str, Any]:
-    """`purposes`: of each how much the ranks have; `ranks`: {rank: {purpose: bytes}}. A rank's GPUs are added up: what is not known of one of
-    them is not known of the rank, and of no sum."""
+    """`purposes`: for each, the amounts over the ranks; `ranks`: {rank: {purpose: bytes}}. A rank's GPUs are added up: a value that is
+    unknown for one of them is unknown for the rank, and makes the sum unknown."""
     ranks: dict[int, dict[str, int | None]] = {}
     found: dict[str, dict[int, int | None]] = {}
     for row in store.rows(f"""
@@ -40,7 +40,7 @@ def _row(what: str, sizes: dict[int, int | None]) -> dict[str, Any] | None:
     known = [(size, rank) for rank, size in sizes.items() if size is not None]
     if not known:
         return None
-    # Of equal ones the first rank.
+    # Of equal maxima, the first rank.
     least, most = min(known), max(known, key=lambda each: (each[0], -each[1]))
     return {"purpose": what, "ranks": len(known), "least_b": least[0], "least_rank": least[1], "median_b": statistics.median(size for size, _ in known),
             "most_b": most[0], "most_rank": most[1],

@@ -14,8 +14,8 @@ from libinject.report.icicles import Box, icicle, module_boxes
 from libinject.result import Row, printable
 from libinject.stacks import FILE, PHASES
 
-_MOST_ROWS = 50  # of the tables but that of ranks
-_MOST_ERRORS = 64  # ranks whose deviations can still be told apart
+_MOST_ROWS = 50  # of all tables except that of the ranks
+_MOST_ERRORS = 64  # number of ranks up to which deviations can be told apart
 _SHARES = (("share", "collectives"), ("waiting_at_least_share", "waiting in them, at least"), ("waiting_at_most_share", "waiting in them, at most"))
 
 
@@ -45,7 +45,7 @@ def _article(job: dict[str, Any], heat_map: dict[str, Any], stacks: Box) -> Arti
 
 
 def _modules(job: dict[str, Any]) -> list[Row]:
-    """As a run's own table has them."""
+    """Modules as in a single run's table."""
     times = ("Total Time (ns)", *(f"{phase.capitalize()} (ns)" for phase in PHASES[:-1]))
     return [{"Module": row["module"], "Class": row["class"], "Parent": row["parent"], **{time: row[time.lower().replace(" (ns)", "_ns").replace(" ", "_")] for time in times}}
             for row in (job["code"] or {}).get("modules", {}).get("rows", [])]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The merged tables as Parquet files, and back."""
+"""Writes the merged tables as Parquet files, and reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS_FILE = "runs.parquet"
 
 
 def write(store: Store, folder: pathlib.Path) -> None:
-    """Raises BadFile. The folder is a new one, or empty."""
+    """Raises BadFile. The folder is new or empty."""
     import duckdb
 
     try:
@@ -37,7 +37,7 @@ def write(store: Store, folder: pathlib.Path) -> None:
 
 
 def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) -> int:
-    """Adds the runs of a folder that `write` has made, numbered from `first` on; how many they are."""
+    """Adds the runs of a folder made by `write`, numbered from `first` on; returns their number."""
     store.flush()
     try:
         count = _read_table(store, folder, "runs", [name for name in RUNS if name not in RUNS_OTHERS], RUNS, {}, first, None)
@@ -56,11 +56,12 @@ def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) ->
 
 def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable[str], columns: dict[str, str], instead: dict[str, str],
                 first: int, runs: int | None) -> int:
-    """`runs`: how many there are, None for the table of runs itself, of which it is returned. Raises BadFile."""
+    """`runs`: the number of runs, or None when reading the table `runs` itself. Returns the number of runs. Raises
+    BadFile."""
     import duckdb
 
     path = folder / f"{table}.parquet"
-    # Under a name of our own: DuckDB treats brackets and asterisks as a pattern.
+    # Under a name of our own, because DuckDB treats brackets and asterisks as a pattern.
     link = store.folder / "copy.parquet"
     try:
         if not path.is_file():
@@ -89,7 +90,7 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
 
 
 def _cell(name: str, kind: str) -> str:
-    """What the CSV reader refuses becomes NULL here."""
+    """Values that the CSV reader refuses become NULL here."""
     cell = f"CAST({quoted(name)} AS {kind})"
     if kind == TEXT:
         return f"coalesce({cell}, '')"

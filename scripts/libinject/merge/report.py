@@ -52,15 +52,15 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
 
 
 def _gpus(ranks: dict[int, dict[str, Any]]) -> dict[str, int]:
-    """How many GPUs of each name: ranks of one host may see each other's."""
+    """The number of GPUs by name: ranks of one host may see the same GPUs."""
     seen = {uuid or f"{rank} {index}": name for rank, row in ranks.items()
             for index, (name, uuid) in enumerate(zip(row["gpus"], row["gpu_uuids"]))}
     return dict(collections.Counter(seen.values()))
 
 
 def heat_map(store: Store, number: int) -> dict[str, Any]:
-    """Step times by rank and iteration; where there are more than a page can show, the latest iterations. None where a rank has no complete one
-    of that number, and a column of None, with the number None, where no rank has any."""
+    """Step times by rank and iteration; if there are more than a page can show, the latest iterations. None if a rank has no complete
+    iteration of that number; a gap in the numbers is a column of None, with the number None."""
     ranks = [row[0] for row in store.connection.execute("SELECT DISTINCT rank FROM step WHERE job = ? ORDER BY rank", [number]).fetchall()]
     iterations = [row[0] for row in store.connection.execute(
         "SELECT DISTINCT iteration FROM step WHERE job = ? ORDER BY iteration DESC LIMIT ?",

@@ -9,13 +9,13 @@ from typing import Any
 from libinject.merge.jobs import Job
 from libinject.merge.store import Store
 
-# By rank: nanoseconds a step, samples and units of work a second, and who says what a unit is, by which name.
+# By rank: nanoseconds per step, samples and units of work per second, and the source and name of the units.
 _UNPROFILED = """
     SELECT rank, arg_max("Step Time (ns)", "Window") AS step, arg_max("Samples/s", "Window") AS samples,
            arg_max("Units/s", "Window") AS units, max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
     FROM window_sum JOIN member USING (run) JOIN (SELECT run, unit_ranges FROM runs) USING (run)
     WHERE job = ? AND Device = 'all' AND "Window" IS NOT NULL AND "Step Time (ns)" > 0 GROUP BY rank"""
-# Units are by the host's time: where it ran ahead of the GPU, which the step time is of then, that says nothing.
+# Units are counted by the host's time. If the host ran ahead of the GPU, the step time is the GPU's, and such rates are meaningless.
 _IN_WINDOWS = """
     SELECT rank, median("Step Time (ns)") AS step,
            CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples,
@@ -27,10 +27,10 @@ _IN_WINDOWS = """
 
 
 def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:
-    """By iterations that ran without CUPTI (`unprofiled`), if each rank that has iterations has enough of them, and by those in windows: what
-    there is of the two, in this order. Steps a second: by the step time of each rank, the mean over the ranks. Samples a second: their sum,
-    over all of the job's ranks, as those that are missing are taken for average ones; only if each rank says how many it has an iteration
-    (INJECT_BATCH). Likewise units of work, if they all have them from the same source."""
+    """Throughput from iterations that ran without CUPTI (`unprofiled`), if each rank that has iterations has enough of them, and from those
+    in windows: those of the two that exist, in this order. Steps per second: from each rank's step time, averaged over the ranks. Samples
+    per second: the sum over all of the job's ranks, with missing ranks taken for average ones; only if each rank reports its samples per
+    iteration (INJECT_BATCH). Likewise for units of work, if all ranks have them from the same source."""
     without, inside = (store.rows(f"""
         SELECT avg(1e9 / step) AS steps, median(step) AS step, avg(samples) AS samples, count(samples) AS told,
                CASE WHEN count(units) = count(*) AND count(DISTINCT source) = 1 THEN avg(units) END AS units, any_value(source) AS source,
@@ -43,7 +43,8 @@ def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:
 
 
 def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[str]) -> dict[str, Any] | None:
-    """Relative to the job with the fewest ranks, by what throughputs() has `found` of each job. None unless there are two sizes to compare."""
+    """Relative to the job with the fewest ranks, using the results `found` by throughputs() for each job. None unless there are two sizes
+    to compare."""
     lacking = [job.name for job, kinds in zip(jobs, found) if kinds and not kinds[0]["unprofiled"]]
     throughputs = [next((kind for kind in kinds if kind["unprofiled"] != bool(lacking)), None) for kinds in found]
     measured = sorted(((job.world, index) for index, job in enumerate(jobs) if throughputs[index] is not None))
@@ -62,7 +63,7 @@ def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[s
     for world, index in measured:
         rate = (throughputs[index] or {})[name]
         speedup = rate / base_rate
-        # If the work per rank is constant, a larger job's steps do more: steps alone only show weak scaling.
+        # With constant work per rank, a step of a larger job does more work, so steps per second only show weak scaling.
         rows.append({"job": jobs[index].name, "ranks": world, **(throughputs[index] or {}), "speedup": speedup if by_work else None,
                      "efficiency": speedup * base_world / world if by_work else speedup})
     return {"by": name, "base": jobs[base].name, "jobs": rows}

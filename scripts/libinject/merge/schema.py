@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a merge keeps of each table: the columns that it needs."""
+"""The columns of each table that a merge keeps."""
 
 from __future__ import annotations
 
 import dataclasses
 
 WHOLE, REAL, TEXT = "BIGINT", "DOUBLE", "VARCHAR"
-LARGEST = 1 << 53  # of whole numbers: 104 days in ns. Sums and products of a thousand ranks' stay within DuckDB's types.
+LARGEST = 1 << 53  # of integers: 104 days in ns. Sums and products over a thousand ranks stay within DuckDB's types.
 LARGEST_RANK = 999_999
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """Columns of a table with their types. A table without one of the `needed` is not used; the others may be missing. `instead`: where
-    older versions have it."""
+    """Columns of a table with their types. A table that lacks one of the `needed` is not used; the others may be missing. `instead`: the
+    column that older versions have."""
 
     needed: dict[str, str]
     others: dict[str, str]
-    is_new: bool = False  # older copies have none
+    is_new: bool = False  # older copies lack it
     instead: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -30,7 +30,7 @@ _PHASES = ("Forward (ns)", "Backward (ns)", "Recomputation (ns)", "Optimizer (ns
 _SELF = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
 _WORK = (*_SELF, *_PHASES, "Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)", "FLOP Time (ns)", "FLOPs")
 _CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective", "Queue", "Unknown")
-# What ranks' rows are added up of.
+# The columns that are summed over ranks.
 SUMS = {
     "op_sum": _WORK,
     "module_sum": _WORK,
@@ -41,7 +41,7 @@ _LINE = {"File": TEXT, "Line": WHOLE, "Function": TEXT}
 
 
 def _summed(table: str, key: dict[str, str], needed: tuple[str, ...], others: dict[str, str]) -> Kept:
-    # FLOPs of a run are beyond LARGEST.
+    # A run's FLOPs exceed LARGEST.
     types = {column: REAL if column == "FLOPs" else WHOLE for column in SUMS[table]}
     return Kept({**key, **{column: types[column] for column in needed}}, {**others, **{column: kind for column, kind in types.items() if column not in needed}}, True)
 
@@ -85,8 +85,8 @@ TABLES = {
     "gap_line_sum": _summed("gap_line_sum", _LINE, ("Idle Time (ns)",), {}),
 }
 
-# What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it; `unit_ranges`
-# which NVTX payloads are units of work.
+# What is kept of run.json: one row per folder. `parent` is what folders of one job have in common if nothing else tells; `unit_ranges`, the
+# NVTX payloads that are units of work.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
         "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT}
-RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges"))  # that older copies lack
+RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges"))  # missing in older copies

@@ -37,7 +37,7 @@ def title(job: dict[str, Any]) -> str:
 
 
 def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """(what, the answer); further answers to the same have nothing in the first place."""
+    """(question, answer); further answers to the same question have an empty first element."""
     found = [("command", printable(job["command"], 110))] if job["command"] else []
     if job["throughput"] is not None:
         rate = job["throughput"]
@@ -82,7 +82,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _from_to(job: dict[str, Any], what: str, says: str, figure: str, text: Callable[[float], str]) -> list[tuple[str, str]]:
-    """The ranks with the least and the most of a figure."""
+    """The ranks with the lowest and the highest value."""
     known = [(row[figure], row["rank"]) for row in job["by_rank"] if row.get(figure) is not None]
     if not known:
         return []
@@ -149,7 +149,7 @@ def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
-    """At most `most` ranks: stragglers, those that lack something, and then those that are slowest."""
+    """At most `most` ranks: stragglers, then those with missing data, then the slowest."""
     slow = {entry["rank"] for entry in job["stragglers"]}
     ranks = job["by_rank"]
     if most is not None and len(ranks) > most:
@@ -194,7 +194,7 @@ def operation_table(job: dict[str, Any], most: int) -> Table:
 
 
 def communicator_table(job: dict[str, Any], most: int) -> Table:
-    """Of one communicator there is nothing to tell apart."""
+    """A single communicator needs no further columns to identify it."""
     found = (job["collectives"] or {}).get("communicators", [])
     rows = [[printable(row["id"], 20), row["size"], row["ranks"] if len(row["ranks"]) <= 40 else f"{row['ranks'][:39]}…",
              row["kernels"] or 0, row["time_ns"], row["waiting_at_least_ns"], row["waiting_at_most_ns"]]
@@ -260,7 +260,7 @@ def _code_name(row: dict[str, Any]) -> str:
 
 
 def code_table(job: dict[str, Any], what: str, most: int) -> Table:
-    """Without rows of no time: those of lines that only libraries' lines are called from, for example."""
+    """Omits rows without time, for example lines from which only lines of libraries are called."""
     title, time, column = _CODE[what]
     found = (job["code"] or {}).get(what, {"rows": [], "ranks": 0})
     rows = [[printable(_code_name(row), 100), _percent(row["share"]), row[time], row.get("total_time_ns") if time == "self_time_ns" else None, row["ranks"], row["most_ns"],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Step times: of each rank, the skew between ranks, and stragglers."""
+"""Step times: those of each rank, the skew between ranks, and stragglers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
 from libinject.result import printable
 
-STRAGGLER_SHARE = 0.02  # of the step: less does not matter, however certain it is
+STRAGGLER_SHARE = 0.02  # of the step: a smaller excess does not matter, however significant
 STRAGGLER_CHANCE = 0.01  # probability of any false straggler in a job
 FEWEST_ITERATIONS = 5
 OUT_OF_STEP = 0.75  # of a step
 
 
 def prepare(store: Store) -> None:
-    """`step`: complete iterations of all jobs, as far as their step time (d) is known. `compared`: those that the ranks of a job have in common,
-    with what a rank took longer than the median of the others."""
+    """`step`: complete iterations of all jobs whose step time (d) is known. `compared`: those that the ranks of a job have in common, with
+    each rank's excess over the median of the others."""
     store.run("""
         CREATE OR REPLACE TABLE step AS
         SELECT job, rank, run, Iteration AS iteration, "Start (ns)" AS start, "Duration (ns)" AS duration, "Step Time (ns)" AS d
         FROM iteration_sum JOIN member USING (run)
         WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' AND Iteration IS NOT NULL
         QUALIFY row_number() OVER (PARTITION BY run, Iteration ORDER BY "Window" DESC, "Start (ns)" DESC) = 1 AND "Step Time (ns)" > 0""")
-    # Iterations that at least half of the ranks have; ranks that have at least half of these; what all of those have.
+    # Iterations that at least half of the ranks have; ranks that have at least half of these; the iterations that all of those ranks have.
     store.run("""
         CREATE OR REPLACE TABLE usual AS
         SELECT job, iteration FROM step JOIN (SELECT job, count(DISTINCT rank) AS ranks FROM step GROUP BY job) USING (job)
@@ -84,7 +84,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
 
 
 def _skew(store: Store, number: int) -> dict[str, Any]:
-    """For each iteration the slowest rank's step time minus the fastest one's."""
+    """For each iteration, the slowest rank's step time minus the fastest one's."""
     return store.rows("""
         SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns,
                arg_max(iteration, s) AS max_iteration, avg(s / usual) AS mean_share
@@ -122,9 +122,9 @@ def _tell_repeated(store: Store, number: int, job: Job) -> None:
 
 
 def _check_starts(store: Store, number: int, job: Job) -> None:
-    """Whether iterations of one number are the same ones. Ranks of one host have one clock; those of others are only told of.
-    Ranks that drift apart, as nothing holds them together, are not meant: all of the iterations must be apart. Starts are the host's, and so
-    is what they are compared with."""
+    """Checks whether iterations with the same number are the same ones. Ranks of one host share a clock; different hosts are only
+    mentioned. Ranks that drift apart because nothing synchronizes them are not reported: all of the iterations must be apart. Starts are
+    the host's, and are compared with the host's."""
     sql = """
         WITH begun AS (SELECT c.rank, host, iteration, time_zero + start AS start, duration FROM compared c JOIN runs USING (run)
                        WHERE job = ? AND time_zero IS NOT NULL),

@@ -24,7 +24,7 @@ def quoted(name: str) -> str:
 
 
 class Failure(Exception):
-    """DuckDB cannot go on: out of memory, or no room for its temporary files."""
+    """DuckDB can't continue: out of memory, or no space for its temporary files."""
 
 
 class Store:
@@ -38,7 +38,7 @@ class Store:
         except OSError as error:
             raise Failure(f"no temporary folder: {error.strerror}") from None
         self.folder = pathlib.Path(self._folder.name)
-        self.folders: dict[int, pathlib.Path] = {}  # of runs that are no copies
+        self.folders: dict[int, pathlib.Path] = {}  # of runs that are not copies
         # DuckDB downloads nothing, and reads only the files we name.
         self.connection = duckdb.connect(config={
             "memory_limit": _MEMORY, "temp_directory": str(self.folder), "preserve_insertion_order": False,
@@ -80,7 +80,7 @@ class Store:
         self.insert(table, self._types[table], rows)
 
     def insert(self, table: str, types: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Column by column: a statement for each row takes a hundred times as long."""
+        """Inserts column by column: one statement per row takes a hundred times as long."""
         if rows:
             columns = ", ".join(f"unnest(${index + 1}::{kind}[])" for index, kind in enumerate(types))
             self.connection.execute(f"INSERT INTO {table} SELECT {columns}", [list(column) for column in zip(*rows)])

@@ -17,10 +17,10 @@ from libinject.merge import shown
 from libinject.page.parts import Table
 
 _WIDEST = 400
-_GAP = 2  # between columns, where room is short
+_GAP = 2  # between columns if the width is limited
 _EDGES = 2  # of a table
 _LONGEST_WORD = 21
-# Where there is no room for all columns; then the last ones.
+# Columns to omit first if not all fit; after these, from the right.
 _LEFT_OUT_FIRST = ("StdDev", "Mean", "P95", "Steps", "Coll (%)", "Slowest", "Lost", "Peak (MB)", "GPU Util. (%)", "Made by", "Kernels", "Copies", "Size (MB)",
                    "Memory", "Median GB/s", "Host", "Median", "by rank", "of rank")
 
@@ -39,7 +39,7 @@ def show(report: dict[str, Any], ranks: int) -> None:
 
 
 def _room() -> int:
-    """Columns that a table may take. A file or a pipe has no edge."""
+    """The width that a table may take. A file or a pipe has no limit."""
     return console.width() if console.out.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else _WIDEST
 
 
@@ -55,14 +55,14 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """Figures are whole; names and headers may go on below."""
+        """The minimum width: numbers are not broken; names and headers may wrap."""
         header = max(map(cell_len, self.name.split()), default=0)
         cells = max((cell_len(part) for cell in self.cells for part in (cell.split() if self.is_text else [cell])), default=0)
         return max(header, min(cells, _LONGEST_WORD) if self.is_text else cells)
 
 
 def _fitting(columns: list[_Column], room: int) -> list[_Column]:
-    """Without those that are needed least, until the others have room."""
+    """Removes the least important columns until the others fit."""
     shown = list(columns)
     while len(shown) > 2 and sum(column.least for column in shown) + _GAP * (len(shown) - 1) + _EDGES > room:
         last = next((name for name in _LEFT_OUT_FIRST if any(column.name == name for column in shown[1:])), shown[-1].name)
@@ -71,7 +71,7 @@ def _fitting(columns: list[_Column], room: int) -> list[_Column]:
 
 
 def _widths(columns: list[_Column], room: int) -> list[int]:
-    """What is left goes to texts, the first one first."""
+    """Distributes the remaining width to text columns, the first one first."""
     widths = [column.least for column in columns]
     spare = max(0, room - sum(widths) - _GAP * (len(columns) - 1) - _EDGES)
     for at, column in enumerate(columns):

@@ -12,7 +12,7 @@ from libinject.merge.store import Store
 
 
 def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
-    """rank: figures."""
+    """Values by rank."""
     found: dict[int, dict[str, Any]] = {}
     for rank, run in sorted(job.ranks.items()):
         found[rank] = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""DataFrames of pandas or polars, which are imported once one is made."""
+"""DataFrames of pandas or polars, which are imported when the first one is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARIES = ("pandas", "polars")
 
 
 def make(columns: Sequence[Column], library: str) -> Any:
-    """Raises ImportError, whose text is one line."""
+    """Raises ImportError with a text of one line."""
     return _in_polars(columns) if library == "polars" else _in_pandas(columns)
 
 

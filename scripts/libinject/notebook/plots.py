@@ -19,7 +19,7 @@ _TEMPLATE = pathlib.Path(__file__).resolve().parent / "plot.html"
 
 
 class Source(NamedTuple):
-    """Where a plot comes from: the function of libinject.report that makes its section, and how its id begins."""
+    """Where a plot comes from: the function of libinject.report that makes its section, and the prefix of its id."""
 
     module: str
     section: str
@@ -56,8 +56,8 @@ SOURCES = {
 
 
 class Figure:
-    """Plots of a run: shown where it is the last value of a notebook's cell. `html` is all of it as a page of some 2 MB, since the library
-    that draws is inside; `data` is what is drawn, in the tables' units (ns, MB)."""
+    """Plots of a run, shown if they are the last value of a notebook's cell. `html` is a complete page of some 2 MB, since it includes the
+    plotting library; `data` is the plotted data, in the tables' units (ns, MB)."""
 
     def __init__(self, title: str, plots: list[Plot]) -> None:
         self._title, self._plots = title, plots
@@ -71,14 +71,14 @@ class Figure:
         return render.render(_TEMPLATE, [[{"plots": self.data, "tables": []}]], title=self._title, plots=self._plots)
 
     def save(self, path: str | pathlib.Path) -> None:
-        """As a page that opens offline. Raises OSError."""
+        """Writes a page that opens offline. Raises OSError."""
         from libinject import files
 
         files.write_named(pathlib.Path(path), self.html)
 
     def _repr_html_(self) -> str:
-        """In a frame without the notebook's origin: whatever is in the page, it can't reach the notebook, and nothing of either's style or
-        scripts meets the other's."""
+        """In a frame without the notebook's origin, so that nothing in the page can access the notebook, and neither affects the other's
+        style or scripts."""
         height = sum(map(_height, self._plots)) + 16
         return (f'<iframe sandbox="allow-scripts allow-downloads" title="{html.escape(self._title)}" srcdoc="{html.escape(self.html)}" '
                 f'style="width: 100%; height: {height}px; border: 0"></iframe>')
@@ -88,7 +88,7 @@ class Figure:
 
 
 def _height(plot: Plot) -> int:
-    """In pixels, about as plots.js has it, with the title: beyond that the frame scrolls."""
+    """In pixels, with the title, approximately as in plots.js; taller plots scroll within the frame."""
     title, legend = 90 if plot.note else 66, 20 * (len(plot.series) // 4)
     if plot.kind != "bars":
         return title + 380 + legend + 130 * max(0, len(plot.panels) - 1)
@@ -98,7 +98,7 @@ def _height(plot: Plot) -> int:
 
 
 def figure(result: Result, name: str) -> Figure:
-    """Raises NotInRun where there is nothing to draw."""
+    """Raises NotInRun if there is nothing to plot."""
     source = SOURCES[name]
     section = getattr(importlib.import_module(f"libinject.report.{source.module}"), source.section)(result)
     plots = [plot for plot in section.plots if (plot.id.startswith(source.id) if source.id.endswith("-") else plot.id == source.id)]

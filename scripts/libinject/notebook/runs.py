@@ -33,9 +33,9 @@ _RAW = "with INJECT_TRACE"
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """How long iterations took, in ns, from boundary to boundary on the host. The step time is the median. `unprofiled`: of iterations
-    that ran without the profiler, the latest 1,000; otherwise of the complete ones in windows, which it makes longer. `stdev_ns` is the
-    sample's."""
+    """Durations of iterations in ns, from boundary to boundary on the host. The step time is the median. `unprofiled`: iterations without
+    the profiler, the latest 1,000; otherwise the complete ones in windows, which the profiler lengthens. `stdev_ns` is the sample standard
+    deviation."""
 
     count: int
     median_ns: float
@@ -49,8 +49,8 @@ class Steps:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """What a GPU was bound by, over all windows (docs/diagnosis.md). `utilization` and `gain` are percent of its time in windows: with a
-    kernel running, and what fixing this could save at most, None where nothing bounds that. `evidence` has a line for each part of the time,
-    `advice` what to do, the most to win first."""
+    kernel running, and what fixing the bottleneck could save at most (None if there is no such bound). `evidence` has a line for each part
+    of the time, `advice` what to do, the largest gain first."""
 
     device: str
     verdict: str
@@ -74,7 +74,7 @@ def _plot(name: str) -> Callable[[Run[Any]], plots.Figure]:
 class Run(Frames[Frame]):
     """One folder. See load().
 
-    Of each table there is a DataFrame, which Frames explains; `plot_…()` have the plots of the report's page. Both raise NotInRun for what
+    There is a DataFrame for each table, which Frames explains; `plot_…()` have the plots of the report's page. Both raise NotInRun for what
     the run does not have."""
 
     def __init__(self, path: Source, frames: str = "pandas", totals: Totals = False) -> None:
@@ -91,7 +91,7 @@ class Run(Frames[Frame]):
 
     @property
     def run(self) -> dict[str, Any]:
-        """run.json: command, devices, versions, options, windows, diagnosis, what was lost. Times in it have their unit in their name."""
+        """run.json: command, devices, versions, options, windows, diagnosis, losses. Names of times in it end with their unit."""
         return self._result.run
 
     @property
@@ -101,13 +101,13 @@ class Run(Frames[Frame]):
 
     @property
     def lost(self) -> dict[str, int]:
-        """What was lost, and how many of it; empty if nothing was."""
+        """How many records of each kind were lost; empty if none were."""
         return self._result.lost()
 
     @property
     def problems(self) -> list[str]:
-        """A line for each thing in the folder that could not be read or is older than the rest. All tables but raw records are read for
-        that, each time. `inject check` says whether they are right."""
+        """A line for each thing in the folder that could not be read or is older than the rest. Reads all tables except raw records each
+        time. `inject check` checks whether they are right."""
         for table in TABLES.values():
             if not table.needs.startswith(_RAW):
                 try:
@@ -125,7 +125,7 @@ class Run(Frames[Frame]):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Of each GPU that worked in windows."""
+        """For each GPU that worked in windows."""
         return [Verdict(found["device"], found["verdict"], found["meaning"], found["utilization"], found["gain"], found["device_ns"],
                         tuple(f"{part['label']}: {part['share']}%" + f", {part['text']}" * bool(part["text"])
                               for part in found["remedies"]),
@@ -146,7 +146,7 @@ class Run(Frames[Frame]):
 
     @property
     def steps_in_windows(self) -> Steps | None:
-        """Of the complete iterations in windows, with what the profiler adds to them."""
+        """Those of the complete iterations in windows, including the profiler's overhead."""
         return self._steps(True)
 
     def _steps(self, in_windows: bool) -> Steps | None:
@@ -158,7 +158,7 @@ class Run(Frames[Frame]):
 
     @property
     def utilization(self) -> float | None:
-        """Percent of the GPUs' time in windows with at least one kernel."""
+        """Percent of the GPUs' time in windows with at least one kernel running."""
         return figures.utilization(self._result)
 
     @property
@@ -173,12 +173,12 @@ class Run(Frames[Frame]):
 
     @property
     def tables(self) -> list[str]:
-        """The names of the attributes whose tables this run has."""
+        """The names of the attributes for the tables that this run has."""
         return [name for name, table in TABLES.items() if os.path.lexists(self.path / f"{table.file}.csv")]
 
     def table(self, name: str, totals: Totals | None = None) -> Frame:
-        """A table by the name of its attribute or of its file (`op_sum`). `totals`: instead of load()'s. Raises as Frames has it, and
-        ValueError for a name that is no table's."""
+        """A table by the name of its attribute or of its file (`op_sum`). `totals`: overrides that of load(). Raises the same errors as
+        Frames, and ValueError if there is no table of that name."""
         table, totals = find(name), _checked(self._totals if totals is None else totals)
         key = table.file, totals
         if key not in self._frames:
@@ -186,7 +186,7 @@ class Run(Frames[Frame]):
         return self._frames[key]
 
     def columns(self, table: Table[Any], totals: Totals) -> list[Column]:
-        """What a DataFrame is made of. Raises BadFile, or NotInRun."""
+        """The columns of a DataFrame. Raises BadFile, or NotInRun."""
         try:
             return read(self._result, table, totals)
         except NotInRun:
@@ -223,11 +223,11 @@ class Run(Frames[Frame]):
 
 
 class Runs(Frames[Frame], Sequence[Run[Frame]]):
-    """Several folders, in the order given; of those in one folder, rank-2 before rank-10. See load().
+    """Several folders, in the given order; within one folder, rank-2 before rank-10. See load().
 
-    Each table is one DataFrame of all runs that have it, with the columns `run` (the folder's name, or its path where names are not
-    distinct), `rank` and `host` in front; what one run's table doesn't have is missing in its rows. A run whose table can't be read is left
-    out, with a warning, and a line in `problems`. Single runs are items: `runs[0].plot_steps()`."""
+    Each table is one DataFrame of all runs that have it, with the columns `run` (the folder's name, or its path if names are not unique),
+    `rank` and `host` in front; columns that one run's table lacks are missing in its rows. A run whose table can't be read is left out,
+    with a warning, and a line in `problems`. Single runs are items: `runs[0].plot_steps()`."""
 
     def __init__(self, runs: Sequence[Run[Frame]], problems: Sequence[str] = (), frames: str = "pandas", totals: Totals = False) -> None:
         self._runs = list(runs)
@@ -260,12 +260,12 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
 
     @property
     def tables(self) -> list[str]:
-        """The names of the attributes whose tables some of the runs have."""
+        """The names of the attributes for the tables that any of the runs has."""
         there = {name for run in self._runs for name in run.tables}
         return [name for name in TABLES if name in there]
 
     def table(self, name: str, totals: Totals | None = None) -> Frame:
-        """As Run.table() has it, of all runs."""
+        """Like Run.table(), for all runs."""
         table, totals = find(name), _checked(self._totals if totals is None else totals)
         key = table.file, totals
         if key not in self._frames:
@@ -299,7 +299,7 @@ class Runs(Frames[Frame], Sequence[Run[Frame]]):
     @property
     def steps(self) -> Frame:
         """A row for each run: `Steps` (their number), `Step Time (ns)` (their median), `Mean (ns)`, `Min (ns)`, `Max (ns)`, `StdDev (ns)`,
-        and `Unprofiled`, 1 or 0, as Steps has it; `Samples/s` and `Units/s`."""
+        and `Unprofiled`, 1 or 0, as in Steps; `Samples/s` and `Units/s`."""
         times = {"Step Time (ns)": "median_ns", "Mean (ns)": "mean_ns", "Min (ns)": "min_ns", "Max (ns)": "max_ns",
                  "StdDev (ns)": "stdev_ns"}
         return self._made("steps", [(_front(name, run), [
@@ -336,7 +336,7 @@ def _checked(totals: Totals) -> Totals:
     return "only" if totals == "only" else bool(totals)
 
 
-# Of a text only the file system can say whether it is one folder. Any: who knows that need not ask again.
+# For a text, only the file system can tell whether it is a single folder. Any: callers who know need not check again.
 @overload
 def load(source: Source, frames: Literal["pandas"] = "pandas",  # type: ignore[overload-overlap]
          totals: Totals = False) -> Run[pandas.DataFrame] | Any: ...
@@ -348,20 +348,22 @@ def load(source: Iterable[Source], frames: Literal["pandas"] = "pandas", totals:
 @overload
 def load(source: Iterable[Source], frames: Literal["polars"], totals: Totals = False) -> Runs[polars.DataFrame]: ...
 def load(source: Source | Iterable[Source], frames: str = "pandas", totals: Totals = False) -> Any:
-    """Runs for a notebook or script (docs/notebook.md): a Run of one folder, Runs of anything else.
+    """Runs for a notebook or script (docs/notebook.md): a Run for one folder, Runs for anything else.
 
         run = libinject.load("inject-node-28228")
         run.verdict, run.steps.median_ns, run.kernels.head()
         ranks = libinject.load("out/rank-*")
         ranks.iterations.groupby("rank")["Duration (ns)"].median()
 
-    `source`: a folder that libinject has written gives a Run. A pattern (`*`, `?`, `[…]`, `**`), a folder that contains such folders, or a
-    list of all of these gives Runs, even if it has one. Folders that can't be read are left out of Runs, with a warning, and stand in
-    `problems`.
-    `frames`: the library of the DataFrames, `pandas` or `polars`. It is imported for the first one; the rest works without.
+    `source`: a folder written by libinject gives a Run. A pattern (`*`, `?`, `[…]`, `**`), a folder that contains such folders, or a list
+    of all of these gives Runs, even if there is only one. Folders that can't be read are left out of Runs, with a warning, and are listed
+    in `problems`.
+
+    `frames`: the library of the DataFrames, `pandas` or `polars`. It is imported with the first one; everything else works without it.
+
     `totals`: rows that are sums of others, which a plain sum would count twice: `Device` = `all` in `windows` and `iterations`, `Kind` =
-    `[all]` in `memory`. False leaves them out, True has both, "only" has no others. What the host did is in the rows `all` alone, such as
-    `API Calls`, `Launches`, `Step Time (ns)` and `Samples/s`: run.table("windows", totals="only").
+    `[all]` in `memory`. False leaves them out, True includes them, "only" leaves out all others. Columns of the host are only in the rows
+    `all`, such as `API Calls`, `Launches`, `Step Time (ns)` and `Samples/s`: run.table("windows", totals="only").
 
     Raises BadFile, whose text is one line, if there is no folder that can be read."""
     if frames not in dataframes.LIBRARIES:
@@ -400,7 +402,7 @@ def load(source: Source | Iterable[Source], frames: str = "pandas", totals: Tota
 
 
 def _holds_runs(path: pathlib.Path) -> bool:
-    """Whether this is a folder of runs, and none itself. What can't be read is said by whatever reads it."""
+    """Whether this is a folder of runs, and not a run itself. Read errors are reported by the code that reads it later."""
     try:
         return not os.path.lexists(path / "run.json") and any((inside / "run.json").exists() for inside in path.iterdir())
     except OSError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A run in a notebook's cell, in a small table. No scripts, and nothing of the program's is markup."""
+"""A run in a notebook's cell, as a small table. It has no scripts, and none of the program's text is markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from libinject.result import Result, Row
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _MOST = 5
-_LONGEST = 90  # of a kernel's name
+_LONGEST = 90  # characters of a kernel's name
 _MOST_RUNS = 100
 
 
@@ -35,14 +35,14 @@ def _line(row: Row) -> str:
 
 
 def _top(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What takes the most of the kernels' time: of each kind its title, and (name, figures)."""
+    """What takes the most kernel time: for each kind, its title and (name, values)."""
     kernels = result.rows("cuda_gpu_kern_sum", "Total Time (ns)", "Name")
     modules = result.rows("module_sum", "Module", "Self Time (ns)")
     lines = result.rows("line_sum", "File", "Line", "Function", "In Library", "User Code Time (ns)")
     total = sum(numbers(kernels, "Total Time (ns)"))
 
     def told(rows: list[Row], time: str, name: Callable[[Row], str]) -> list[tuple[str, str]]:
-        """The largest."""
+        """The largest ones."""
         timed = [(times[0], row) for row in rows if (times := numbers([row], time)) and times[0] > 0]
         timed = sorted(timed, key=lambda each: -each[0])[:_MOST]
         return [(clean(name(row), _LONGEST), duration(ns) + (f", {share(ns, total)}%" if total > 0 else "")) for ns, row in timed]

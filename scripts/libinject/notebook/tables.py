@@ -20,7 +20,7 @@ Totals = Union[bool, Literal["only"]]
 WHOLE, REAL, TEXT = "whole", "real", "text"
 _MOST_COLUMNS = 1000
 _LARGEST_WHOLE = 2**63  # of DataFrames' integers
-# Whole numbers that result.py, which the pages' tables go by, has for texts: numbers of things, and sizes in shapes.
+# Integers that result.py, which the pages' tables use, treats as text: counts, and sizes in shapes.
 _SIZES = frozenset({"C", "D", "H", "W", "T", "R", "S", "B", "KV Heads", "S Query", "S Key", "D Value", "Engine", "Causal", "Bias",
                     "Dropout", "Varying Lengths"})
 _NAMED = "where launches are named"  # docs/code.md
@@ -33,7 +33,7 @@ class NotInRun(BadFile):
 
 @dataclasses.dataclass
 class Column:
-    """Cells of WHOLE are int, of REAL float, of TEXT str; where a cell is empty they are None."""
+    """Cells of WHOLE are int, of REAL float, of TEXT str; empty cells are None."""
 
     name: str
     kind: str
@@ -42,9 +42,8 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Table(Generic[Frame]):
-    """FILE.csv as an attribute of a run. `whole`: columns that are whole numbers besides those that result.py has; `texts`: columns that
-    are texts, in tables where all others that are not known are hardware metrics; `total`: the column and the cell that mark a row as the
-    sum of others."""
+    """FILE.csv as an attribute of a run. `whole`: integer columns in addition to those known to result.py; `texts`: text columns, in tables
+    whose unknown columns are hardware metrics; `total`: the column and the cell that mark a row as the sum of others."""
 
     file: str
     about: str
@@ -77,15 +76,15 @@ class Table(Generic[Frame]):
 
 
 class Frames(Generic[Frame]):
-    """Each table as an attribute. They are DataFrames of pandas, or of polars where load() was asked for these:
+    """Each table as an attribute. They are DataFrames of pandas, or of polars if load() was asked for these:
 
-    - whole numbers are nullable integers (Int64), others float64, texts strings. An empty cell is missing (NA, NaN; null in polars). A
-      column with a number of more than 64 bits is float64.
-    - `Window` is a whole number; missing is `[other]`, the windows that have no row of their own. `Device` is text in all tables.
-    - Columns are called as in the file, units included: times are ns, sizes MB (10^6 bytes). docs/columns.md explains each.
+    - integers are nullable (Int64), other numbers float64, text strings. An empty cell is missing (NA, NaN; null in polars). A
+      column with an integer of more than 64 bits is float64.
+    - `Window` is an integer; it is missing in the row `[other]`, for the windows without a row of their own. `Device` is text in all tables.
+    - Columns are named as in the file, units included: times are ns, sizes MB (10^6 bytes). docs/columns.md explains each.
     - Rows that are sums of others are left out, see load(totals=…).
 
-    The frame is made on first use, and is the same one from then on: what you change in it stays changed.
+    The frame is made on first use and is the same object from then on: what you change in it stays changed.
 
     Raises NotInRun if the run doesn't have the table, BadFile if it can't be read, ImportError without pandas or polars."""
 
@@ -146,7 +145,7 @@ _BY_FILE = {table.file: table for table in TABLES.values()}
 
 
 def find(name: str) -> Table[Any]:
-    """By its attribute's name or its file's. Raises ValueError."""
+    """Finds a table by its attribute's name or its file's. Raises ValueError."""
     found = TABLES.get(name) or _BY_FILE.get(name.removesuffix(".csv")) if isinstance(name, str) else None
     if found is None:
         raise ValueError(f"'{printable(str(name), 60)}' is no table of libinject's: {', '.join(TABLES)}")
@@ -154,13 +153,13 @@ def find(name: str) -> Table[Any]:
 
 
 def read(result: Result, table: Table[Any], totals: Totals) -> list[Column]:
-    """`totals`: True to have the rows that are sums of others as well, "only" to have no others. Raises BadFile, or NotInRun."""
+    """`totals`: True to include the rows that are sums of others, "only" to leave out all others. Raises BadFile, or NotInRun."""
     path = result.path / f"{table.file}.csv"
     try:
         size = os.stat(path).st_size
         if table.file == SAMPLES and not size:
             raise NotInRun(path, "empty: no sample was taken")
-        if size > LARGEST_TABLE:  # cells take some ten times as much memory
+        if size > LARGEST_TABLE:  # cells take about ten times as much memory
             raise BadFile(path, f"far too large for a DataFrame: {size} bytes, at most {LARGEST_TABLE} are read")
         cells = Cells(path)
     except FileNotFoundError:
@@ -207,13 +206,13 @@ def _texts(name: str, texts: list[str], kept: Sequence[int]) -> Column:
 
 
 def joined(parts: Sequence[tuple[Sequence[Column], Sequence[Column]]]) -> list[Column]:
-    """The rows of several runs: of each what comes in front, one cell for all its rows, and its columns. What one of them doesn't have is
-    empty there."""
+    """The rows of several runs. Each part has leading columns, with one cell for all its rows, and its own columns. Columns that one of
+    them lacks are empty there."""
     kinds: dict[str, str] = {}
     for front, columns in parts:
         for column in (*front, *columns):
             known = kinds.setdefault(column.name, column.kind)
-            if known != column.kind:  # of which one is a number beyond 64 bits, or a metric's that is none
+            if known != column.kind:  # one has a number beyond 64 bits, or a metric's cell that is not a number
                 kinds[column.name] = TEXT if TEXT in (known, column.kind) else REAL
     made = {name: Column(name, kind, []) for name, kind in kinds.items()}
     for front, columns in parts:

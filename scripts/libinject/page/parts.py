@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a page is made of: articles of sections with notes, plots, icicles, timelines, histograms and tables. All of it is plain data: numbers in the units of the
-tables (ns, MB), which plots.js and tables.js write with a unit."""
+"""The parts of a page: articles of sections with notes, plots, icicles, timelines, histograms and tables. All of it is plain data: numbers
+in the tables' units (ns, MB), which plots.js and tables.js write with a unit."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from libinject.page.values import clean
 from libinject.result import Cell, Result, Row, is_number_column
 
 MOST_ROWS = 2000
-# Shown shortened, with the whole on demand.
+# Shown shortened, with the full text on demand.
 _NAMES = frozenset({"Name", "Kernel Name", "Kernel Names", "Call", "Operation", "Range", "NVTX Range", "Thread Name", "Anchor", "Place", "Module"})
 _WITH_PREFIX = frozenset({"FLOPs", "Bytes"})
-# Numbers that are no quantities: 1779, not 1,779.
+# Numbers that are not quantities: 1779, not 1,779.
 _LABELS = frozenset({"Line", "PID", "TID"})
 _MOST_DECIMALS = 3
-# As the tables write them: a CSV reader does not tell 0.000 from 0.0.
+# As in the tables: after a CSV reader, 0.000 and 0.0 are the same.
 _DECIMALS = {"(%)": 1, "(MB)": 3, "(GB/s)": 3, "TFLOP/s": 3, "FLOP/Byte": 2, "Waves": 2}
-# Left out where all rows have 0: what is rare.
+# Rare columns, omitted if 0 in all rows.
 _RARE = frozenset({"Failed Calls", "Captured Calls", "Replayed Calls", "Failed", "Failed Size (MB)", "Largest Failed (MB)", "Last Failed (MB)",
                    "Unattributed", "Clipped Ranges"})
 
 
 @dataclasses.dataclass
 class Table:
-    """A column is {name, kind, digits, meaning, off}; kind: ns, number, si, name or text; one that is `off` shows once it is asked for. A cell may be [value, text, mood]: sorted by the value, shown
-    as the text, in the colour of the mood (good, bad or none)."""
+    """A column is {name, kind, digits, meaning, off}; kind: ns, number, si, name or text; a column that is `off` is only shown on request.
+    A cell may be [value, text, mood]: sorted by the value, shown as the text, in the colour of the mood (good, bad or none)."""
 
     id: str
     title: str
@@ -41,14 +41,14 @@ class Table:
     rows: list[list[Cell]]
     of: int  # rows in the file
     note: str = ""
-    first: int = 10  # rows that show before the others are asked for
+    first: int = 10  # rows shown before the others are requested
 
 
 @dataclasses.dataclass
 class Plot:
-    """kind: `points` (x, y), `bars` (names, values), `columns` (values, colour, pattern: stacked, one for each of the x axis' ticks) or `heat`
-    (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
-    a series is {name, …, notes}, with `panel`, the place of its axis, where there are several."""
+    """kind: `points` (x, y), `bars` (names, values), `columns` (values, colour, pattern: stacked, one for each tick of the x axis) or
+    `heat` (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places}; a series is {name, …, notes}, with `panel`, the index of
+    its axis, if there are several."""
 
     id: str
     title: str
@@ -59,16 +59,16 @@ class Plot:
     bands: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # from, to, label
     stacked: bool = False
     note: str = ""
-    unit: str = ""  # of heat
-    panels: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of points: axes in place of y, one below the other, over one of x
+    unit: str = ""  # of a heat map
+    panels: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # for points: y axes, stacked over one x axis
 
 
 @dataclasses.dataclass
 class Icicle:
-    """Boxes inside boxes, the outermost on top, each as wide as its share of the time. A box is [the place of the one around it, or -1, its
-    name, or -1, how many it stands for, its time in each phase]: the first is around all others, and comes before them, as each does before
-    what is inside it. A name is [text, label], the label "" for a kernel, which icicle.js shortens. Without a name a box stands for others
-    inside the same one that there was no room for. A phase is {name, colour}."""
+    """Nested boxes, the outermost on top, each as wide as its share of the time. A box is [index of its parent or -1, index of its name or
+    -1, how many boxes it stands for, its time in each phase]: the first box contains all others, and each box precedes those inside it. A
+    name is [text, label], with the label "" for a kernel, which icicle.js shortens. A box without a name stands for others within the same
+    parent for which there was no room. A phase is {name, colour}."""
 
     id: str
     title: str
@@ -81,10 +81,10 @@ class Icicle:
 
 @dataclasses.dataclass
 class Timeline:
-    """A row is {name, lanes}; a lane has seven numbers for each event, by start: start (ns, from the left edge), duration, the place of its
-    name, that of its kind, whether it is the step's own, how many events it stands for, and how long these took. Name and kind of several are those
-    of the longest. A kind is {name, colour}. The left edge is the step's start; `step` is how long
-    it took on the host, of `duration` in all."""
+    """A row is {name, lanes}; a lane has seven numbers for each event, sorted by start: start (ns, from the left edge), duration, index of
+    its name, index of its kind, whether it belongs to the step itself, how many events it stands for, and their total duration. If it
+    stands for several, name and kind are those of the longest. A kind is {name, colour}. The left edge is the step's start; `step` is the
+    step's duration on the host, `duration` that of the whole timeline."""
 
     id: str
     title: str
@@ -98,8 +98,8 @@ class Timeline:
 
 @dataclasses.dataclass
 class Histograms:
-    """A kernel is {name, count, total, mean, median, min, max, first, bins}: `bins` has how many took how long, from the bin `first` on; bin b is
-    from 2^(b / per_octave) ns to 2^((b + 1) / per_octave). None of them where that is not known."""
+    """A kernel is {name, count, total, mean, median, min, max, first, bins}: `bins` has the number of durations in each bin, from bin
+    `first` on; bin b is from 2^(b / per_octave) ns to 2^((b + 1) / per_octave). There are no bins if they are unknown."""
 
     id: str
     title: str
@@ -119,7 +119,7 @@ class Section:
     timelines: list[Timeline] = dataclasses.field(default_factory=list)
     histograms: list[Histograms] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
-    side_by_side: bool = False  # its plots, where there is room
+    side_by_side: bool = False  # its plots, if there is room
 
     def add(self, *parts: Plot | Icicle | Timeline | Histograms | Table | None) -> Section:
         for part in parts:
@@ -142,7 +142,7 @@ class Section:
 
 @dataclasses.dataclass
 class Article:
-    """`headline`: the answer in a line, in the colour of `mood`; `facts` are (what, text)."""
+    """`headline`: the answer in one line, in the colour of `mood`; `facts` are (what, text)."""
 
     name: str
     facts: list[tuple[str, str]]
@@ -153,7 +153,7 @@ class Article:
 
 
 def as_data(part: Any) -> Any:
-    """Of an article, section, table or plot, without copying its rows."""
+    """An article, section, table or plot as data, without copying its rows."""
     if dataclasses.is_dataclass(part):
         return {field.name: as_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
     if isinstance(part, list) and part and dataclasses.is_dataclass(part[0]):
@@ -167,12 +167,12 @@ def as_column(name: str, kind: str = "number", digits: int = 0, meaning: str = "
 
 @functools.cache
 def _meanings() -> dict[str, dict[str, str]]:
-    """Of docs/columns.md: {table: {column: meaning}}."""
+    """Meanings from docs/columns.md: {table: {column: meaning}}."""
     return json.loads((pathlib.Path(__file__).resolve().parent / "columns.json").read_text(encoding="utf-8"))
 
 
 def meaning_of(table: str, name: str) -> str:
-    """What the column of TABLE.csv means; metrics have what stands for all of them. Nothing of other tables."""
+    """What the column of TABLE.csv means; metrics share one text. Empty for other tables."""
     columns = _meanings().get(table, {})
     return columns.get(name) or columns.get("± metric" if name.startswith("± ") else "metric", "")
 
@@ -197,19 +197,19 @@ def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
 
 def plain_table(id_: str, title: str, file: str, columns: Sequence[dict[str, Any]], rows: Sequence[Sequence[Any]], of: int | None = None,
                 note: str = "", first: int = 10) -> Table:
-    """Of columns made by as_column(), those without a cell left out."""
+    """A table of columns made by as_column(), without those that have no cell."""
     full = [at for at in range(len(columns)) if any(row[at] not in (None, "") for row in rows)]
     return Table(id_, title, file, [columns[at] for at in full], [[row[at] for at in full] for row in rows], len(rows) if of is None else of, note, first)
 
 
 def _is_off(name: str, values: Iterable[Cell]) -> bool:
-    """Half of an interval, and a device where there is but one."""
+    """Columns hidden at first: half of an interval, and the device if there is only one."""
     return name.startswith("± ") or name == "Device" and len(set(values)) < 2
 
 
 def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None,
                on: Sequence[str] | None = None, meanings: Mapping[str, str] | None = None, note: str = "") -> Table:
-    """Without the columns that are empty in all rows. Those `on`, if given, show at first, all others once they are asked for. `meanings`: of
+    """Omits columns that are empty in all rows. Columns in `on`, if given, are shown at first, all others on request. `meanings`: for
     columns that FILE does not have."""
     nothing = {name: (None, "", 0) if name in _RARE else (None, "") for name in names}
     full = [at for at, name in enumerate(names) if any(row[at] not in nothing[name] for row in rows)]
@@ -225,8 +225,8 @@ def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequ
 
 
 def table(result: Result, name: str, title: str, first: Sequence[str] = (), on: Sequence[str] = (), where: Callable[[Row], bool] | None = None) -> Table | None:
-    """NAME.csv as a table of the page: the columns `first` first; or those `on` first, and all others once they are asked for. None where it has
-    no rows."""
+    """NAME.csv as a table of the page, with the columns `first` first; or with those in `on` first, and all others on request. None if it
+    has no rows."""
     source = result.table(name)
     if source is None:
         return None
@@ -238,5 +238,5 @@ def table(result: Result, name: str, title: str, first: Sequence[str] = (), on: 
 
 
 def numbers(rows: Iterable[Row], name: str) -> list[int | float]:
-    """What a column has, without its empty cells."""
+    """The values of a column, without its empty cells."""
     return [value for row in rows if isinstance(value := row.get(name), (int, float))]

@@ -26,33 +26,35 @@ def _hash(source: str) -> str:
 
 
 def packed(text: str) -> str:
-    """For the page's scripts to unpack. Whatever it says, this ends no element. The same text makes the same page: mtime."""
+    """Compressed, for the page's scripts to unpack. Whatever the text, the result can't end an element. The same text gives the same page,
+    hence the fixed mtime."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def embedded(data: Any) -> str:
     try:
         text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # figures by next to nothing: rare, and looking for them takes a while
+    except ValueError:  # division by nearly nothing: rare, and searching for it takes a while
         text = json.dumps(console.finite(data), ensure_ascii=True, separators=(",", ":"))
     return packed(text)
 
 
 def articles_page(title: str, kind: str, articles: Sequence[Article], problems: Sequence[str] = (), note: str = "") -> str:
-    """A page that consists of articles. `kind` says what the page is, in a word or two; `note` comes at its end."""
+    """A page that consists of articles. `kind` describes the page in a word or two; `note` is at its end."""
     shown = [as_data(article) for article in articles]
     return render(_HERE / "articles.html", [article["sections"] for article in shown], title=title, kind=kind, articles=shown,
                   problems=problems, note=note)
 
 
 def render(template: pathlib.Path, sections: Sequence[Sequence[dict[str, Any]]], **values: Any) -> str:
-    """`sections` of each article, as the scripts find them by `data-table`, `data-plot`, `data-icicle`, `data-timeline` and `data-histogram`."""
+    """`sections` of each article, which the scripts find by `data-table`, `data-plot`, `data-icicle`, `data-timeline` and
+    `data-histogram`."""
     import jinja2
     import markupsafe
 
     plotly = (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     script = "(() => {\n" + "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS) + "})();"
-    # Only these two scripts may run, and nothing may be asked of any network: not even if a name got past the escaping.
+    # Only these two scripts may run, and nothing may be requested from a network, even if a name was not escaped properly.
     policy = (f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; img-src data: blob:; "
               "base-uri 'none'; form-action 'none'")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Makes values of folders fit to be shown. Names and run.json come from the program: any text, any type."""
+"""Makes values from folders safe to show. Names and run.json come from the program: any text, any type."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ LONGEST = 4096
 
 
 def clean(text: str, most: int = LONGEST) -> str:
-    """`text` without what can't be printed (control characters, those that turn the writing direction, lone surrogates), and
-    without its middle where it is longer than `most`."""
+    """`text` without unprintable characters (control characters, bidirectional controls, lone surrogates), and with its middle removed if
+    it is longer than `most`."""
     shown = text if len(text) <= most else text[: most * 2 // 3] + " … " + text[-(most // 3) + 3 :]
     return shown if shown.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
 
 
 def text_of(value: Any) -> str:
-    """A text, or a number as text; nothing of anything else."""
+    """A text, or a number as text; empty for anything else."""
     if isinstance(value, str):
         return clean(value)
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**64 else ""
 
 
 def described(form: str, row: Row, grouped: bool = False) -> str:
-    """`form` with the row's cells in place of their columns' names, and a question mark for one that is empty. `grouped`: 1,000."""
+    """`form` with column names replaced by the row's cells, and a question mark for empty ones. `grouped`: 1,000."""
     cells = collections.defaultdict(lambda: "?", ((name, f"{cell:,}" if grouped and isinstance(cell, (int, float)) else cell)
                                                   for name, cell in row.items() if cell not in (None, "")))
     return form.format_map(cells)
@@ -46,7 +46,7 @@ def object_of(value: Any) -> dict:
 
 
 def whole(value: Any) -> int | None:
-    """An integer of 64 bits."""
+    """An integer of at most 64 bits."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
 
 

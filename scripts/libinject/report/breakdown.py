@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where the device's time went, in stacks: of each iteration, and of each window. Only what adds up is drawn."""
+"""Stacked plots of the device's time, for each iteration and each window. Only values that add up are drawn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from libinject.result import Result, Row
 
 _MOST_STACKS = 400
 _MOST_DEVICES = 4
-# GPU Utilization has one decimal: an iteration's time on the device is by it, and below this percentage known to less than one percent.
+# GPU Utilization has one decimal and gives an iteration's time on the device; below this percentage, that time is off by more than one
+# percent.
 _LEAST_UTILIZATION = 5.0
-# Of idle time in the colour of something that runs.
+# For idle time in the same colour as something that runs.
 _IDLE_PATTERNS = {**PATTERNS, "Copy Call": "/", "Collective": "/"}
 
 
@@ -29,7 +30,8 @@ def _columns(id_: str, title: str, axis: str, ticks: list[str], series: list[dic
 
 
 def iterations(result: Result) -> list[Plot]:
-    """Complete iterations, for each device: kernels, copies without a kernel, and nothing, from the iteration's first work to the next one's."""
+    """Complete iterations for each device: kernels, copies without a kernel, and idle, from the iteration's first work to the next
+    one's."""
     devices: dict[str, list[tuple[Row, tuple[float, float, float]]]] = {}
     for row in result.rows("iteration_sum", "Iteration", "Label", "Complete", "Device"):
         kernels, busy, utilization = (_number(row, name) for name in ("Kernel Busy (ns)", "GPU Busy (ns)", "GPU Utilization (%)"))
@@ -37,7 +39,7 @@ def iterations(result: Result) -> list[Plot]:
             continue
         if utilization < _LEAST_UTILIZATION or not 0 < kernels <= busy:
             continue
-        # By rounding it may seem less than what ran.
+        # Because of rounding it may appear to be less than what ran.
         devices.setdefault(text_of(row["Device"]), []).append((row, (kernels, busy - kernels, max(0.0, 100 * kernels / utilization - busy))))
     made = []
     for device, rows in list(devices.items())[:_MOST_DEVICES]:
@@ -54,7 +56,7 @@ def iterations(result: Result) -> list[Plot]:
 
 
 def windows(result: Result) -> Plot | None:
-    """Several of them, with the causes of idle time. One window is the verdict's bar and the plot of idle time."""
+    """Several windows with the causes of idle time. A single window is shown by the verdict's bar and the plot of idle time."""
     rows: list[tuple[str, str, dict[str, float]]] = []
     for row in result.rows("window_sum", "Window", "Device"):
         if row["Device"] == "all" or not (total := _number(row, "Device Time (ns)")):

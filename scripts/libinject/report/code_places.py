@@ -18,12 +18,12 @@ _MOST_BARS = 12
 
 
 def _number(row: Row, name: str) -> float:
-    """0 where there is none."""
+    """0 if the cell is empty or missing."""
     return float(next(iter(numbers([row], name)), 0))
 
 
 def _plot(rows: list[Row], name: Callable[[Row], str], time: str, id_: str, title: str, total: float) -> Plot | None:
-    """The rows that take the longest, each by phase: its phases are those of the total time."""
+    """The rows with the most time, split by phase; the phases are those of the total time."""
     shown = sorted((row for row in rows if _number(row, time) > 0), key=lambda row: -_number(row, time))[:_MOST_BARS]
     if not shown:
         return None
@@ -38,7 +38,7 @@ def _plot(rows: list[Row], name: Callable[[Row], str], time: str, id_: str, titl
 
 
 def _table(rows: list[Row], id_: str, title: str, first: tuple[str, ...], on: tuple[str, ...]) -> Table | None:
-    """Of lines the first column has the place in one."""
+    """For lines, the first column has the whole place."""
     if not rows:
         return None
     whole = [{**row, "Place": place_of(row)} if first == ("Place",) else row for row in rows]

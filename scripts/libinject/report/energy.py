@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Power and clocks over time, and what windows used."""
+"""Power and clocks over time, and the energy of windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("Window", "Iteration", "Of", "Device", "Duration (ns)", "Energy (J)"
 
 
 def spans(name: str, rows: list[Row], column: str, **style: Any) -> dict[str, Any]:
-    """A row's figure from its start to its end. A line ends where nothing is known."""
+    """A row's value from its start to its end. The line is interrupted where nothing is known."""
     x: list[int | None] = []
     y: list[float | None] = []
     notes: list[str] = []
@@ -37,7 +37,7 @@ def spans(name: str, rows: list[Row], column: str, **style: Any) -> dict[str, An
 
 
 def over_time(result: Result) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Axes with what is drawn over them."""
+    """Axes with the series drawn over them."""
     devices: dict[str, list[Row]] = {}
     for row in result.rows("energy_sum", "Window", "Iteration", "Of", "Device", "Start (ns)", "Duration (ns)"):
         devices.setdefault(text_of(row["Device"]), []).append(row)
@@ -45,7 +45,7 @@ def over_time(result: Result) -> list[tuple[dict[str, Any], list[dict[str, Any]]
     for what, column in (("power", "Power (W)"), ("SM clock", "SM Clock (MHz)")):
         series = []
         for device, of_device in list(devices.items())[:_MOST_DEVICES]:
-            # Iterations are finer, where they are long enough to be told apart.
+            # Iterations give more detail if they are long enough to be distinguished.
             finer = [row for row in of_device if row["Of"] != "window" and numbers([row], column)]
             whole = [row for row in of_device if row["Of"] == "window" and numbers([row], column)]
             if finer:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Kernel time as boxes inside boxes: by module, and by Python stack."""
+"""Kernel time as nested boxes: by module, and by Python stack."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from libinject.page.values import LONGEST, clean
 from libinject.result import Row
 from libinject.stacks import PHASES, UNATTRIBUTED, Stack
 
-# As the plot of phases has them where there are three.
+# The colours of the plot of phases when it has three.
 COLOURS = dict(zip(PHASES, ("compute", "launch", "sync", "copy", "input", "rest")))
-MOST_BOXES = 3000  # on the page, before what is left is summed up
+MOST_BOXES = 3000  # on the page, before the rest is summed up
 MOST_LEVELS = 160  # libinject reads 128 frames of a stack
-_MOST_HELD = 200_000  # boxes, while stacks are added up
+_MOST_HELD = 200_000  # boxes while stacks are added up
 _MOST_TEXT = 2 << 20  # characters of all names on the page
 _LONGEST_LABEL = 160
 _NO_STACK = "[none]"
@@ -43,15 +43,15 @@ class Box:
 
 
 def _frame_label(text: str) -> str:
-    """`file.py:72 Block.forward` of `Block.forward (/path/to/file.py:72)`; what is no frame remains."""
+    """`file.py:72 Block.forward` from `Block.forward (/path/to/file.py:72)`; other text stays as it is."""
     function, _, place = text.rpartition(" (")
     file, _, line = place.removesuffix(")").rpartition(":")
     return f"{file.rpartition('/')[2]}:{line} {function}" if function and file and place.endswith(")") and line.isdigit() else text
 
 
 def stack_boxes(stacks: Iterable[Stack], most: int = _MOST_HELD) -> Box:
-    """Those of all phases in one: boxes of the same frames are one box. What has no frame is in one of its own, as in the tables. With `most`
-    boxes, time that would need others stays in those that there are."""
+    """All phases in one tree: the same frames are one box. Kernels without frames are in a box of their own, as in the tables. After `most`
+    boxes, time that would need another one stays in its parent."""
     root = Box(_ALL, _ALL)
     for phase, names, time in stacks:
         if len(names) == 1:
@@ -68,7 +68,7 @@ def stack_boxes(stacks: Iterable[Stack], most: int = _MOST_HELD) -> Box:
                     box.more += 1
                     break
                 most -= 1
-                # The label of a kernel is made where it is drawn.
+                # A kernel's label is made when it is drawn.
                 inner = box.inside[name] = Box(name, "" if place == last else _frame_label(name))
             inner.times[phase] += time
             box = inner
@@ -76,13 +76,13 @@ def stack_boxes(stacks: Iterable[Stack], most: int = _MOST_HELD) -> Box:
 
 
 def _whole(row: Row, column: str) -> int:
-    """0 where there is none, or less."""
+    """0 if the value is missing or negative."""
     value = row.get(column)
     return max(0, int(value)) if isinstance(value, (int, float)) else 0
 
 
 def _module_times(row: Row) -> list[int]:
-    """Of the total time, by phase; what is in none is not known."""
+    """The total time by phase; the phase of the rest is unknown."""
     total = _whole(row, "Total Time (ns)")
     if row["Module"] == UNATTRIBUTED:
         return [*[0] * _LAST, total]
@@ -91,7 +91,7 @@ def _module_times(row: Row) -> list[int]:
 
 
 def _nearest(path: str, paths: Container[str]) -> str:
-    """Of a module that several others call: the one that its path names, as far as that has a row."""
+    """The parent of a module that several others call: the nearest one in its path that has a row."""
     while "." in path:
         path = path.rpartition(".")[0]
         if path in paths:
@@ -100,8 +100,8 @@ def _nearest(path: str, paths: Container[str]) -> str:
 
 
 def _in_order(rows: Sequence[Row]) -> Iterator[tuple[Row, str, int]]:
-    """Each module after the one that calls it, with that one's path and its own level. Modules that call each other in a circle, which only
-    a damaged table has, come to nothing."""
+    """Each module after the one that calls it, with that one's path and its own level. Modules that call each other in a cycle, which only
+    a damaged table has, are omitted."""
     paths = {str(row["Module"]) for row in rows}
     inside: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -116,7 +116,7 @@ def _in_order(rows: Sequence[Row]) -> Iterator[tuple[Row, str, int]]:
 
 
 def module_boxes(rows: Iterable[Row]) -> Box:
-    """Below MOST_LEVELS, time is that of the last level. What is inside a box is never more than the box."""
+    """Below MOST_LEVELS, time belongs to the last level. A box never has less time than its contents."""
     by_path = {str(row["Module"]): row for row in rows if row.get("Module")}
     root = Box(_ALL, _ALL)
     boxes: dict[str, Box] = {"": root}
@@ -129,7 +129,7 @@ def module_boxes(rows: Iterable[Row]) -> Box:
         box = Box(f"{path} ({kind})" if kind else path, f"{name} {kind}" if kind and kind != name else name)
         boxes[path] = boxes[parent].inside[path] = box
         found.append((box, boxes[parent], _module_times(row)))
-    # From the innermost out: a box has at least what is inside.
+    # From the innermost outwards, so that a box has at least the time of its contents.
     for box, around, times in reversed(found):
         box.times = [max(own, inner) for own, inner in zip(times, box.times)]
         around.times = [whole + part for whole, part in zip(around.times, box.times)]
@@ -137,7 +137,7 @@ def module_boxes(rows: Iterable[Row]) -> Box:
 
 
 def icicle(root: Box, id_: str, title: str, file: str, most: int = MOST_BOXES) -> Icicle | None:
-    """The largest boxes, each with those around it; what is left in a box is summed up in one. None without any time."""
+    """The largest boxes, each with its parents; what is left in a box is combined into one. None if there is no time."""
     if not root.inside or not root.time:
         return None
     numbers: dict[tuple[str, str], int] = {}
@@ -148,7 +148,7 @@ def icicle(root: Box, id_: str, title: str, file: str, most: int = MOST_BOXES) -
         rest = rests.setdefault(around, [0] * (1 + len(PHASES)))
         rests[around] = [whole + part for whole, part in zip(rest, (count, *times))]
 
-    # What is inside is not larger: taken by size, each comes after the one around it.
+    # A box is never larger than its parent, so in order of size each follows its parent.
     order = 0
     waiting = [(-root.time, order, -1, root)]
     while waiting and len(boxes) < most:

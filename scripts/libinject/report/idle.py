@@ -11,7 +11,7 @@ from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8
 _MOST_LINES = 12
-# docs/diagnosis.md, one line each.
+# From docs/diagnosis.md, one line each.
 CAUSES = {
     "Start-up": "before the window's first work on the device",
     "Synchronization": "the host waited for the device, and therefore launched late",
@@ -27,12 +27,12 @@ CAUSES = {
 }
 COLOURS = {"Synchronization": "sync", "Copy Call": "copy", "Launch Call": "launch", "Other Call": "launch", "Host Compute": "launch",
             "Queue": "launch", "Host Wait": "input", "Collective": "comm"}
-# Of causes with the same colour.
+# For causes with the same colour.
 PATTERNS = {"Other Call": "/", "Host Compute": "x", "Queue": ".", "Other Stream": "/", "Unknown": "x"}
 
 
 def _lines_plot(rows: list[Row]) -> Plot | None:
-    """The lines that the devices waited for longest, each by cause; without those whose bar would be too short to be seen."""
+    """The lines that the devices waited for longest, each by cause, without those whose bar would be too short to see."""
     lines = sorted((row for row in rows if is_line(row) and sum(numbers([row], "Idle Time (ns)")) > 0), key=lambda row: -sum(numbers([row], "Idle Time (ns)")))
     shown = [row for row in lines[:_MOST_LINES] if sum(numbers([row], "Idle Time (ns)")) >= 0.005 * sum(numbers(lines[:1], "Idle Time (ns)"))]
     total = sum(numbers(rows, "Idle Time (ns)"))
@@ -52,7 +52,7 @@ def _lines_table(rows: list[Row]) -> Table | None:
     causes = [f"Idle: {cause} (ns)" for cause in CAUSES]
     on = ("Place", "Time (%)", "Idle Time (ns)", "Gaps", *causes, "Own Work (ns)")
     columns = tuple(dict.fromkeys((*on, *rows[0])))
-    # What is 0 in all rows would take the room of what is not.
+    # Columns that are 0 in all rows would take space from the others.
     columns = tuple(column for column in columns if column not in (*causes, "Own Work (ns)") or any(numbers([row], column) != [0] for row in rows))
     cells = [[{**row, "Place": place_of(row)}.get(column) for column in columns] for row in rows]
     return made_table("gap_line_sum", "Idle time by line", "gap_line_sum.csv", columns, cells, on=on, meanings=MEANINGS,

@@ -26,7 +26,7 @@ def bars(rows: list[Row], name: str, value: str, id_: str, title: str, axis: str
 
 
 def _cumulated(rows: list[Row], part: Section) -> Plot | None:
-    """How few kernels take how much. What is beyond the table's rows is in the total only."""
+    """How few kernels take how much of the time. Kernels beyond the table's rows only count in the total."""
     total = sum(numbers(rows, "Total Time (ns)"))
     times = sorted(numbers([row for row in rows if row["Name"] != OTHERS], "Total Time (ns)"), reverse=True)
     if len(times) < _FEWEST_CUMULATED or not total > 0:
@@ -35,7 +35,7 @@ def _cumulated(rows: list[Row], part: Section) -> Plot | None:
     needed = [(percent, next((place for place, reached in enumerate(shares, 1) if reached >= percent), None)) for percent in (50, 80, 95)]
     part.notes.append(f"Of {len(times):,} kernels " + ", ".join(f"{count:,} take{'s' if count == 1 else ''} {percent}%" for percent, count in needed if count) + " of the time."
                       if needed[0][1] else f"The {len(times):,} kernels with rows take {shares[-1]:.1f}% of the time.")
-    # All of the first, then ever fewer.
+    # All of the first, then increasingly few.
     places = sorted({min(len(times), round(1.02**step)) for step in range(1000) if 1.02**step <= 1.02 * len(times)} | {len(times)})
     return Plot("kernels-share", "Share of the time that so many kernels take", "points", {"title": "kernels, the longest first", "log": True}, [
         {"name": "share", "x": places, "y": [round(shares[place - 1], 2) for place in places], "lines": True}], {"title": "% of the kernels' time", "zero": True})
@@ -50,7 +50,7 @@ def top(result: Result) -> Section:
     families = result.rows("family_sum", "Time (%)", "Total Time (ns)", "Instances", "Family")
     part.add(bars(families, "Family", "Total Time (ns)", "families", "Kernels by family", "total time",
                   lambda row: described("{Time (%)}% of the kernels' time, {Instances} kernels", row, grouped=True), 25))
-    # Elsewhere that column has names; here it counts them.
+    # In other tables that column has names; here it is a count.
     columns = ("Family", "Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Tensor Cores (%)", "TFLOP/s", "In Library Calls (%)", "Different Kernels", "Min (ns)",
                "Max (ns)", "Tensor Cores Unknown (%)", "FLOPs")
     cells = [[{**row, "Different Kernels": row.get("Kernel Names")}.get(column) for column in columns] for row in families]
@@ -68,7 +68,7 @@ _MEANINGS = {"Grid": "Blocks in x, y and z.", "Block": "Threads per block in x, 
 
 
 def _by_shape(rows: list[Row], id_: str, title: str, on: tuple[str, ...]) -> Table | None:
-    """Grid and block in a column each; all columns that are not `on` once they are asked for."""
+    """Grid and block in one column each; all columns that are not in `on` are shown on request."""
     if not rows:
         return None
     columns = tuple(dict.fromkeys((*on, *(name for name in rows[0] if name not in (*_GRID, *_BLOCK)))))
@@ -77,7 +77,7 @@ def _by_shape(rows: list[Row], id_: str, title: str, on: tuple[str, ...]) -> Tab
 
 
 def _launch_shapes(rows: list[Row], name: str) -> list[str] | None:
-    """What tells apart the rows with the same name; None where there are none."""
+    """Labels that distinguish rows with the same name; None if all names are unique."""
     if len({row[name] for row in rows}) == len(rows):
         return None
     return [f"{_shape(row, _GRID)} · {_shape(row, _BLOCK)}" if row.get("GrdX") is not None else "" for row in rows]

@@ -35,20 +35,20 @@ def _rnn(row: Row) -> str:
 _SHAPED: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     ("gemm_sum", "matrix products", _gemm), ("conv_sum", "convolutions", _conv), ("attention_sum", "attention", _attention),
     ("rnn_sum", "recurrent layers", _rnn))
-# What a reader looks for first, behind the shape.
+# What a reader looks for first, after the shape.
 _RATES = ("Calls", "GPU Time (%)", "GPU Time (ns)", "TFLOP/s", "Peak (%)", "Bound", "Tensor Cores")
 _NEEDED = ("Calls", "GPU Time (ns)", "FLOPs", "TFLOP/s", "Peak", "Peak (%)", "FLOP/Byte", "Bound")
 
 
 def _rows(result: Result, name: str) -> list[Row]:
-    """Of calls with a rate, each once."""
+    """Calls with a rate, without derived rows."""
     return [row for row in result.rows(name, *_NEEDED) if numbers([row], "TFLOP/s") and row["TFLOP/s"] > 0 and not row.get("Derived")]
 
 
 def peaks(rows: list[Row]) -> dict[str, tuple[float, float]]:
-    """By the names of the column Peak: TFLOP/s, and how far that may be off. A row's rate and percentage, each as rounded, leave
-    an interval; the peak is in that of every row, unless devices of several kinds share the name: then the row that is
-    nearest to its peak says it best."""
+    """By the names in the column Peak: TFLOP/s, and how far that may be off. The rounded rate and percentage of a row give an interval for
+    the peak; it is in the intersection of all rows' intervals, unless devices of several kinds share the name: then the row closest to its
+    peak gives the best value."""
     found: dict[str, tuple[float, float]] = {}
     best: dict[str, tuple[float, float]] = {}
     for row in sorted(rows, key=lambda row: -(row["Peak (%)"] or 0)):
@@ -64,7 +64,7 @@ def peaks(rows: list[Row]) -> dict[str, tuple[float, float]]:
 
 
 def bandwidth(result: Result) -> float | None:
-    """Bytes per second at most, as docs/peaks.md has it; none where the devices differ."""
+    """Maximum bytes per second, as in docs/peaks.md; None if the devices differ."""
     rates = set()
     for device in objects(result.run["devices"]):
         clock, bits = whole(device.get("memory_clock_khz")), whole(device.get("memory_bus_bits"))
@@ -73,7 +73,7 @@ def bandwidth(result: Result) -> float | None:
 
 
 def _roofs(peak: dict[str, tuple[float, float]], bytes_per_second: float | None, points: list[float]) -> list[dict[str, Any]]:
-    left, right = min(points) / 2, max(points) * 5  # room for the names of the roofs
+    left, right = min(points) / 2, max(points) * 5  # space for the names of the roofs
     roofs = []
     for name, (rate, _) in sorted(peak.items(), key=lambda item: -item[1][0]):
         ridge = rate * 1e12 / bytes_per_second if bytes_per_second else 0.0

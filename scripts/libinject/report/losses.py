@@ -58,7 +58,7 @@ def _counts(values: dict[str, Any], meanings: dict[str, str]) -> list[dict[str, 
 
 
 def losses(result: Result) -> dict[str, Any]:
-    """{counts: what was lost, metrics_alone: whether only hardware metrics lack it, notes: what else is incomplete}."""
+    """{counts: what was lost, metrics_alone: whether only hardware metrics are affected, notes: what else is incomplete}."""
     run = result.run
     counts = _counts(run["lost"], _LOST)
     recovered = object_of(run.get("recovered"))

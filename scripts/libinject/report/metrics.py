@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Hardware metrics over time. There may be millions of samples: neighbours are merged into one point, their mean."""
+"""Hardware metrics over time. There may be millions of samples, so neighbours are merged into one point with their mean."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OF_ACTIVE = ("IPC", "Occupancy (%)")  # per active cycle: means are weighted wi
 
 
 class Timeline:
-    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted by their length. Between windows there
-    are none: no point is of samples on both sides of a gap, `gaps` has those that come after one."""
+    """The samples of a device as at most twice _MOST_POINTS points, each the mean of `each` samples weighted by their length. There are
+    none between windows: no point has samples from both sides of a gap, and `gaps` lists the points that follow one."""
 
     def __init__(self, columns: list[str]) -> None:
         self.columns = columns
@@ -28,7 +28,7 @@ class Timeline:
         self.sums: list[list[float]] = []
         self.weights: list[list[float]] = []
         self.gaps: list[bool] = []
-        self.left_out = 0  # samples of further windows, where those alone are more than the points
+        self.left_out = 0  # samples of further windows, if windows alone outnumber the points
         self._counts: list[int] = []
         self._of_active = [column in _OF_ACTIVE for column in columns]
         self._active = columns.index("SM Active (%)") if "SM Active (%)" in columns else None
@@ -62,7 +62,7 @@ class Timeline:
                 weights[at] += weight
 
     def _halve(self) -> None:
-        """Until it helps, or each window is one point."""
+        """Halves the number of points until they fit, or each window is one point."""
         before = len(self.starts)
         while len(self.starts) == before and self.each < 1 << 40:
             self.each *= 2
@@ -85,7 +85,7 @@ class Timeline:
 
 
 def _number(cell: Any) -> float | None:
-    """A user's own list has columns whose names do not tell the unit."""
+    """Columns of a user's own list have names that do not tell the unit."""
     if isinstance(cell, (int, float)):
         return cell
     try:
@@ -95,7 +95,7 @@ def _number(cell: Any) -> float | None:
 
 
 def timelines(result: Result) -> dict[str, Timeline]:
-    """By device; none where there are no samples, or (see the result's problems) they can't be read."""
+    """By device; empty if there are no samples, or they can't be read (see the result's problems)."""
     path = result.path / "metric_samples.csv"
     if not path.exists() or path.is_file() and path.stat().st_size == 0:  # empty: no sample was taken
         return {}
@@ -126,11 +126,11 @@ def section(result: Result) -> Section:
     found = timelines(result)
     for device, timeline in found.items():
         times: list[float | None] = []
-        places: list[int | None] = []  # None: a line ends
+        places: list[int | None] = []  # None: the line is interrupted
         for at, (start, end, gap) in enumerate(zip(timeline.starts, timeline.ends, timeline.gaps)):
             times += [None] * gap + [(start + end) / 2]
             places += [None] * gap + [at]
-        # One unit for an axis: of columns that name none, who knows what two have in common.
+        # One unit per axis: whether two columns without a unit have one in common is unknown.
         units: dict[tuple[str, str], list[int]] = {}
         for at, column in enumerate(timeline.columns):
             unit = _unit(column)

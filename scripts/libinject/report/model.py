@@ -41,15 +41,15 @@ def run_model(result: Result) -> dict[str, Any]:
              "tiles": overview.tiles(result, found), "steps": overview.step_times(result), "utilization": figures.utilization(result),
              "sections": [as_data(section) for section in sections if not section.empty],
              "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result), "has_lines": any(result.table(name) is not None for name in ("gap_line_sum", "line_sum"))}
-    # Last: by now every table has been read.
+    # At the end, when every table has been read.
     model["problems"] = [clean(problem) for problem in result.problems]
     return model
 
 
 def page_model(results: Sequence[Result], problems: Sequence[str]) -> dict[str, Any]:
-    """`problems`: a line for each folder that cannot be shown."""
+    """`problems`: a line for each folder that can't be shown."""
     runs = [run_model(result) for result in results]
-    if len({run["name"] for run in runs}) < len(runs):  # out/, of several jobs
+    if len({run["name"] for run in runs}) < len(runs):  # folders named out/, of several jobs
         for run, result in zip(runs, results):
             run["name"] = clean(str(result.path))
     return {"libinject": libinject.__version__, "problems": [clean(problem) for problem in problems], "runs": runs}

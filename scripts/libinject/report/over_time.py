@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Steps, memory, power and clocks over one axis of time: what a GPU was doing while its memory grew or its clock fell."""
+"""Steps, memory, power and clocks over one time axis: what a GPU was doing while its memory grew or its clock dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_STEPS = 1000  # of each kind, the latest
 
 
 def plot(result: Result) -> Plot | None:
-    """None where there is nothing beside the steps, which have a plot of their own."""
+    """None if there is only the steps' own plot."""
     panels = [({"title": "step time", "unit": "ns", "zero": True}, _steps(result)), ({"title": "memory (MB)", "unit": "", "zero": True}, transfers.over_time(result)),
               *energy.over_time(result)]
     shown = [(axis, series) for axis, series in panels if series]

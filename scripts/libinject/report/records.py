@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A folder's raw records, row by row: from the tables of INJECT_TRACE=csv, else from the timeline of INJECT_TRACE=chrome. Both are as
-long as the run."""
+"""A folder's raw records, row by row: from the tables of INJECT_TRACE=csv, otherwise from the timeline of INJECT_TRACE=chrome. Their size
+is proportional to the run's length."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from libinject.page.values import clean, objects, text_of
 from libinject.result import BadFile, Cell, Result, read_rows
 
 WORK, CALLS, LIBRARY, TIMELINE = "cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv", "trace.json.gz"
-LARGEST = 512 << 20  # bytes of a file, unpacked: some 5 million records
+LARGEST = 512 << 20  # bytes of a file, uncompressed: about 5 million records
 _LONGEST_LINE = 1 << 20
 _DEVICE = re.compile(r".*\((\d+)\)$", re.DOTALL)
 
 
 class Work(NamedTuple):
-    """What ran on a GPU. Times are ns since `time_zero`."""
+    """Work on a GPU. Times are ns since `time_zero`."""
 
     start: int
     duration: int
@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 def _whole(value: Cell) -> int:
-    """-1 of what is no time."""
+    """-1 if the cell is not a time."""
     return int(value) if isinstance(value, (int, float)) and abs(value) < 2**62 else -1
 
 
@@ -61,7 +61,7 @@ class Records:
         return f"{self._threads.get(thread) or 'thread'} ({clean(thread, 20)})"
 
     def work(self) -> Iterator[Work]:
-        """May raise BadFile, also after some of it."""
+        """May raise BadFile, also after yielding some of it."""
         if self._csv:
             for row in self._rows(WORK, ("Start (ns)", "Duration (ns)", "CorrId", "Device", "Strm", "Name", "GrdX")):
                 start, duration, correlation, device, stream, name, grid = row
@@ -76,7 +76,7 @@ class Records:
                        event["name"], event["cat"] == "kernel")
 
     def calls(self) -> Iterator[Call]:
-        """Of the CUDA runtime and driver, and of libraries; none where these were not recorded. May raise BadFile."""
+        """Calls of the CUDA runtime, the driver, and libraries; none if these were not recorded. May raise BadFile."""
         if self._csv:
             columns = ("Start (ns)", "Duration (ns)", "Tid", "Name", "CorrID")
             for file in (CALLS, LIBRARY):
@@ -92,7 +92,7 @@ class Records:
                        event["cat"] == "cpu_op")
 
     def _rows(self, file: str, columns: tuple[str, ...]) -> Iterator[tuple[Cell, ...]]:
-        """In the order of `columns`, whatever the file's is."""
+        """Cells in the order of `columns`, whatever the order in the file."""
         path = self._result.path / file
         rows = read_rows(path, frozenset(columns), LARGEST)
         header = next(rows)
@@ -103,7 +103,7 @@ class Records:
             yield tuple(row[place] for place in places)
 
     def _events(self, kinds: tuple[str, ...]) -> Iterator[dict]:
-        """libinject writes an event a line. Times in ns."""
+        """libinject writes one event per line. Times in ns."""
         path = self._result.path / TIMELINE
         room = LARGEST
         marks = tuple(f'"cat":"{kind}"' for kind in kinds)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What to do first: each remedy of a diagnosis with the most that it can win, and the places that the tables name for it. A place is
-shown only where a table has it; what is not known is left out."""
+"""What to do first: each remedy of a diagnosis with its maximum gain, and the places that the tables name for it. A place is only shown if
+a table has it; unknown values are omitted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from libinject.result import Result, Row
 
 MOST_PLACES = 3
 _WORTH_DOING = 1.0  # percent of the time
-_WORTH_NAMING = 0.05  # of the time that a remedy is about
+_WORTH_NAMING = 0.05  # of the time that a remedy addresses
 _LONGEST_PLACE = 200
-# Idle time that a remedy addresses (docs/diagnosis.md): columns, with what a line's note calls them. Host Compute has Own Work in it.
+# Idle time that a remedy addresses (docs/diagnosis.md): columns, with their names in a line's note. Host Compute includes Own Work.
 _IDLE = {
     "launch-bound": {"Idle: Launch Call (ns)": "launch call", "Idle: Other Call (ns)": "other call", "Idle: Host Compute (ns)": "host compute"},
     "synchronization-bound": {"Idle: Synchronization (ns)": "synchronization"},
@@ -27,14 +27,14 @@ _IDLE = {
     "copy-bound": {"Idle: Copy Call (ns)": "copy call"},
 }
 _LIMITS = {"GPU-bound (compute)": "Compute-bound (ns)", "GPU-bound (memory)": "Memory-bound (ns)", "GPU-bound (latency)": "Latency-bound (ns)"}
-# Kernels that move data, unless a measurement says otherwise (docs/diagnosis.md).
+# Kernels that move data, unless a measurement shows otherwise (docs/diagnosis.md).
 _MOVING = ("pooling", "normalization", "softmax", "loss", "elementwise", "reduction", "embedding", "optimizer", "layout change", "copy")
 
 
 @dataclasses.dataclass
 class Gains:
-    """What the remedies of one entry of `diagnosis` can win at most, in nanoseconds of `of`: without what the profiler added, where run.json
-    says how much that is. None where it can't be told."""
+    """Maximum gains of the remedies of one entry of `diagnosis`, in nanoseconds of `of`: without the profiler's overhead, if run.json
+    states it. None if unknown."""
 
     of: int
     by_kind: dict[str, float | None]
@@ -45,7 +45,7 @@ class Gains:
 
 
 def gains(entry: dict) -> Gains:
-    """As docs/diagnosis.md has it under `Potential Gain (%)` and `Figures without the profiler`."""
+    """As in docs/diagnosis.md under `Potential Gain (%)` and `Figures without the profiler`."""
     span = whole(entry.get("device_time_ns")) or 0
     judged = whole(entry.get("judged_time_ns")) or span
     times = {text_of(part.get("kind")): time for part in objects(entry.get("evidence"))
@@ -55,7 +55,7 @@ def gains(entry: dict) -> Gains:
     taken = span - judged
     host = times.get("launch-bound", 0) - idle.get("Queue", 0)
     elsewhere = sum(idle.values()) - host
-    # What the profiler added is taken from what the host does at launches, and only the rest of it from other idle time.
+    # The profiler's overhead is subtracted from the host's work at launches, and only the rest of it from other idle time.
     known = taken == 0 or (taken > 0 and host >= 0 and 0 <= elsewhere and taken <= host + elsewhere)
     if known:
         from_host = min(taken, max(host, 0))
@@ -68,7 +68,7 @@ def gains(entry: dict) -> Gains:
             elif kind in ("copy-bound", "communication-bound"):
                 cause = idle.get("Copy Call" if kind == "copy-bound" else "Collective", 0)
                 found[kind] = time - (1 - left) * cause + (0 if kind == "copy-bound" else whole(entry.get("taken_by_collectives_ns")) or 0)
-    # What run.json says itself.
+    # What run.json itself states.
     verdict, gain = text_of(entry.get("verdict")), whole(entry.get("potential_gain_ns"))
     if verdict in times and gain is not None and gain >= 0:
         found[verdict] = gain
@@ -80,7 +80,7 @@ def _cells(row: Row, *columns: str) -> float:
 
 
 def _place(name: str, note: str, path: str = "") -> dict[str, str]:
-    """`path` is what an editor opens, in full or not at all."""
+    """`path` is what an editor opens: complete, or empty."""
     return {"name": clean(name, _LONGEST_PLACE), "note": clean(note), "path": path if path.isprintable() and len(path) <= LONGEST else ""}
 
 
@@ -90,7 +90,7 @@ def _group(title: str, section: str, places: list[dict[str, str]]) -> list[dict[
 
 
 def _idle_of(row: Row, column: str) -> float:
-    """Without the host's own work; nothing where the table does not tell it apart."""
+    """Without the host's own work; 0 if the table does not separate it."""
     if column != "Idle: Host Compute (ns)":
         return _cells(row, column)
     own = numbers([row], "Own Work (ns)")
@@ -114,7 +114,7 @@ def _waiting_lines(result: Result, kind: str, total: float) -> list[dict[str, An
 
 
 def _largest(rows: Iterable[Row], column: str, total: float | None = None) -> list[Row]:
-    """Those with something to say of, by time."""
+    """The rows with a significant value, by time."""
     rows = list(rows)
     least = _WORTH_NAMING * (sum(_cells(row, column) for row in rows) if total is None else total)
     return sorted((row for row in rows if _cells(row, column) > 0 and _cells(row, column) >= least), key=lambda row: -_cells(row, column))
@@ -134,8 +134,8 @@ def _copying(result: Result, device: str) -> list[dict[str, Any]]:
 
 
 def _launching(result: Result, kind: str) -> list[dict[str, Any]]:
-    """What launches the kernels; where the tables say what limits these, only what launches kernels with that limit. The limit is of the total
-    time: of a module or line that nothing else is called in, it is that of its own."""
+    """What launches the kernels; if the tables have the kernels' limits, only what launches kernels with that limit. The limit is of the
+    total time: for a module or line in which nothing else is called, it is that of its own time."""
     limit = _LIMITS.get(kind, "")
     total = sum(_cells(row, "Self Time (ns)") for row in result.rows("op_sum", "Self Time (ns)"))
     modules = result.rows("module_sum", "Module", "Self Time (ns)")
@@ -162,7 +162,7 @@ def _families(result: Result) -> list[dict[str, Any]]:
         _place(str(row["Family"]), f"{_cells(row, 'Time (%)')}% of the kernels' time, {duration(_cells(row, 'Total Time (ns)'))}") for row in _largest(rows, "Total Time (ns)", 0)])
 
 
-# Tables of library calls with hints: title, section, and what is shown of a row.
+# Tables of library calls with hints: title, section, and the values shown for a row.
 _HINTED = {
     "gemm_sum": ("Matrix products with a hint", "gemm", "{API} {M}×{N}×{K} {Type A}"),
     "conv_sum": ("Convolutions with a hint", "roofline", "{Direction}: N {N}, C {C}, W {W}, K {K}, S {S}, {Type X}"),
@@ -171,7 +171,7 @@ _HINTED = {
 
 
 def _hinted_calls(result: Result) -> list[dict[str, Any]]:
-    """Library calls that their table itself has a hint for."""
+    """Library calls for which their table has a hint."""
     groups = []
     for name, (title, section, text) in _HINTED.items():
         rows = [row for row in result.rows(name, "GPU Time (ns)") if row.get("Hint")]
@@ -189,7 +189,7 @@ def _collectives(result: Result) -> list[dict[str, Any]]:
 
 
 def where(result: Result, kind: str, device: str) -> list[dict[str, Any]]:
-    """Groups {title, section, places} for a remedy: of lines and modules over all devices, since the tables do not divide them."""
+    """Groups {title, section, places} for a remedy: lines and modules over all devices, since the tables do not divide them."""
     diagnosis = objects(result.run.get("diagnosis"))
     total = sum(time for entry in diagnosis for part in objects(entry.get("evidence")) if part.get("kind") == kind
                 and (time := whole(part.get("time_ns"))) is not None and time > 0)
@@ -209,5 +209,5 @@ def worth_doing(part: dict[str, Any]) -> bool:
 
 
 def in_order(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is worth doing, the most to win first; then the rest, what no remedy is known for last."""
+    """Remedies worth doing, the largest gain first; then the rest, with those without a known remedy last."""
     return sorted(parts, key=lambda part: (not worth_doing(part), not part["advice"], part["gain"] is None, -(part["gain"] or 0), -part["ns"]))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""How a verdict and its parts are judged: docs/diagnosis.md in short, for the page to be read without it."""
+"""How a verdict and its parts are determined: docs/diagnosis.md in short, so that the page can be read without it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LARGEST = "It is the verdict if no other part is larger, it takes 10% of the ti
 
 class Rule(NamedTuple):
     name: str
-    what: str  # belongs to it
-    when: str  # it is the verdict
+    what: str  # what is counted for it
+    when: str  # when it is the verdict
 
 
 RULES = (
@@ -37,6 +37,6 @@ GENERAL = ("Each moment of a GPU's time belongs to one part. A remedy can save a
 
 
 def anchor(kind: str) -> str:
-    """Where the page explains it; nothing for what it does not."""
+    """Where the page explains it; empty if it does not."""
     name = "GPU-bound" if kind.startswith("GPU-bound") else kind
     return f"rule-{name.lower()}" if any(name == rule.name for rule in RULES) else ""

@@ -13,7 +13,7 @@ from libinject.result import Result, Row
 
 _MOST_BARS = 20
 _MOST_DEVICES = 8
-_MOST_STEPS = 2500  # of a line of memory
+_MOST_STEPS = 2500  # of a memory curve
 
 
 def copies(result: Result) -> Section:
@@ -36,7 +36,7 @@ def copies(result: Result) -> Section:
                     table(result, "cuda_gpu_mem_size_sum", "Copies and memsets by size", ("Operation",)))
 
 
-_Points = list[tuple[Optional[float], Optional[float], str]]  # time, MB, note; None ends a line
+_Points = list[tuple[Optional[float], Optional[float], str]]  # time, MB, note; None interrupts the line
 
 
 def _timeline(result: Result, kind: str) -> dict[str, list[Row]]:
@@ -50,14 +50,14 @@ def _timeline(result: Result, kind: str) -> dict[str, list[Row]]:
 
 
 def _merged(rows: list[Row]) -> list[tuple[Row, Row, float, float]]:
-    """The first and the last of so many rows that no more than _MOST_STEPS are left, with the lowest and the highest."""
+    """Groups of rows, merged so that at most _MOST_STEPS remain: the first and the last row, the lowest and the highest value."""
     each = -(-len(rows) // _MOST_STEPS)
     parts = [rows[at:at + each] for at in range(0, len(rows), each or 1)]
     return [(part[0], part[-1], min(numbers(part, "Lowest (MB)")), max(numbers(part, "Highest (MB)"))) for part in parts]
 
 
 def _steps(rows: list[Row]) -> tuple[_Points, _Points]:
-    """What was allocated, at most and at least, if that is not the same."""
+    """Allocated memory: the maximum and, if it differs, the minimum."""
     most: _Points = []
     least: _Points = []
     for first, last, low, high in _merged(rows):
@@ -72,7 +72,7 @@ def _readings(rows: list[Row]) -> _Points:
     window = None
     for first, last, low, high in _merged(rows):
         if points and first["Window"] != window:
-            points.append((None, None, ""))  # what was in use between windows is not known
+            points.append((None, None, ""))  # memory in use between windows is unknown
         window = last["Window"]
         note = "" if low == high else f"at most, {low} MB at least"
         points += [(time, high, note) for time in (first["Start (ns)"], last["Start (ns)"] + last["Duration (ns)"])]
@@ -80,7 +80,7 @@ def _readings(rows: list[Row]) -> _Points:
 
 
 def _edges(result: Result) -> dict[str, _Points]:
-    """What was in use at the windows' edges, as runs without memory_timeline.csv have it."""
+    """Memory in use at the windows' edges, for runs without memory_timeline.csv."""
     devices: dict[str, _Points] = {}
     for row in result.rows("window_sum", "Window", "Device", "Start (ns)", "End (ns)", "Memory at Start (MB)", "Memory at End (MB)"):
         of_device = devices.setdefault(text_of(row["Device"]), [])
