@@ -12,7 +12,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "
 
 
 def lines_on_cupti(err):
-    """Our own messages that speak of CUPTI."""
+    """Our own messages that mention CUPTI."""
     return [line for line in err.splitlines() if "inject" in line.lower() and "cupti" in line.lower()]
 
 
@@ -42,14 +42,14 @@ def inside(options, report):
     report.check("inside: torch.profiler sees its kernels", seen["theirs"] == seen["count"], seen)
     lines = [line for line in lines_on_cupti(result.err) if "closed early" in line]
     report.check("inside: one line says that it has taken CUPTI", len(lines) == 1, " | ".join(lines) or "none")
-    # What ran until then.
+    # What ran up to that point.
     ours = relus(folder) if folder else 0
     report.check("inside: our window has all until it came", ours == seen["count"] and folder.lost() == {},
                  f"{ours} of {seen['count']}; torch.profiler saw {seen['theirs']}")
 
 
 def before(options, report):
-    # torch.profiler keeps the subscriber slot after its window: ours can only say so.
+    # torch.profiler keeps the subscriber slot after its window; ours can only report that.
     seen, folder, result = run_mode(options, report, "before")
     report.check("before: torch.profiler sees its kernels", seen["theirs"] == seen["count"], seen)
     lines = lines_on_cupti(result.err)
@@ -59,7 +59,7 @@ def before(options, report):
 
 
 def only(options, report):
-    # No window of ours is ever open: the program's own profiler must not notice us.
+    # No window of ours opens: the program's own profiler must not be affected.
     seen, folder, _ = run_mode(options, report, "only")
     report.check("only: torch.profiler sees its kernels", seen["theirs"] == seen["count"], seen)
     report.check("only: no output folder without a window", folder is None, folder and folder.path)

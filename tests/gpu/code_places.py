@@ -18,13 +18,13 @@ GRAPHS = os.path.join(HERE, "programs", "torch_graph_code.py")
 MODELS = ("gaps,resnet50,transformer,deepspeech2,gpt2,gpt2_checkpoint,gpt2_recompute,compiled,varying,fsdp2,graph,graph_lines,"
           "graph_compiled")
 WINDOW = 4
-DISTRIBUTED = {"fsdp2"}  # on two GPUs; rank 0 is looked at
-# Where iterations differ from one to the next, of the kernels' time what has a place.
+DISTRIBUTED = {"fsdp2"}  # on two GPUs; rank 0 is checked
+# Minimum share of kernel time with a place if iterations differ from each other.
 LEAST = {"varying": 0.9}
 
 
 def agreement(ours, theirs, times):
-    """(share of kernel time whose key agrees by count, what differs)."""
+    """(share of kernel time whose key agrees by count, differences)."""
     same = total = 0.0
     different = []
     for key in sorted({*ours, *theirs}):
@@ -51,14 +51,14 @@ def counts(rows, key, times):
 
 
 def model_flops(summary):
-    """Those of an iteration; None where the summary has none."""
+    """FLOPs of an iteration; None if the summary has none."""
     found = re.search(r"model FLOPs ([\d.]+) ?([kMGTPE]?)FLOP an iteration", " ".join(summary.split()))
     return float(found[1]) * 1e3 ** " kMGTPE".index(found[2] or " ") if found else None
 
 
 def compare_flops(report, model, out, counted):
-    """Of products and attention, by operator and of the model: within 1 %. What has no operator of its own, as an RNN, is not counted
-    there."""
+    """FLOPs of products and attention, by operator and of the model, agree within 1 %. Work without an operator of its own, such as an RNN,
+    is not counted there."""
     rows = {row["Operator"]: int(row["FLOPs"]) / WINDOW for row in read_csv(os.path.join(out, "op_sum.csv"))}
     different = [f"{name}: {rows.get(name, 0):g} instead of {flops:g} a step" for name, flops in counted.items()
                  if abs(rows.get(name, 0) - flops) > 0.01 * flops]
@@ -67,7 +67,7 @@ def compare_flops(report, model, out, counted):
     found = sum(int(row["FLOPs"]) for row in read_csv(os.path.join(out, "module_sum.csv")) if not row["Parent"]) / WINDOW
     report.check(f"{model}: FLOPs of a step", abs(found - total) <= 0.01 * total, f"{found:g} instead of {total:g}")
     print(f"   {model}: {found:g} FLOPs a step, {total:g} by torch.utils.flop_counter")
-    if "_" in model:  # with recomputation, which is not the model's, but is counted
+    if "_" in model:  # with recomputation, which is counted although it is not the model's
         return
     with open(out + ".summary") as file:
         of_model = model_flops(file.read())
@@ -123,7 +123,7 @@ def compare(options, report, model):
 
 
 def call_of_compiled(report, out, lines):
-    """The line that calls the compiled function has all that its two passes launch, and nothing else."""
+    """The line that calls the compiled function has everything that its two passes launch, and nothing else."""
     with open(PROGRAM) as file:
         call = next(str(number) for number, text in enumerate(file, 1) if "# COMPILED" in text)
     of_line, _ = user_lines(lines, PROGRAM).get(call, (0, 0))
@@ -160,7 +160,7 @@ def compare_lines(report, model, rows, truth, what):
 
 
 def waits(options, report):
-    """Idle time by line, against the program's own account of what each line took."""
+    """Idle time by line, compared with the program's own measurement of each line."""
     out = os.path.join(options.work, "gaps")
     account = out + ".json"
     program = os.path.join(HERE, "programs", "torch_gaps.py")
@@ -179,7 +179,7 @@ def waits(options, report):
     window = read_csv(os.path.join(out, "window_sum.csv"))
     whole = sum(int(row["Idle Time (ns)"]) for row in rows)
     report.check("gaps: gap_line_sum.csv adds up", whole == sum(int(row["Idle (ns)"]) for row in window if row["Device"] not in ("all", "")), str(whole))
-    # The window's ten iterations; steps differ by little.
+    # The window's ten iterations; steps differ little.
     for name, each in took.items():
         own = sum(each[30:40])
         ours = idle.get(places[name], 0)
@@ -199,7 +199,7 @@ def user_lines(rows, program):
 
 
 def graph_lines(options, report):
-    """Kernels of graphs that all look the same and last as long as their line says."""
+    """Kernels of graphs that all look the same, and whose duration depends on their line."""
     out = os.path.join(options.work, "graph_lines")
     account = out + ".json"
     done = run([sys.executable, GRAPHS, "lines", "400", account], profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary="off"),
@@ -209,7 +209,7 @@ def graph_lines(options, report):
     with open(account) as file:
         cycles = json.load(file)
     times = user_lines(read_csv(os.path.join(out, "line_sum.csv")), GRAPHS)
-    # A kernel takes some time to start, beside the cycles that it counts.
+    # A kernel takes some time to start, in addition to the cycles that it counts.
     spin = [row for row in read_csv(os.path.join(out, "cuda_gpu_kern_sum.csv")) if "spin_kernel" in row["Name"]]
     unit = sum(int(row["Total Time (ns)"]) for row in spin) / WINDOW / sum(cycles.values())
     for line, count in sorted(cycles.items(), key=lambda pair: int(pair[0])):
@@ -222,7 +222,7 @@ def graph_lines(options, report):
 
 
 def graph_compiled(options, report):
-    """What is captured of a compiled model has the line that calls it, and phases."""
+    """Work captured from a compiled model has phases and the line that calls the model."""
     out = os.path.join(options.work, "graph_compiled")
     done = run([sys.executable, GRAPHS, "compiled", "200"], profiled_environment(options.library, out, f"iter:60+{WINDOW}", summary="off"), timeout=280,
                log=out + ".log")

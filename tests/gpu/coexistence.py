@@ -21,7 +21,7 @@ PROTON = os.path.join(HERE, "programs", "proton_turns.py")
 TORCH = os.path.join(HERE, "programs", "torch_both.py")
 COUNT = 20
 
-# Of each of the client's windows: memsets and whether it was closed early; None where the hooks alone saw it.
+# For each of the client's windows: memsets, and whether it was closed early; None if only hooks recorded it.
 CLIENT_WINDOWS = {
     "none": [(2 * COUNT, False), (COUNT, False), (COUNT, False)],
     "subscribe": [(COUNT, True), None, (COUNT, False)],
@@ -47,12 +47,12 @@ def windows_of(folder):
 
 
 def line_count(err, *parts):
-    """Our own lines that have all the parts in them."""
+    """The number of our own lines that contain all the parts."""
     return sum(line.startswith("libinject[") and all(part in line for part in parts) for line in err.splitlines())
 
 
 def compare_client(mode, alone, beside, folder, err):
-    """{what: difference} between what is expected of the client's run beside us and what was."""
+    """{what: difference} between the expected and the actual results of the client beside us."""
     wrong = {}
     if beside != alone:
         wrong["the client"] = f"{beside}, alone {alone}"
@@ -89,7 +89,7 @@ def client(options, report, mode, environment=None):
 
 
 def hidden(options, report, mode):
-    # What no hook sees: the program is not harmed, and no window claims what it has not.
+    # Clients that no hook sees: the program is not harmed, and no window claims data that it lacks.
     out = os.path.join(options.work, f"hidden_{mode}.out")
     result = run([sys.executable, CLIENT, "--mode", mode, "--hidden"], profiled_environment(options.library, out, summary="off"),
                  timeout=90, cwd=options.work, log=os.path.join(options.work, f"hidden_{mode}.log"))
@@ -120,7 +120,7 @@ def turns(options, report):
     report.data["turns"] = {"seen": seen, "windows": windows, "stderr": result.err[-3000:]}
     report.check("torch.profiler in turns: it sees its kernels each time", seen["theirs"] == [seen["count"]] * len(seen["theirs"]), seen)
     rows = {row["Window"]: int(row["Kernels"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all"}
-    # Each of ours is whole, ended by its coming, or says that it had CUPTI.
+    # Each of our windows is complete, was ended by torch.profiler, or states that another client held CUPTI.
     told = [(rows[str(window["number"])], window.get("ended_by", ""), window.get("no_device_activity", "")) for window in windows]
     report.check("torch.profiler in turns: our windows are whole, or say why not",
                  len(told) == 3 and all(count >= seen["count"] or early or untraced for count, early, untraced in told), told)
@@ -128,13 +128,13 @@ def turns(options, report):
     report.check("torch.profiler in turns: nothing lost", folder.lost() == {}, folder.lost())
 
 
-# What of PROTON's steps works: a copy of CUPTI that has once been subscribed to shuts Triton's own out, whoever did that.
+# Which of PROTON's steps work: a copy of CUPTI that has once been subscribed to, by anyone, locks Triton's own copy out.
 PROTON_TURNS = {"proton": "with no window of ours", "proton ours proton": "before our window, and after it",
                 "ours pause proton ours": "after our window"}
 
 
 def proton_turn(options, report, steps, environment, name):
-    """{step: what came of it}, in order; None where the program did not end well."""
+    """{step: its outcome}, in order; None if the program did not end well."""
     log = os.path.join(options.work, f"{name}.log")
     result = run([sys.executable, PROTON, os.path.join(options.work, name), *steps], environment, timeout=120, cwd=options.work, log=log)
     report.check(f"Proton, {' '.join(steps)} ({name}): program ends well", result.rc == 0, result.why())
@@ -149,7 +149,7 @@ def proton(options, report):
     if reason:
         report.skip("Proton", reason)
         return
-    # What another client of torch's copy of CUPTI does to it: the same as ours.
+    # The effect of another client of torch's copy of CUPTI on Proton, which is the same as ours.
     alone = proton_turn(options, report, ["proton"], clean_environment(), "alone")
     after_another = proton_turn(options, report, ["client", "proton"], clean_environment(), "after_another")
     report.check("Proton works here", bool(alone) and alone[0]["error"] == "" and alone[0]["kernels"] > 0, alone)
@@ -172,7 +172,7 @@ def proton(options, report):
         windows = Folder(found[0]).run_json()["windows"] if len(found) == 1 else []
         told = [(window.get("ended_by", ""), window.get("no_device_activity", "")) for window in windows]
         report.data[f"Proton {when}"] = {"seen": seen, "windows": told}
-        # CUPTI is free for us where it was ours first; where it was Proton's, ours says who has it.
+        # CUPTI is free for us if we used it first; if Proton did, our message says who holds it.
         report.check(f"Proton {when}: our windows are whole, or say why not", len(told) == turns.count("ours")
                      and all(window == ("", "") or (first and window[1]) for window in told), told)
 
@@ -185,7 +185,7 @@ def tool_path(name):
 
 
 def tools(options, report):
-    """NVIDIA's tools around a program with our library: both work, one line says who holds CUPTI."""
+    """NVIDIA's tools around a program with our library: both work, and one line says who holds CUPTI."""
     commands = {"nsys": ["profile", "--trace=cuda", "--force-overwrite=true", "-o", os.path.join(options.work, "nsys")],
                 "ncu": ["--target-processes", "all"],
                 "compute-sanitizer": ["--tool", "memcheck", "--target-processes", "all"]}

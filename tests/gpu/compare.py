@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Runs torch_child.py under the preload and judges what it left behind."""
+"""Runs torch_child.py under the preload and checks its output."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def run_child(options, model, rounds, steps, release, shortest=0.5, timeout=110,
 
 
 def load(work, rounds):
-    """[(our cumulative Folder, theirs)] of the rounds that came to their end."""
+    """[(our cumulative Folder, theirs)] of the completed rounds."""
     pairs = []
     for number in range(rounds):
         mine, other = os.path.join(work, f"ours.{number}"), os.path.join(work, f"theirs.{number}.json")
@@ -64,7 +64,7 @@ def judge_counts(report, model, pairs):
 
 
 def judge_medians(report, model, final, pairs):
-    """Kernel times of all windows together, from our raw records."""
+    """Compares kernel times of all windows together, from our raw records."""
     mine, _ = final.trace()
     other = {}
     for _, theirs in pairs:
@@ -80,14 +80,14 @@ def judge_medians(report, model, final, pairs):
     detail += f", {len(result['outside'])} beyond torch.profiler's own spread too"
     if worst:
         detail += f"; worst {worst['ours_ns']:.0f} / {worst['theirs_ns']:.0f} ns {worst['name'][:50]}"
-    # Names beyond both are kernels of some microseconds, or kernels that run beside others (cuDNN's RNN streams): they may
-    # not matter for the time.
+    # Names outside both tolerances are kernels of a few microseconds, or kernels that run beside others (cuDNN's RNN streams); their time
+    # must be negligible.
     heavy = sum(r["theirs_ns"] * r["count"] for r in result["outside"])
     report.check(f"{model}: median kernel times within 2 % or their own spread, for 95 % of the time or more",
                  bool(result["rows"]) and abs(result["median_ratio"] - 1) <= 0.02 and heavy <= 0.05 * weight_all, detail)
     report.check(f"{model}: kernel time, medians weighted by count, within 2 %", abs(result["total_ratio"] - 1) <= 0.02,
                  f"ratio {result['total_ratio']:.4f}")
-    # What the same profiler differs by from window to window, for scale.
+    # For scale: how much the other profiler's results differ between windows.
     if len(pairs) >= 2:
         noise = compare_medians(pairs[0][1]["kernels"], pairs[1][1]["kernels"])
         report.data[f"{model}.their_own_spread"] = {k: noise[k] for k in ("median_ratio", "total_ratio")} | {
@@ -117,7 +117,7 @@ def judge_run(report, model, final, rounds):
 
 
 def judge_library_calls(report, model, final):
-    """The time of kernels that library calls launched, by library: what the hooks attribute."""
+    """Compares the time of kernels launched by library calls, by library, which the hooks attribute."""
     rows = final.rows("library_sum.csv")
     by_library = {}
     for row in rows:

@@ -45,22 +45,22 @@ CASES = {
     "test_memory": {"Allocations": ("before_in_and_after_a_window", "frees_of_what_no_hook_has_seen")},
     "test_endings": {"LastWindow": ("of_a_number_of_launches",)},
 }
-# On an H200 (driver 580.159.04, CUDA 13.0, 2026-11-23) no kernel was recorded in these, and the program ended as it does without
-# us. Probably CUDA refuses the capture, which the simulation allows: cudaProfilerStart in one, or an empty graph's launch.
+# On an H200 (driver 580.159.04, CUDA 13.0, 2026-11-23) no kernel was recorded in these, and the program ended as it does without us.
+# Probably CUDA refuses the capture, which the simulation allows: cudaProfilerStart in one, or an empty graph's launch.
 DIFFERENT = {"edges_inside_a_capture", "a_graph_between_the_edges_of_captures", "a_graph_within_a_graph"}
-# Operations of the program that ask something of the simulation.
+# Operations of the program that control the simulation.
 SWITCHES = {"fault", "duration", "until_calls", "until_delivered", "until_sampling"}
 on_the_simulation = simulated.SimulatedTest.script
 
 
 def script(test, text, program="cuda", env=None, **how):
-    """Stands in for SimulatedTest.script."""
+    """Replaces SimulatedTest.script."""
     used = sorted({word.split(":")[0] for word in text.split()} & SWITCHES | {name for name in ("faults", "devices") if name in how})
     if used:
         test.skipTest("needs the simulation's " + ", ".join(used))
     if program != "cuda":
         test.skipTest(f"script_{program} has no kernels of real code")
-    # A kernel is not loaded while a stream captures.
+    # Lazy loading can't load a kernel while a stream captures.
     env = {**({"CUDA_MODULE_LOADING": "EAGER"} if "capture:" in text else {}), **(env or {})}
     return on_the_simulation(test, text, env=env, **how)
 

@@ -24,12 +24,12 @@ def same(expected, row):
 
 
 def memory_of(row):
-    """The host's side, if there is one."""
+    """The kind of memory on the host's side, if there is one."""
     return row["Source"] if row["Direction"].startswith("Host") else row["Target"]
 
 
 def sums(rows):
-    """Of rows that together are one of those expected."""
+    """Sums over rows that together match one expected row."""
     time = sum(int(row["Total Time (ns)"]) for row in rows)
     size = sum(float(row["Total (MB)"]) for row in rows)
     overlap = sum(float(row["Overlap with Kernels (%)"] or 0) * int(row["Total Time (ns)"]) for row in rows)
@@ -39,7 +39,7 @@ def sums(rows):
 
 
 def compare(expected, rows):
-    """What is wrong: {what was compared: [differences]}."""
+    """{what was compared: [differences]}."""
     wrong = {"rows": [], "counts": [], "bytes": [], "small copies": [], "synchronizing": [], "arithmetic": []}
     for row in rows:
         if not any(same(one, row) for one in expected["rows"]):
@@ -59,7 +59,7 @@ def compare(expected, rows):
             continue
         got = sums(found)
         for name, what in (("count", "counts"), ("small", "small copies"), ("waited", "synchronizing")):
-            # A clock of the device's and one of the host's are compared: of many, one in twenty may be off.
+            # A device clock and a host clock are compared, so one in twenty may be wrong.
             slack = one["count"] // 20 if name == "waited" and one["waited"] else 0
             if abs(got[name] - one[name]) > slack:
                 wrong[what].append(f"{label}: {got[name]}, {one[name]} expected")

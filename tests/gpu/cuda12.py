@@ -21,7 +21,7 @@ def test(options, report):
     program = os.path.abspath(program)
     out = os.path.join(options.work, "out")
     environment = profiled_environment(options.library, out, "api", trace="csv")
-    # CUPTI 12 lies beside the runtime, in the wheels' own layout; no path of the environment leads to any CUPTI. (The
+    # CUPTI 12 is next to the runtime, in the wheels' own layout; no path in the environment leads to any CUPTI. (The
     # driver may be found through one of these paths.)
     paths = [p for p in environment.pop("LD_LIBRARY_PATH", "").split(":") if p and not glob.glob(os.path.join(p, "libcupti.so*"))]
     if paths:
@@ -40,7 +40,7 @@ def test(options, report):
     run_json = folder.run_json()
     report.data["run"] = run_json
     versions = run_json["versions"]
-    # CUPTI numbered its API 18 … 28 in CUDA 12, and 130000 upwards from CUDA 13 on.
+    # CUPTI's API versions are 18 … 28 in CUDA 12, and 130000 or higher since CUDA 13.
     report.check("through CUPTI 12 and nothing of CUDA 13", int(versions.get("cupti", 0)) in range(18, 100) and
                  not any(name.endswith(".so.13") for name in versions), versions)
     report.check("nothing lost", not folder.lost(), folder.lost() or "")

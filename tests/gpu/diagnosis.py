@@ -22,16 +22,16 @@ from nccl_ddp import ENVIRONMENT, RANKS, device_count, free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "programs", "bottlenecks.py")
-TOLERANCE = 0.1   # of what the remedy won: a remedy can win something beside
-PROMISE = 2       # times what was won: some of a cause can remain
+TOLERANCE = 0.1   # of the gain: a remedy may also improve something else
+PROMISE = 2       # times the gain: part of a cause may remain
 POINTS = 2
-FALLS = 5         # points of utilization that a larger batch may have less
+FALLS = 5         # points by which a larger batch may lower utilization
 
 GPU_BOUND = ("GPU-bound (compute)", "GPU-bound (memory)", "GPU-bound (latency)")
 VERDICTS = (*GPU_BOUND, "launch-bound", "synchronization-bound", "input-bound", "copy-bound", "communication-bound", "mixed")
 
-# verdicts: those that the program may have. gain: whether the promised gain is judged; what the GPU works on can win more
-# by another type than any idle time says.
+# verdicts: the allowed ones. gain: whether the promised gain is checked; for GPU-bound programs, another data type may win more than any
+# idle time suggests.
 Case = collections.namedtuple("Case", "name verdicts fix gain ranks", defaults=(True, True, 1))
 CASES = (
     Case("tiny_kernels", ("launch-bound",)),
@@ -52,7 +52,7 @@ COMPARED = ("gemm_fp32", "elementwise", "rnn_large")
 # --- judging: no GPU needed ------------------------------------------------------------------------------------------
 
 def device_rows(folder):
-    """{window: the row of the device that had most to do}, in order."""
+    """{window: the row of the busiest device}, in order."""
     found = {}
     for row in folder.rows("window_sum.csv"):
         if row["Device"] == "all" or row["Window"] == "[other]":
@@ -64,23 +64,23 @@ def device_rows(folder):
 
 
 def promised(row, seconds):
-    """Seconds of a step that the remedy may win at most; None where nothing bounds it."""
+    """Seconds per step that the remedy may win at most; None if there is no bound."""
     return float(row["Potential Gain (%)"]) / 100 * seconds if row["Potential Gain (%)"] else None
 
 
 def judge_verdicts(case, before, after):
-    """What is wrong: [text]. `after` is None where there is no remedy."""
+    """Problems: [text]. `after` is None if there is no remedy."""
     wrong = [f"{verdict} is no verdict" for verdict in (before, after) if verdict is not None and verdict not in VERDICTS]
     if before not in case.verdicts:
         wrong.append(f"{before}, and is {' or '.join(case.verdicts)}")
-    # Faster kernels leave a program as bound to the GPU as it was.
+    # With faster kernels, a program remains GPU-bound.
     if after is not None and not set(case.verdicts) & set(GPU_BOUND) and after in case.verdicts:
         wrong.append(f"{after} with the remedy as well")
     return wrong
 
 
 def judge_gain(promise, before, after):
-    """What is wrong with the promised seconds of a step that took `before` and takes `after`: [text]"""
+    """Problems with the gain promised for a step that took `before` seconds and takes `after` with the remedy: [text]"""
     won = before - after
     if won <= 0:
         return [f"the remedy won nothing: {1e3 * before:.3f} ms, {1e3 * after:.3f} ms with it"]
@@ -95,7 +95,7 @@ def judge_gain(promise, before, after):
 
 
 def judge_study(points):
-    """[(batch, verdict, utilization)] in ascending order: what is wrong, [text]"""
+    """Problems with [(batch, verdict, utilization)], in ascending order: [text]"""
     wrong = []
     if not points:
         return ["no window"]
@@ -149,7 +149,7 @@ def markdown(rows):
 # --- running ---------------------------------------------------------------------------------------------------------
 
 def profile(options, report, name, arguments, ranks=1):
-    """(what the program says, its folder), None if it failed; of several ranks the first one's."""
+    """(the program's output, its folder), None if it failed; with several ranks, the first one's."""
     what = "-".join([name, *(a.strip("-") for a in arguments)])
     out = os.path.join(options.work, what)
     environment = profiled_environment(options.library, out + ("-%r.out" if ranks > 1 else ".out"), "api", trace="csv", summary="off")
@@ -168,7 +168,7 @@ def profile(options, report, name, arguments, ranks=1):
     report.data[what] = {"said": said, "seconds": round(done.seconds, 1), "window_sum": Folder(found[0]).rows("window_sum.csv")}
     for path in found:
         where = what if ranks == 1 else os.path.basename(path)
-        # The rate of an iteration whose host ran ahead can't be, is left out and counted.
+        # If the host ran ahead, an iteration's rate is impossible, and is left out and counted.
         lost = {name: count for name, count in Folder(path).lost().items() if name != "impossible_rates"}
         report.check(f"{where}: nothing lost", not lost, lost or "")
         wrong = report.guarded(f"{where}: raw records", idle_truth.differences, path)

@@ -17,15 +17,15 @@ import time
 from gputest import Folder, check_sums, folders, main, profiled_environment
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_training.py")
-TIMEOUT = 15  # s, for INJECT_TIMEOUT: several at a time, they take as long to be training
+TIMEOUT = 15  # s, for INJECT_TIMEOUT: run several at a time, programs take this long to begin training
 LIMIT = 60  # s, for a program that should take a few
 SOON = 5  # s from the last window's end to the end of the process
-# A worker whose parent was killed, as torchrun kills the rank that is left, looks for it every 5 s.
+# A worker whose parent was killed, as torchrun kills the remaining rank, checks for its parent every 5 s.
 ORPHANS_SEE_IT = 8
 
 
 def processes_of(token):
-    """{pid: command} of the processes that have the token among their arguments or in their environment."""
+    """{pid: command} of the processes with the token in their arguments or environment."""
     found = {}
     for path in glob.glob("/proc/[0-9]*"):
         try:
@@ -35,7 +35,7 @@ def processes_of(token):
                 environment = file.read()
         except OSError:  # it has just ended
             continue
-        # Both are empty of what has ended and is not asked for.
+        # Both are empty for a zombie.
         if token.encode() in command or token.encode() in environment:
             found[int(os.path.basename(path))] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found
@@ -74,7 +74,7 @@ class Case:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGABRT)  # faulthandler then prints where Python stood
+            self.process.send_signal(signal.SIGABRT)  # faulthandler then prints the Python stack
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:
@@ -102,7 +102,7 @@ class Case:
         return "; ".join(self.text("stderr").strip().splitlines()[-3:])[-400:]
 
     def wait_for(self, stream, pattern, patience=LIMIT):
-        """Waits until the program has said something; RuntimeError if it does not."""
+        """Waits for a line of the program's output; RuntimeError if it does not come."""
         deadline = time.monotonic() + patience
         while not re.search(pattern, self.text(stream), re.MULTILINE):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -110,7 +110,7 @@ class Case:
             time.sleep(0.02)
 
     def ends(self, *statuses, soon=None):
-        """The process ends by itself with one of the statuses, and `soon` after the last window, in seconds."""
+        """The process ends by itself with one of the statuses, within `soon` seconds after the last window."""
         try:
             self.process.wait(max(self.begin + LIMIT - time.monotonic(), 1))
         except subprocess.TimeoutExpired:
@@ -130,7 +130,7 @@ class Case:
                           good, said + ("" if rc in statuses else f": {self.last_words()}"))
 
     def results(self):
-        """The output folders that there are."""
+        """The existing output folders."""
         if "%r" in self.out:
             return [Folder(path) for path in sorted(glob.glob(self.out.replace("%r", "*")))]
         return [Folder(path) for path in folders(self.out)]
@@ -146,7 +146,7 @@ class Case:
                           f"{len(left)} processes {shown[:3]}, {files}" if left or files else "")
 
     def wrote_everything(self, number=1, windows=1):
-        """All tables are there and agree with the raw records; nothing was lost, no window was cut off."""
+        """All tables exist and agree with the raw records; nothing was lost, and no window was cut off."""
         results, wrong, rows = self.results(), [], 0
         if len(results) != number:
             wrong.append(f"{len(results)} output folders")
@@ -168,7 +168,7 @@ class Case:
         return self.check("everything is written", not wrong, "; ".join(map(str, wrong)) if wrong else f"{rows} rows of {len(results)} folders")
 
     def iterations(self, count, alike=True):
-        """As many complete training iterations, one after the other; `alike`: with the same number of kernels each."""
+        """There are `count` complete training iterations in a row; `alike`: each with the same number of kernels."""
         wrong, numbers, kernels = [], [], []
         for folder in self.results():
             rows = [r for r in folder.rows("iteration_sum.csv") if r["Device"] == "all" and r["Label"] == "iteration"]
@@ -190,18 +190,18 @@ class Case:
             self.wrote_everything()
 
     def unwinds(self, with_interrupt):
-        """Whether Ctrl+C has reached the script: its finally block has run, and Python says KeyboardInterrupt."""
+        """Whether Ctrl+C has reached the script: its finally block has run, and Python reports KeyboardInterrupt."""
         unwound = "unwound" in self.text("stdout").splitlines()
         stderr = self.text("stderr")
         if with_interrupt:
             return self.check("KeyboardInterrupt reaches the script", unwound and "KeyboardInterrupt" in stderr, f"unwound: {unwound}")
-        # Nothing that the script, its loader or Python says of a worker that was ended.
+        # The script, its loader and Python print nothing about a killed worker.
         noise = re.findall(r"^.*(?:Traceback|DataLoader worker|Error:).*$", stderr, re.MULTILINE)
         return self.check("ends without a word of Python's", not unwound and not noise, "; ".join(noise[:2]))
 
 
 def status_after_ctrl_c(options):
-    """What SIGINT makes of the script without the library: what INJECT_AFTER=interrupt has to make of it."""
+    """The script's exit status after SIGINT without the library, which INJECT_AFTER=interrupt must reproduce."""
     with Case(options, "bare", "off", bare=True) as case:
         case.wait_for("stdout", "^step 20$")
         case.process.send_signal(signal.SIGINT)
@@ -252,7 +252,7 @@ def timeout_exit(options, cases, name):
 
 
 def timeout_without_window(options, cases, name):
-    # INJECT_AFTER is continue: time that is over interrupts.
+    # INJECT_AFTER is continue: an expired timeout interrupts.
     with Case(options, name, "api", timeout=f"{TIMEOUT}s") as case:
         cases.append(case)
         if case.ends(options.interrupted):
@@ -265,7 +265,8 @@ def timeout_without_window(options, cases, name):
 def torchrun(options, cases, name, after):
     with Case(options, name, "iter:5+5", "--ddp", "--workers", "1", torchrun=True, out="out-%r", after=after) as case:
         cases.append(case)
-        # A rank that SIGINT has ended is a failed one to torchrun; the other one may take its time over its collective.
+        # For torchrun, a rank that SIGINT has ended is a failed one; the other one may spend some time in its
+        # collective.
         if case.ends(*((0,) if after == "exit" else (1,)), soon=SOON if after == "exit" else 2 * SOON):
             case.leaves_nothing(1 if after == "exit" else ORPHANS_SEE_IT)
             if after == "exit":
@@ -314,7 +315,7 @@ def by_injectctl(options, cases, name):
 
 
 def steps_of(options, cases, name, window, bracket):
-    """Three windows, each around one step of the program: the kernels and copies of them all."""
+    """Three windows, each around one step of the program: their kernels and copies."""
     with Case(options, name, window, "--bracket", bracket, after="exit") as case:
         cases.append(case)
         if not case.ends(0, soon=SOON):
@@ -337,7 +338,7 @@ def automatic(options, cases, name):
 
 
 def find_injectctl(library):
-    """injectctl of the build that the library is from."""
+    """injectctl from the same build as the library."""
     for folder in (os.path.dirname(library), os.path.dirname(os.path.dirname(library))):
         for name in ("injectctl/injectctl", "injectctl", "bin/injectctl"):
             if os.path.isfile(os.path.join(folder, name)):
@@ -369,7 +370,7 @@ def test(options, report):
         del chosen["injectctl"]
     options.interrupted = status_after_ctrl_c(options)
     report.data["status after Ctrl+C"] = options.interrupted
-    # Nothing is measured here: they may run beside each other.
+    # Nothing is measured here, so they may run concurrently.
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         started = {}
         for name, (function, *arguments) in chosen.items():

@@ -16,16 +16,16 @@ from gputest import Folder, clean_environment, folders, main, profiled_environme
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = (sys.executable, os.path.join(HERE, "programs", "torch_energy.py"))
-PACE = 0.004  # s, between the second process's readings
+PACE = 0.004  # s between the second process's readings
 WITHIN = 0.02
-WITHIN_PAUSE = 0.1  # a shorter window, of less power: its edges, with steps, are more of it
-MOST_COST = 0.001  # of a processor, beside what there is at the beginning
-AT_ONCE = 35e6  # ns: that, and a call that costs more than is left
-STEPS = 1e6, 250e6  # ns, between which the counter's step lies on any GPU known
+WITHIN_PAUSE = 0.1  # a shorter window, with less power, so its edges, with steps, are a larger part
+MOST_COST = 0.001  # of a CPU, beyond the initial allowance
+AT_ONCE = 35e6  # ns: the allowance, plus one call that exceeds what is left
+STEPS = 1e6, 250e6  # ns: bounds of the counter's update interval on known GPUs
 
 
 def pci_bus_id():
-    """Of device 0 as CUDA numbers them, asked in a process of its own."""
+    """The bus id of CUDA's device 0, queried in a process of its own."""
     code = ("import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\ntext = ctypes.create_string_buffer(64)\ndevice = ctypes.c_int()\n"
             "assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), 0) == 0\n"
             "assert cuda.cuDeviceGetPCIBusId(text, 64, device) == 0\nprint(text.value.decode())\n")
@@ -34,7 +34,7 @@ def pci_bus_id():
 
 
 def watch(bus, path):
-    """The second process: moves of the counter, [[earliest, latest, mJ], …] in ns of CLOCK_MONOTONIC, until its stdin closes."""
+    """The second process: updates of the counter, [[earliest, latest, mJ], …] in ns of CLOCK_MONOTONIC, until its stdin closes."""
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
     device, energy, moves = ctypes.c_void_p(), ctypes.c_ulonglong(), []
     status = nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByPciBusId_v2(bus.encode(), ctypes.byref(device))
@@ -53,7 +53,7 @@ def watch(bus, path):
 
 
 def counted(moves, time_ns):
-    """Millijoules by then, by the line through the moves around it; None outside of them."""
+    """Millijoules at that time, by linear interpolation between the updates around it; None outside of them."""
     places = [((max(earliest, latest - 20_000_000) + latest) / 2, energy) for earliest, latest, energy in moves]
     for (begin, low), (end, high) in zip(places, places[1:]):
         if begin <= time_ns <= end:
@@ -82,7 +82,7 @@ def check_windows(report, run_json, rows, moves):
     busy, pause = windows.get(1, {}), windows.get(2, {})
     report.check("a pause uses less power than steps", pause.get("Power (W)") and float(pause["Power (W)"]) < 0.9 * float(busy.get("Power (W)") or 0),
                  f"{pause.get('Power (W)')} W, steps {busy.get('Power (W)')} W")
-    # Blank where the counter is too dear to be read between a window's edges.
+    # Blank if reading the counter is too expensive between a window's edges.
     share = pause.get("Idle Energy (%)")
     report.check("most of the pause's energy is used without a kernel, if that is known", not share or float(share) > 50, f"{share or 'not known'} %")
     parts = [float(row["Energy (J)"]) for row in rows if row["Of"] != "window" and row["Window"] == "1" and row["Energy (J)"]]
@@ -98,16 +98,16 @@ def check_readings(report, run_json, moves):
     energy = run_json["energy"]
     device = next(device for device in energy["devices"] if device["device"] == 0)
     report.data["energy"] = energy
-    # Readings that were further apart say nothing of the counter.
+    # Readings that were further apart say nothing about the counter.
     steps = sorted(latest - before for (_, before, _), (earliest, latest, _) in zip(moves, moves[1:]) if latest - earliest < 10_000_000)
     theirs = steps[len(steps) // 2] if steps else 0
     ours = device.get("counter_step_ns")
-    # Where a call costs milliseconds, readings are too far apart to tell.
+    # If a call takes milliseconds, readings are too far apart to tell.
     report.check("the counter's step, if it was seen", ours is None or (STEPS[0] < ours < STEPS[1] and 0.5 * theirs <= ours <= 2 * theirs),
                  f"{'not seen' if ours is None else f'{ours / 1e6:.1f} ms'}, by the second process {theirs / 1e6:.1f} ms, "
                  f"{device['energy_readings']} readings")
     report.check("no reset, nothing left out", device["counter_resets"] == 0 and device["left_out"] == 0, device)
-    # Pauses between windows earn as well.
+    # Pauses between windows add to the budget as well.
     windows = run_json["windows"]
     span = max(energy["readings_ns"], windows[-1]["end_ns"] - windows[0]["start_ns"])
     cost = max(0, energy["readings_cpu_ns"] - AT_ONCE) / span
@@ -144,7 +144,7 @@ def test(options, report):
     check_readings(report, run_json, watched["moves"])
     lines = [line.strip() for line in result.err.splitlines() if line.strip().startswith(("energy:", "clocks held"))]
     report.check("the summary's lines", 1 <= len(lines) <= 2, " | ".join(lines))
-    # An iteration's duration is the host's, which may launch in it what takes the GPU longer (docs/peaks.md).
+    # An iteration's duration is the host's, which may launch work in it that takes the GPU longer (docs/peaks.md).
     lost = {name: count for name, count in folder.lost().items() if name != "impossible_rates"}
     report.check("nothing lost", not lost, lost or "")
 

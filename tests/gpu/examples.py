@@ -20,7 +20,7 @@ README = os.path.join(EXAMPLES, "README.md")
 SECTION = re.compile(r"^    (?P<command>LD_PRELOAD=[^\n]*)$\n+<!-- output: (?P<name>\w+) -->\n(?P<output>.*?)<!-- end -->", re.M | re.S)
 MODULES = {"train": (), "jax_train": ("jax",), "numba_saxpy": ("numba",), "cupy_gemm": ("cupy",),
            "triton_softmax": ("torch", "triton"), "resnet50": ("torch", "torchvision")}
-# A kernel that the example must have run: part of a name.
+# Part of the name of a kernel that the example must have run.
 KERNELS = {"numba_saxpy": "saxpy", "cupy_gemm": "leaky_relu", "triton_softmax": "softmax_kernel"}
 
 
@@ -35,7 +35,7 @@ def command_of(line, options):
         if shutil.which(words[0]) != sys.executable:
             words[0] = sys.executable
     elif not os.path.exists(os.path.join(options.work, words[0])):
-        # A folder with the bare binaries.
+        # A folder with only the binaries.
         words[0] = os.path.join("build", os.path.basename(words[0]))
     return words, environment
 
@@ -70,7 +70,7 @@ def one(options, report, name, line, outputs):
 
 def test(options, report):
     outputs = {}
-    # Commands are run as the README has them, so that what they print has its paths.
+    # Commands are run as in the README, so that their output has its paths.
     for name, folder in (("examples", EXAMPLES), ("build", os.path.dirname(options.library))):
         link = os.path.join(options.work, name)
         if not os.path.lexists(link):

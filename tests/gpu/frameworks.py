@@ -46,7 +46,7 @@ def profile(options, report, program, arguments=(), extra=None, window="api", ca
 
 
 def check_fetches(report, name, folder, fetched, kind):
-    """The time in fetches of each iteration is what the program measured around them, all of it of that kind."""
+    """The fetch time of each iteration is what the program measured around the fetches, all of it of that kind."""
     other = {"Waiting": "Processing", "Processing": "Waiting"}[kind]
     rows = [row for row in folder.rows("iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1"]
     pairs = [(int(row[f"Fetch: {kind} (ns)"] or 0), sum(fetched[int(row["Iteration"])])) for row in rows]
@@ -110,16 +110,16 @@ def triton(options, report, count=25):
     expect(report, "triton: its kernel", kernels.get("inject_softmax", 0), count)
     others = sum(c for n, c in kernels.items() if n != "inject_softmax")
     report.check("triton: a kernel for every product beside it", others >= count and others % count == 0, f"{others}")
-    # PyTorch calls cuBLAS through symbols that hooks see; CuPy, Numba and JAX look theirs up by dlsym.
+    # PyTorch calls cuBLAS through symbols that hooks see; CuPy, Numba and JAX resolve them with dlsym.
     products = {r["Call"]: int(r["Kernels incl. Nested"]) for r in folder.rows("library_sum.csv") if r["Depth"] == "0"}
     report.check("triton: the products' kernels are cuBLAS's", sum(products.values()) == others, products)
 
 
 def jax(options, report, steps=20):
-    # XLA tries kernels out and may choose others in the next process: on an H200 23 a step for 22. The runs are compared.
+    # XLA benchmarks kernels and may choose others in the next process: on an H200 23 per step instead of 22. The runs are compared.
     untuned = "--xla_gpu_autotune_level=0"
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2", "XLA_FLAGS": untuned}
-    # Without command buffers (CUDA graphs): the thunks launch one by one, and JAX's profiler counts kernels.
+    # Without command buffers (CUDA graphs), thunks are launched one by one, and JAX's profiler counts kernels.
     plain = environment | {"XLA_FLAGS": f"{untuned} --xla_gpu_enable_command_buffer="}
     folder = profile(options, report, "jax_mlp", ["--steps", str(steps)], plain)
     if not folder:
@@ -145,7 +145,7 @@ def jax(options, report, steps=20):
         report.check("jax: as many kernels as JAX's own profiler", total == sum(theirs.values()),
                      f"{total} ours, {sum(theirs.values())} theirs; {len(differences)} names differ: " +
                      "; ".join(f"{a}/{b} {n[:40]}" for n, a, b in differences[:3]))
-    # As JAX runs by default: steps as CUDA graphs.
+    # JAX's default: steps as CUDA graphs.
     os.rename(folder.path, folder.path + "-plain")
     folder = profile(options, report, "jax_mlp", ["--steps", str(steps)], environment)
     if folder:

@@ -28,7 +28,7 @@ CURVE = ["type", "operations", "M = K", "N", "calls", "us a call", "us by events
 
 
 def same_calls(truth, case):
-    """A vector's product is the same call whichever way the vector lies."""
+    """A matrix-vector product is the same call whichever operand is the vector."""
     return [other for other in truth if (other["type"], other["size"], other["n"]) == (case["type"], case["size"], case["n"])
             and (other["ops"] == case["ops"] or case["n"] == 1 and other["ops"][0] == case["ops"][0])]
 

@@ -93,7 +93,7 @@ def number(text):
 
 
 def read_csv(path):
-    """The rows as dicts, [] where the file does not exist (a table without rows may be left out)."""
+    """The rows as dicts, [] if the file does not exist (a table without rows may be omitted)."""
     if not os.path.exists(path):
         return []
     with open(path, newline="") as file:
@@ -117,7 +117,7 @@ class Folder:
             return json.load(file)
 
     def lost(self):
-        """What run.json says was lost: {kind: number}, empty if nothing was."""
+        """Losses reported in run.json: {kind: number}, empty if there are none."""
         return {kind: number for kind, number in self.run_json()["lost"].items() if number}
 
     def files(self):
@@ -148,12 +148,12 @@ class Folder:
 
 
 def folders(prefix):
-    """Every folder that INJECT_OUT=prefix can have made: prefix and prefix.N."""
+    """Every folder that INJECT_OUT=prefix can have created: prefix and prefix.N."""
     return sorted(p for p in [prefix] + glob.glob(prefix + ".*") if os.path.isdir(p))
 
 
 def subtract(now, before):
-    """Counts of one window out of two cumulative snapshots."""
+    """Counts of one window, as the difference of two cumulative snapshots."""
     out = {name: count - before.get(name, 0) for name, count in now.items()}
     return {name: count for name, count in out.items() if count != 0}
 
@@ -178,10 +178,10 @@ def spread_of_medians(windows):
 def compare_medians(ours, theirs, tolerance=0.02, ticks=64, spread=None):
     """Kernel time, per name: {name: [durations]} on both sides.
 
-    A name agrees when its medians differ by at most `tolerance`, or by at most `ticks` ns: the device's time stamps
-    advance in steps of 32 ns, and a difference holds two of them; or, with `spread` ({name: ns}), by at most what their
-    side's own windows differ by: clocks move between windows, and no comparison is finer than that. `total_ratio`
-    compares what the medians sum to, each weighted with its count."""
+    A name agrees if its medians differ by at most `tolerance`, or by at most `ticks` ns, since the device's time stamps
+    advance in steps of 32 ns and a difference contains two of them; or, with `spread` ({name: ns}), by at most the
+    difference between their side's own windows: clocks change between windows, which limits any comparison.
+    `total_ratio` compares the sums of the medians, each weighted with its count."""
     rows, total_ours, total_theirs = [], 0.0, 0.0
     for name in sorted(set(ours) & set(theirs)):
         mine, other = statistics.median(ours[name]), statistics.median(theirs[name])
@@ -199,7 +199,7 @@ def compare_medians(ours, theirs, tolerance=0.02, ticks=64, spread=None):
             "total_ratio": total_ours / total_theirs if total_theirs else float("nan")}
 
 
-EXACT_SAMPLES = 1024  # medians are exact up to here and within 1.6 % beyond
+EXACT_SAMPLES = 1024  # medians are exact up to this number, and within 1.6 % beyond
 
 
 def _check_row(row, values, count_column):
@@ -263,7 +263,7 @@ def check_sums(folder):
     compare(KERN_SUM, kernels, lambda r: r["Name"], "Instances")
     compare(KERN_GB_SUM, shapes, lambda r: (r["Name"], triple(r["GridXYZ"]), triple(r["BlockXYZ"])), "Instances")
     compare(MEM_TIME_SUM, operations, lambda r: r["Operation"], "Count")
-    # A raw record's bytes are rounded to three decimals of a MB: a sum of n of them is off by up to n half steps.
+    # A raw record's bytes are rounded to three decimals of a MB, so a sum of n records is off by up to n half units.
     rows = folder.rows(MEM_SIZE_SUM)
     compared += len(rows)
     for row in rows:
@@ -274,7 +274,7 @@ def check_sums(folder):
             wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Count {row['Count']} != {len(raw)}")
         elif abs(float(row["Total (MB)"]) - sum(raw)) > 0.0005 * (len(raw) + 1) + 1e-9:
             wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Total {row['Total (MB)']} != {sum(raw)}")
-    # Copies once more, split by device and kind of memory.
+    # Copies again, split by device and kind of memory.
     copies = {}
     for row in folder.rows("copy_sum.csv"):
         compared += 1
@@ -288,7 +288,7 @@ def check_sums(folder):
         calls.setdefault(row["Name"], []).append(int(row["Duration (ns)"]))
     compare(API_SUM, calls, lambda r: r["Name"], "Num Calls")
 
-    # Our own tables split the same kernels in other ways: each must come to the same time and count.
+    # Our own tables split the same kernels in other ways: each must have the same total time and count.
     kernel_time, kernel_count = sum(map(sum, kernels.values())), sum(map(len, kernels.values()))
 
     def agree(table, time_column, count_column, rows):
@@ -301,7 +301,7 @@ def check_sums(folder):
     if trace:
         agree("kernel_detail.csv", "Total Time (ns)", "Instances", folder.rows("kernel_detail.csv"))
         agree("thread_kern_sum.csv", "Total Time (ns)", "Instances", folder.rows("thread_kern_sum.csv"))
-        # Kernels that no library call launched are not in there; each of the others is in one row, and in the inclusive
+        # Kernels that no library call launched are not included; each of the others is in one row, and in the inclusive
         # columns of the outermost call's row.
         calls = folder.rows("library_sum.csv")
         compared += len(calls)
@@ -328,7 +328,7 @@ def check_sums(folder):
 
 
 def check_promises(work, report):
-    """Every folder that the test has left in WORK against what the documentation promises, as `inject check` does."""
+    """Checks every folder that the test left in WORK against the documentation's promises, as `inject check` does."""
     made = sum("run.json" in files for _, _, files in os.walk(work))
     wrong = promises.broken(work, report.may_break)
     report.data["broken_promises"] = wrong
@@ -351,7 +351,7 @@ def find_library(build):
 
 
 def clean_environment():
-    """This process's environment without anything that would switch a profiler on."""
+    """This process's environment without anything that would enable a profiler."""
     return {k: v for k, v in os.environ.items()
             if not k.startswith("INJECT_") and k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
 
@@ -370,7 +370,7 @@ class Run:
 
 
 def run(argv, environment=None, timeout=120, cwd=None, log=None):
-    """Runs argv to its end; its output goes to files, so that a daemon left behind cannot hold a pipe open."""
+    """Runs argv to its end; its output goes to files, so that a leftover daemon can't hold a pipe open."""
     import tempfile
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -381,9 +381,9 @@ def run(argv, environment=None, timeout=120, cwd=None, log=None):
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             timed_out = True
-            # Our own child's group, made by start_new_session.
+            # Our child's own process group, from start_new_session.
             try:
-                os.killpg(process.pid, 6)  # SIGABRT: faulthandler then prints where Python stood
+                os.killpg(process.pid, 6)  # SIGABRT: faulthandler then prints the Python stack
                 process.wait(5)
             except (subprocess.TimeoutExpired, ProcessLookupError):
                 pass
@@ -416,7 +416,7 @@ def profiled_environment(library, out, window="api", **options):
 
 
 def gpu_missing():
-    """None if a CUDA device can be used, else the reason. Asked in a process of its own."""
+    """None if a CUDA device can be used, else the reason. Queried in a process of its own."""
     code = ("import ctypes,sys\n"
             "try: cuda=ctypes.CDLL('libcuda.so.1')\n"
             "except OSError as e: sys.exit('no CUDA driver: '+str(e))\n"
@@ -430,7 +430,7 @@ def gpu_missing():
 
 
 def module_missing(*modules):
-    """None if python3 here can find all modules, else the reason."""
+    """None if this python3 can find all modules, else the reason."""
     import importlib.util
     for module in modules:
         if importlib.util.find_spec(module) is None:
@@ -453,10 +453,10 @@ class Report:
         self.checks.append({"check": what, "passed": None, "detail": str(reason)})
 
     def guarded(self, what, function, *args, **named):
-        """Runs a part of the test; an exception in it fails this part alone."""
+        """Runs a part of the test; an exception in it fails only this part."""
         try:
             return function(*args, **named)
-        except Exception as error:  # the other parts still have something to say
+        except Exception as error:  # the other parts still give results
             import traceback
             self.data.setdefault("tracebacks", {})[what] = traceback.format_exc()
             self.check(what, False, f"{type(error).__name__}: {error}")
@@ -478,7 +478,7 @@ class Report:
 
 
 def main(name, test, modules=(), arguments=None):
-    """Entry point of a test: test(options, report). Skips, and says why, where there is no GPU."""
+    """Entry point of a test: test(options, report). Skips, with the reason, if there is no GPU."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--build", default=os.environ.get("INJECT_BUILD", "build"), help="build folder, or libinject.so itself")
     parser.add_argument("--out", default=os.environ.get("OUT"), help="folder for details (default: $OUT, else ./gpu-out)")

@@ -21,13 +21,13 @@ WINDOWS = 10
 WINDOW = f"iter:30+10/40x{WINDOWS}"
 KINDS = {"jax": ("jax",), "flax": ("jax", "flax"), "whole": ("torch",), "partial": ("torch",), "compile": ("torch", "triton")}
 MANY_TIMES = 4
-# Of the kernels' time: those of a few microseconds differ from one process to the next by where their data lie.
+# Share of the kernels' time: kernels of a few microseconds differ between processes, depending on the placement of their data.
 MOST_BEYOND = 0.05
 
 
 def overlong(kernels, begins):
-    """Of kernels [(name, start, end)], those that took longer than the others of their iteration together, and MANY_TIMES their
-    median. `begins`: when iterations began on the device, or a little before."""
+    """Those of the kernels [(name, start, end)] that took longer than all others of their iteration together, and MANY_TIMES their median.
+    `begins`: when iterations began on the device, or slightly before."""
     begins = sorted(begins)
     iterations, durations = {}, {}
     for name, start, end in kernels:
@@ -97,7 +97,7 @@ def check_durations(options, report, kind, kernels):
     ours = {}
     for name, start, end in kernels:
         ours.setdefault(name, []).append(end - start)
-    # Several kernels of a graph may have one name, and a median of theirs would lie anywhere between them.
+    # Several kernels of a graph may have the same name, and the median of their durations could be anywhere between them.
     compared = compare_medians({name: middle(times) for name, times in ours.items()}, {name: middle(times) for name, times in theirs.items()})
     report.data[kind]["medians"] = compared
     beyond = sum(row["theirs_ns"] * row["count"] for row in compared["beyond"])
@@ -109,7 +109,7 @@ def check_durations(options, report, kind, kernels):
 
 
 def middle(times):
-    """All alike: their mean without the tenth that are shortest and the tenth that are longest."""
+    """For similar durations: their mean without the shortest and the longest tenth."""
     cut = len(times) // 10
     return [statistics.fmean(sorted(times)[cut:len(times) - cut])] * len(times)
 

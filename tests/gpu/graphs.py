@@ -35,7 +35,7 @@ def torch_graphs(options, report):
         return
     expected = json.loads(result.out.strip().splitlines()[-1])
     seen = sum(count for name, count in folder.kernel_counts().items() if "relu" in name or "clamp" in name)
-    # CUPTI gives some kernels of graphs another replay's end (docs/graphs.md, "Times"): left out, and counted.
+    # CUPTI gives some graph kernels another replay's end (docs/graphs.md, "Times"): they are left out, and counted.
     lost = folder.lost()
     invalid = lost.pop("invalid_timestamps", 0)
     report.check("torch: every kernel of every graph launch", seen + invalid == expected["kernels"],
@@ -65,7 +65,7 @@ def captured_in_the_window(options, report):
     report.check(f"{name}: FLOPs of the window are those of all replays", window == flops, f"{window} of {flops}")
     families = {row["Family"]: row for row in folder.rows("family_sum.csv")}
     instances = int(families["GEMM"]["Instances"]) if "GEMM" in families else 0
-    # The graph from before the window: the product's kernels once more, of no call that is known.
+    # The graph from before the window: the product's kernels again, without a known call.
     unknown = folder.run_json()["graph_kernels_without_call"]
     product = sum(int(row["Kernels"]) for row in rows if [row[size] for size in "MNK"] == ["384"] * 3)
     report.check(f"{name}: kernels of a graph captured before are counted as such", unknown * replays == product,
@@ -74,8 +74,8 @@ def captured_in_the_window(options, report):
 
 
 def correlation(options, report):
-    """CUPTI before CUDA 13.1 Update 1: "incorrect correlation IDs for cudaGraphLaunch API calls … in profiling sessions after the
-    first session" (its release notes). Each launch's records must be its own graph's."""
+    """CUPTI before CUDA 13.1 Update 1: "incorrect correlation IDs for cudaGraphLaunch API calls … in profiling sessions after the first
+    session" (its release notes). Each launch's records must be its own graph's."""
     result, folder = profile(options, report, "order", [os.path.join(HERE, "programs", "torch_graph_order.py")], "api", trace="csv")
     if result.rc != 0 or folder is None:
         return
@@ -83,7 +83,7 @@ def correlation(options, report):
     kernels = {}
     for row in folder.rows("cuda_gpu_trace.csv"):
         kernels.setdefault(int(row["CorrId"]), []).append((int(row["Start (ns)"]), row["Name"]))
-    # Correlation ids may begin anew with each attachment: the launch is the last one with that id before the record.
+    # Correlation ids may start over with each attachment: the launch is the last one with that id before the record.
     windows = folder.run_json()["windows"]
     launches = sorted((int(row["Start (ns)"]), int(row["CorrID"])) for row in folder.rows("cuda_api_trace.csv")
                       if row["Name"].startswith(("cudaGraphLaunch", "cuGraphLaunch")))

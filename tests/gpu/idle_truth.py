@@ -24,20 +24,20 @@ GPU_TRACE, API_TRACE, LIBRARY_TRACE, CPU_TRACE = ("cuda_gpu_trace.csv", "cuda_ap
 START_UP, SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT, OTHER_STREAM, COLLECTIVE, QUEUE, \
     UNKNOWN = CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait",
                         "Other Stream", "Collective", "Queue", "Unknown")
-# What the host can have done in a gap; of equals the first is its cause.
+# What the host can have done in a gap; of equal ones, the first is its cause.
 HOST_CAUSES = (SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT)
 SUMS = ("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
 RATIOS = ("GPU Utilization (%)", "Kernel Concurrency", "Copy Overlap (%)")
 
-LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
-STREAMS_AHEAD = 16               # copies on as many streams before the first kernel are no copies ahead
-QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
+LONGEST_QUEUE = 20_000           # ns: a longer gap is not due to a queue
+STREAMS_AHEAD = 16               # copies on that many streams before the first kernel are not copies ahead
+QUEUE_LENGTH = 1024  # pieces of work for which a wait can give a lead
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
-SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
-OWN_WORK = 1_000_000             # what computing takes on the way to a launch is shorter
-SHORT_CALL = 1000                # an other call that is shorter, and does not ask for work, is computing …
-CALLS_APART = 100_000            # … unless the call before it was over that long before
-# The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so are the last 36 sizes below it.
+SHORTEST_WAIT = 500_000          # less than this in a gap is a hand-over between threads
+OWN_WORK = 1_000_000             # shorter computing is part of the way to a launch
+SHORT_CALL = 1000                # a shorter call that submits no work is computing …
+CALLS_APART = 100_000            # … unless the previous call ended this long before
+# The trace has sizes in MB with three decimals: 64 KiB is 0.066 there, and so are the 36 sizes just below it.
 SMALL_COPY_MB = 0.065
 PREPARING = ("Create", "Destroy", "Finalize", "Find", "Get", "Init", "Make", "Build", "Check", "Abort")
 
@@ -118,22 +118,21 @@ class Call:
         self.name = row["Name"]
         self.kind = call_kind(self.name, library)
         self.correlation = 0 if library else int(row["CorrID"])
-        self.small_to_host = False  # a copy of some bytes
+        self.small_to_host = False  # a copy of a few bytes
 
     def computing_after(self, before):
-        """Whether it is part of its thread's computing after that call."""
+        """Whether it counts as computing of its thread after that call."""
         return (self.kind == OTHER_CALL and "Query" not in self.name and self.end - self.begin < SHORT_CALL and
                 self.begin - before.end < CALLS_APART)
 
     @property
     def waits(self):
-        """Whether it is a synchronization, or counts as one: .item() and .cpu() wait by a copy."""
+        """Whether it is a synchronization, or counts as one: .item() and .cpu() wait by copying."""
         return self.kind == SYNCHRONIZATION or (self.kind == COPY_CALL and self.small_to_host)
 
 
 class Thread:
-    """What one thread did in a window: its outermost calls but those that are part of computing, and the readings of its
-    processor time."""
+    """What one thread did in a window: its outermost calls, except those that are part of computing, and the readings of its CPU time."""
 
     def __init__(self, closing, calls, readings):
         self.closing = closing
@@ -148,7 +147,7 @@ class Thread:
         self.pauses = {}
 
     def last_call(self, time):
-        """Index of the last call that began up to `time`, -1 if there is none."""
+        """Index of the last call that began at or before `time`, -1 if there is none."""
         return bisect.bisect_right(self.begins, time) - 1
 
     def call_at(self, time):
@@ -168,7 +167,7 @@ class Thread:
         y = self.begins[index + 1] if index + 1 < len(self.calls) else self.closing
         at_y = bisect.bisect_left(self.read_at, y)
         if at_y == 0 or at_y == len(self.read_at) or self.read_at[at_y] != y:
-            return HOST_COMPUTE  # no reading at y, or none before
+            return HOST_COMPUTE  # no reading at y, or none before it
         before = at_y - 1
         if self.waits[at_y] == self.waits[before] != 0:
             return HOST_COMPUTE
@@ -211,8 +210,8 @@ class Windows:
         self.starts = [start for start, _, _ in self.spans]
 
     def of(self, begin, end):
-        """The number of the window that what went on from begin to end belongs to. Each record belongs to one: a call that
-        began before its window ran into it, one that began after it was on its way as the window closed."""
+        """The number of the window to which a record from begin to end belongs. Each record belongs to one: a call that began before its
+        window extends into it, and one that began after it was on its way as the window closed."""
         index = bisect.bisect_right(self.starts, begin) - 1
         if index + 1 < len(self.spans) and (index < 0 or begin > self.spans[index][1]) and (index < 0 or end >= self.starts[index + 1]):
             index += 1
@@ -220,7 +219,7 @@ class Windows:
 
 
 def launch_of(work, calls):
-    """The call among those that bear the work's correlation id."""
+    """The call among those with the work's correlation id."""
     if work.correlation == 0 or not calls:
         return None
     index = bisect.bisect_right([call.begin for call in calls], work.start) - 1
@@ -230,20 +229,20 @@ def launch_of(work, calls):
 # --- a device in a window --------------------------------------------------------------------------------------------
 
 class Lead:
-    """What the launches would have come earlier, had no thread waited for the device: of one device's gaps, in order."""
+    """How much earlier the launches would have come if no thread had waited for the device; for one device's gaps, in order."""
 
     def __init__(self, waits, starts):
         self.waits = sorted((call.end, call.end - call.begin) for call in waits)
         self.starts = starts
         self.counted = 0
-        self.parts = collections.deque()  # [pieces of work that had started when the wait was over, what is left of it]
+        self.parts = collections.deque()  # [pieces of work that had started when the wait ended, what is left of it]
 
     @property
     def time(self):
         return sum(left for _, left in self.parts)
 
     def advance(self, launched, index):
-        """To the launch of the work of that index."""
+        """Advances to the launch of the work with that index."""
         while self.counted < len(self.waits) and self.waits[self.counted][0] <= launched:
             end, length = self.waits[self.counted]
             self.parts.append([bisect.bisect_left(self.starts, end), length])
@@ -252,7 +251,7 @@ class Lead:
             self.parts.popleft()
 
     def after(self, cause, gap):
-        """Of a gap for which the host was late."""
+        """To be called after a gap for which the host was late."""
         if cause == HOST_WAIT:
             self.parts.clear()
         else:
@@ -265,7 +264,7 @@ class Lead:
 
 
 class DeviceTime:
-    """`threads`: all of the window; `launching`: the ids of those that launched something in it, on any device."""
+    """`threads`: all in the window; `launching`: the ids of those that launched something in it, on any device."""
 
     def __init__(self, window, device, multiprocessors, opening, closing, work, threads, launching):
         self.window, self.device, self.multiprocessors = window, device, multiprocessors
@@ -283,11 +282,11 @@ class DeviceTime:
         self._find_gaps()
 
     def _gap(self, begin, end, cause, parts=None, computing=0):
-        """`computing`: the longest stretch of host compute in it."""
+        """`computing`: the longest period of host compute in it."""
         self.gaps.append(Gap(self.window, self.device, begin, end, cause, parts or {}, cause == HOST_COMPUTE and computing >= OWN_WORK))
 
     def _copies_ahead(self):
-        """How many copies ran before the first kernel, beside work of before the window that this kernel waited for."""
+        """The number of copies that ran before the first kernel, beside work from before the window for which this kernel waited."""
         first = next((index for index, w in enumerate(self.work) if w.kernel), 0)
         kernel, copies = self.work[first], self.work[:first]
         end = max((w.end for w in copies), default=0)
@@ -296,7 +295,7 @@ class DeviceTime:
         return first if waited and kernel.stream not in streams and len(streams) < STREAMS_AHEAD else 0
 
     def _find_gaps(self):
-        # Of works that end together the one that started last counts, which comes last here.
+        # Of works that end together, the one that started last counts, which is the last one here.
         before = self.work[0]
         for index, next_work in enumerate(self.work):
             if index == self.ahead:
@@ -389,7 +388,7 @@ class DeviceTime:
         found["Taken by Collectives (ns)"] = taken
         found["H2D Busy (ns)"] = busy(lambda w: w.to("Host-to-Device"))
         found["D2H Busy (ns)"] = busy(lambda w: w.to("Device-to-Host"))
-        # None: a share of nothing.
+        # None: a ratio with denominator 0.
         found["GPU Utilization (%)"] = 100 * kernels / span if span else None
         found["Kernel Concurrency"] = sum(w.end - w.start for w in self.work if w.kernel) / kernels if kernels else None
         beside = copies + kernels - busy(lambda w: w.kernel or w.copy)
@@ -400,7 +399,7 @@ class DeviceTime:
 # --- a folder --------------------------------------------------------------------------------------------------------
 
 def read(folder):
-    """[DeviceTime] of every window and device that worked for it."""
+    """[DeviceTime] for every window and each device that worked in it."""
     with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
         about = json.load(file)
     windows = Windows(about)
@@ -439,12 +438,12 @@ def read(folder):
 
 
 def compute(folder):
-    """{(window, device): {column: value}}; a ratio is None where it is a share of nothing."""
+    """{(window, device): {column: value}}; a ratio is None if its denominator is 0."""
     return {(time.window, time.device): time.columns() for time in read(folder)}
 
 
 def agrees(text, value, exact):
-    """Whether a cell says `value`: to the nanosecond, or to its own last digit."""
+    """Whether a cell equals `value`: to the nanosecond, or to the cell's last digit."""
     if value is None:
         return text == "" or float(text) == 0
     if text == "":
@@ -456,7 +455,7 @@ def agrees(text, value, exact):
 
 
 def differences(folder):
-    """What is different in window_sum.csv: [text], empty if everything is as the raw records have it."""
+    """Differences in window_sum.csv: [text], empty if everything agrees with the raw records."""
     truth = compute(folder)
     wrong = []
     rows = {}

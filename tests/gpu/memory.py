@@ -13,7 +13,7 @@ import sys
 from gputest import Folder, folders, main, profiled_environment, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# CUPTI's own memory comes as a window opens and goes after it has closed: 23 MB on an H200.
+# CUPTI's own memory is allocated when a window opens and freed after it has closed: 23 MB on an H200.
 SLACK_MB = 32
 
 
@@ -46,14 +46,14 @@ def check_edges(report, name, expected, folder):
 
 
 def check_allocator(report, name, expected, folder, err):
-    """What PyTorch's allocator reports of itself is what it says when it is asked."""
+    """Values reported by PyTorch's allocator are those that it returns when queried."""
     last_window_ends = max(int(row["End (ns)"]) for row in folder.rows("window_sum.csv"))
     for kind in ("allocated", "reserved"):
         rows = [row for row in folder.rows("memory_timeline.csv") if (row["Device"], row["Of"]) == ("0", f"PyTorch {kind}")]
         peak = max((float(row["Highest (MB)"]) for row in rows), default=0.0)
         report.check(f"{name}: PyTorch {kind}: the highest row is max_memory_{kind}()", rows and f"{peak:.3f}" == in_mb(expected[f"max_{kind}"]),
                      f"{len(rows)} rows, {peak}, {in_mb(expected[f'max_{kind}'])}")
-        # The allocation that fails gives cached memory back, which no report follows; what is left is freed as the program ends.
+        # A failing allocation frees cached memory, after which no report follows; the rest is freed as the program ends.
         if kind == "allocated":
             kept = max((float(row["Highest (MB)"]) for row in rows if int(row["Start (ns)"]) > last_window_ends), default=0.0)
             report.check(f"{name}: PyTorch allocated: what is kept after the window is memory_allocated()", f"{kept:.3f}" == in_mb(expected[kind]),

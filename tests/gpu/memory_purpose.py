@@ -64,7 +64,7 @@ def of_model(options, report, name, ranks=1):
     plain = [json.loads(line) for line in bare.out.splitlines() if line.startswith("{")]
     found = sorted(glob.glob(os.path.join(work, "*")))
     report.check(f"{label}: a folder for each rank", len(found) == len(lines) == len(plain) == ranks, found)
-    # Ranks have the same sizes, or differ in their shares: each folder is one of them.
+    # Ranks have the same sizes, or differ in their shares: each folder matches one of them.
     for path in found:
         folder = Folder(path)
         sizes = {row["Purpose"]: row["Memory (B)"] for row in folder.rows("memory_purpose.csv")}

@@ -22,8 +22,8 @@ LIMIT = 55  # s, for one job: most of it is PyTorch's start
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "programs", "torch_groups.py")
 SCRIPTS = os.path.join(HERE, "..", "..", "scripts")
-# (name, what the program is told). The window is the program's, around the same steps on all ranks; sixty are enough for the
-# iterations in it to be found.
+# (name, program arguments). The program opens the window around the same steps on all ranks; sixty are enough for the iterations in it to
+# be found.
 JOBS = [("split", ["--eager", "--steps", "10"]), ("lazy", ["--steps", "60", "--slow", str(SLOW)])]
 
 
@@ -32,7 +32,7 @@ def torchrun():
 
 
 def profile(options, report, name, arguments):
-    """Runs a job. Returns {rank: (what it says, its folder)}; None if it failed."""
+    """Runs a job. Returns {rank: (its output, its folder)}; None if it failed."""
     work = os.path.join(options.work, name)
     os.makedirs(work)
     environment = profiled_environment(options.library, os.path.join(work, "rank-%r"), summary="off")
@@ -56,7 +56,7 @@ def profile(options, report, name, arguments):
 
 
 def check_place(report, name, ranks):
-    """What run.json has of the job, as torchrun tells it to its ranks."""
+    """What run.json has of the job, as torchrun reports it to its ranks."""
     found = [folder.run_json().get("job") or {} for _, folder in ranks.values()]
     expected = [{"rank": rank, "world_size": RANKS, "local_rank": rank, "local_size": RANKS, "node": 0} for rank in ranks]
     told = [{key: job.get(key) for key in expected[0]} for job in found]
@@ -105,7 +105,7 @@ def check_communicators(report, name, ranks):
 
 
 def check_merge(options, report, name, slow):
-    """The merged report against what the program is known to do."""
+    """The merged report against the program's known behaviour."""
     reason = module_missing("duckdb", "typer", "rich", "jinja2", "plotly")
     if reason:
         report.skip(f"{name}: inject merge", f"{reason}; the folders are in {options.work}/{name}")

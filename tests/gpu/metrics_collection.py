@@ -39,17 +39,17 @@ from gputest import Folder, clean_environment, folders, main, normalise, profile
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_metrics.py")
 TABLE = "metric_samples.csv"
 MOST_COST = 1.02
-BLOCK_SECONDS = 0.7  # of steps a turn, of which the first few are warm-up
+BLOCK_SECONDS = 0.7  # of steps per turn, the first few of which are warm-up
 NOBODY = 65534
-# The reasons for which a machine has none; every other line is a failure.
+# The legitimate reasons for a machine to have no metrics; every other message is a failure.
 REFUSALS = {"NVreg_RestrictProfilingToAdminUsers": "no permission to read the counters",
             "can't sample counters while it records kernels": "CUPTI is too old", "virtual GPU": "a virtual GPU", "(MIG)": "a MIG instance",
             "too old": "the GPU is too old", "no metrics for its chip": "CUPTI does not know the chip"}
 
 
-# By compute capability: what an SM does in a cycle, dense bfloat16 on the tensor cores, and FP32.
+# By compute capability: FLOPs per SM and cycle, for dense bfloat16 on tensor cores and for FP32.
 FLOP_A_CYCLE = {(8, 0): (2048, 128), (9, 0): (4096, 256)}
-# How far two measurements of the same may be apart: in points, or as a part. NVML's clock is a mean of readings, hence the last.
+# By how much two measurements of the same value may differ: in points, or relatively. NVML's clock is a mean of readings, hence the last.
 POINTS, PART, PART_BY_CLOCK = 3, 0.05, 0.08
 FEWEST_SAMPLES = 10
 PERCENT = ".avg.pct_of_peak_sustained_elapsed"
@@ -58,25 +58,26 @@ NCU = {"SM Active (%)": "sm__cycles_active" + PERCENT, "Tensor Pipe (%)": "sm__p
        "Occupancy (%)": "sm__warps_active.avg.pct_of_peak_sustained_active",
        "DRAM Read (%)": "dram__bytes_read.sum.pct_of_peak_sustained_elapsed",
        "DRAM Write (%)": "dram__bytes_write.sum.pct_of_peak_sustained_elapsed", "L2 (%)": "lts__t_sectors" + PERCENT}
-# What a launch moves, in bytes. ncu runs a kernel several times, and what it keeps and puts back goes through the caches: what
-# is compared of a kernel whose data fit into the L2 cache (MEMORY) is not the same run to run, there and in a program's loop.
+# Bytes that a launch moves. ncu runs a kernel several times, and its saving and restoring goes through the caches: for a kernel whose data
+# fit into the L2 cache, these values (MEMORY) differ between ncu's runs and a program's loop.
 MOVED = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 MEMORY = ("IPC", "DRAM Read (%)", "DRAM Write (%)")
-# Shorter ones are the same run to run in nothing then: ncu has each start alone, its data out of memory.
+# Shorter kernels are not comparable at all then: ncu starts each alone, with its data in memory.
 SHORTEST_IN_CACHE = 10_000
 SHOWN_ONLY = ("L2 (%)",)
-# By which an execution's mean time may differ where it did the same.
+# Relative difference allowed between mean durations of the same work.
 SAME_TIME = 0.02
-# Of kernels that are shorter than a sample; L2 and the links are not theirs alone.
+# For kernels shorter than a sample; L2 and the links are shared with others.
 POOLED = ("SM Active (%)", "Tensor Pipe (%)", "FMA Pipe (%)", "IPC", "Occupancy (%)", "DRAM Read (%)", "DRAM Write (%)")
 IPC_POINTS = 0.12
-# Counters of warps beside the one that is sampled, all in one pass of GH100.
+# Counters of warps in addition to the sampled one, all in one pass of GH100.
 WARPS = ("sm__warps_active", "TPC.TriageCompute.tpc__warps_active_shader_cs_realtime")
 ACTIVE = "TPC.TriageCompute.sm__cycles_active" + PERCENT
 MOST_CLOCK_CHANGE = 0.02
-# What an edge of a window may take with threads that launch all the while, seconds.
+# Maximum duration of a window's edge with threads that launch continuously, in seconds.
 MOST_EDGE = 5
-# Of sampling one device, beside the vendor's libraries; of that what samples take that wait, for other threads and for kernels.
+# Memory for sampling one device, in addition to the vendor's libraries; the second: for samples that wait for other threads and for
+# kernels.
 MOST_OWN, MOST_HELD = 64_000_000, 12_000_000
 MOST_RESIDENT, MOST_DEVICE = 256 << 20, 32 << 20
 
@@ -86,22 +87,22 @@ def close(value, expected, part=PART):
 
 
 def expectations(kind, seconds, about, mhz, bandwidth):
-    """{column: (least, most)} that a kind's work makes of the device's peaks; `bandwidth` in bytes a second. What can't be known
-    is left out."""
+    """{column: (least, most)} in percent of the device's peaks, expected for a kind of work; `bandwidth` in bytes per second. Unknown
+    values are left out."""
     rate = kind["calls"] / seconds
     one, found = kind["one"], {}
     cycle = FLOP_A_CYCLE.get(tuple(about["capability"]))
     if cycle and mhz:
         peak = about["sms"] * mhz * 1e6
         if "tensor_flop" in one:
-            # At the least: a pipe is busy for longer than its operations take at the peak.
+            # A lower bound: a pipe is busy for longer than its operations take at the peak.
             share = 100 * one["tensor_flop"] * rate / (cycle[0] * peak)
             found["Tensor Pipe (%)"] = (share - max(POINTS, PART_BY_CLOCK * share), 100)
         elif "fma_flop" in one:
             share = 100 * one["fma_flop"] * rate / (cycle[1] * peak)
-            # Its other instructions (addresses, scaling) come on top.
+            # Its other instructions (addresses, scaling) are added.
             found["FMA Pipe (%)"] = (share - max(POINTS, PART_BY_CLOCK * share), 1.2 * share + POINTS)
-            # A multiply-add of a warp is one instruction, and the loop's others are few.
+            # A warp's multiply-add is one instruction, and the loop has few others.
             found["IPC"] = (0.9 * share / 100 * cycle[1] / 64, 1.5 * share / 100 * cycle[1] / 64)
     if bandwidth:
         for way, column in (("read", "DRAM Read (%)"), ("written", "DRAM Write (%)")):
@@ -115,13 +116,13 @@ def expectations(kind, seconds, about, mhz, bandwidth):
 
 
 def differences(found, expected):
-    """Where means are not between (least, most)."""
+    """The means that are not between (least, most)."""
     return [f"{column} {found.get(column)}, {low:.2f} … {high:.2f} expected" for column, (low, high) in expected.items()
             if found.get(column) is None or not low <= found[column] <= high]
 
 
 def judge_occupancy(rows):
-    """Achieved occupancy above what the launch allows: [texts], and how many rows were looked at."""
+    """Achieved occupancy above the launch's limit: [texts], and the number of rows checked."""
     wrong, looked = [], 0
     for row in rows:
         if row.get("Occupancy (%)", "") == "" or row.get("Theoretical Occupancy (%)", "") == "":
@@ -152,8 +153,7 @@ def parse_ncu(text):
 
 
 def compare_ncu(rows, truth, l2_bytes):
-    """({column: values compared}, [differences], [lines of a table]): rows of kernel_metrics.csv with samples enough against
-    ncu's."""
+    """({column: values compared}, [differences], [lines of a table]): rows of kernel_metrics.csv with enough samples against ncu's."""
     compared, wrong = collections.Counter(), []
     table = ["| kernel | " + " | ".join(NCU) + " |", "|---" * (len(NCU) + 1) + "|"]
     for row in rows:
@@ -182,14 +182,14 @@ def compare_ncu(rows, truth, l2_bytes):
 
 
 def clock_changes(medians):
-    """(during over before, after over before), less 1; None if one of the clocks is not known."""
+    """(during / before - 1, after / before - 1); None if one of the clocks is unknown."""
     if not all(medians.get(phase) for phase in ("before", "during", "after")):
         return None
     return medians["during"] / medians["before"] - 1, medians["after"] / medians["before"] - 1
 
 
 def judge_threads(told, number, windows=4):
-    """What is wrong with what the program with launching threads says."""
+    """Problems in the output of the program with launching threads."""
     wrong = list(told["failures"])
     if len(told["counts"]) != number or min(told["counts"], default=0) < 100:
         wrong.append(f"launches by thread: {told['counts']}")
@@ -200,7 +200,7 @@ def judge_threads(told, number, windows=4):
 
 
 def means(rows, begin, end, columns):
-    """{column: mean} over the samples that lie in [begin, end], and their number; NaN samples are left out."""
+    """{column: mean} over the samples between begin and end, and their number; NaN samples are left out."""
     inside = [row for row in rows if int(row["Start (ns)"]) >= begin and int(row["End (ns)"]) <= end]
     found = {}
     for column in columns:
@@ -217,7 +217,7 @@ def middle(span, base, margin=0.1):
 
 
 def judge_phase(name, found):
-    """What is wrong with a phase's means: a text, or None."""
+    """Problems with a phase's means: a text, or None."""
     active, tensor, fma = (found.get(column) for column in ("SM Active (%)", "Tensor Pipe (%)", "FMA Pipe (%)"))
     if active is None or tensor is None or fma is None:
         return f"no value: SM active {active}, tensor {tensor}, FMA {fma}"
@@ -228,7 +228,7 @@ def judge_phase(name, found):
 
 
 def refusal(err):
-    """Why this machine can't sample, by the library's own line; None if it said nothing of that kind."""
+    """Why this machine can't sample, from the library's own message; None if there is no such message."""
     for line in err.splitlines():
         if "no hardware metrics" in line:
             return next((reason for mark, reason in REFUSALS.items() if mark in line), None)
@@ -247,12 +247,12 @@ def profile(options, name, arguments, prefix=(), metrics="auto", **more):
 
 
 def loss_reasons(metrics):
-    """What run.json says of why samples were lost."""
+    """The reasons for lost samples in run.json."""
     return "".join(f"; {reason} {count}" for reason, count in metrics["lost"].items() if count)
 
 
 def decoding(metrics, samples):
-    """Microseconds of processor time a sample, by the steps of decoding."""
+    """Microseconds of CPU time per sample, for each step of decoding."""
     decode = metrics["decode"]
     each = {step: decode[f"{step}_cpu_ns"] / 1e3 / max(samples, 1) for step in ("data", "times", "evaluate", "empty")}
     return (f"decoding {metrics['decode_cpu_ns'] / 1e3 / max(samples, 1):.1f} us a sample: "
@@ -277,7 +277,7 @@ def check_phases(options, report, name, windows, pause, most_lost=0.01, **more):
     spans = json.loads(result.out.strip().splitlines()[-1])
     about = folder.run_json()
     rows = folder.rows(TABLE)
-    # What is lost is judged below.
+    # Losses are checked below.
     judged = ("hardware metrics lost", *(["was full"] if most_lost > 0.5 else []))
     lines = [line for line in result.err.splitlines()
              if "hardware metrics" in line and not any(known in line for known in judged)]
@@ -300,7 +300,7 @@ def check_phases(options, report, name, windows, pause, most_lost=0.01, **more):
                  f"{lost} of {total}{loss_reasons(about['metrics'])}")
     beyond = [row for row in rows if any(float(row[title] or 0) > 101 for title in row if title.endswith("(%)"))]
     report.check(f"{name}: no sample that contradicts itself", not beyond, f"{len(beyond)}: {beyond[:1]}")
-    # But for the last decoding before sampling stops, which is once a window at most: no sample follows.
+    # Except for the last decode before sampling stops, at most once per window: no sample follows it.
     torn = about["metrics"]["lost"]["incomplete"] - about["metrics"]["decode"]["emptied"]
     report.check(f"{name}: a sample left out for each time that the image was emptied",
                  -len(about["windows"]) <= torn <= 1 or lost > 0.02 * total, torn)
@@ -311,7 +311,7 @@ def check_phases(options, report, name, windows, pause, most_lost=0.01, **more):
 
 
 def check_timing(options, report):
-    """Sample times and kernel records on one clock: an SM that is busy has a kernel at that time."""
+    """Sample times and kernel records on one clock: while an SM is busy, a kernel runs."""
     name = "one clock"
     result, folder = profile(options, name, ["phases", "1", "0.1"], trace="csv")
     if not report.check(f"{name}: program ends well", result.rc == 0 and folder is not None, result.why()):
@@ -329,7 +329,7 @@ def check_timing(options, report):
             at += 1
         covered = sum(max(0, min(end, over) - max(start, begin)) for begin, over in kernels[at:at + 20]) / (end - start)
         active = float(row["SM Active (%)"] or 0) / 100
-        # Only where the answer is clear: no kernel at all, or nothing but kernels.
+        # Only in clear cases: no kernel at all, or nothing but kernels.
         if covered in (0, 1):
             agree += (active > 0.5) == (covered == 1)
             off += (active > 0.5) != (covered == 1)
@@ -383,7 +383,7 @@ def judge_permission(report, what, result, folder):
 
 
 class Nvml:
-    """What NVML says of device 0 while something runs; nothing where it is not to be had."""
+    """NVML's readings of device 0 while something runs; none if NVML is unavailable."""
 
     GRAPHICS_SM, MEMORY = 1, 2
 
@@ -403,7 +403,7 @@ class Nvml:
         return value.value if function and function(self.device, *arguments, ctypes.byref(value)) == 0 else None
 
     def bandwidth(self):
-        """Of the memory, at its peak, in bytes a second."""
+        """The memory's peak bandwidth in bytes per second."""
         mhz = self.number("nvmlDeviceGetMaxClockInfo", self.MEMORY)
         width = self.number("nvmlDeviceGetMemoryBusWidth")
         return 2 * mhz * 1e6 * width / 8 if mhz and width else None
@@ -493,7 +493,7 @@ def check_values(options, report):
 
 
 def check_warps(options, report):
-    """Achieved occupancy by every counter of warps: which of them is right shows beside ncu's."""
+    """Achieved occupancy by every counter of warps: comparison with ncu shows which one is right."""
     kinds = ["gemm_fp32", "elementwise", "reduction", "softmax"]
     names = [ACTIVE, *(name + PERCENT for name in WARPS)]
     result, folder = profile(options, "warps", ["kernels", "0.25", ",".join(kinds)], metrics=",".join(names))
@@ -545,8 +545,8 @@ def check_ncu(options, report, rows, l2_bytes):
 
 
 def measured(rows, columns):
-    """{(name, grid, block): {column: (value, its error)}} of the rows of kernel_metrics.csv that have values; under "mean" the
-    execution's mean time, in ns."""
+    """{(name, grid, block): {column: (value, its error)}} of the rows of kernel_metrics.csv that have values; "mean" is the mean duration,
+    in ns."""
     found = {}
     for row in rows:
         key = row["Name"], *(int(row[column]) for column in ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ"))
@@ -557,9 +557,9 @@ def measured(rows, columns):
 
 
 def compare_pooled(alone, mixed):
-    """([(key, column, alone, mixed, error)], how many lie within the error) of what both have: kernels that ran in turn with
-    others, within samples, against the same that ran by themselves for many samples on end. One that then took longer, or less
-    long, did not do the same there."""
+    """([(key, column, alone, mixed, error)], how many are within the error) for kernels in both: those that ran alternating with others,
+    within samples, against the same ones running alone for many samples. Kernels with a different duration in the two runs did different
+    work, and are skipped."""
     pairs = []
     for key, values in mixed.items():
         if key not in alone or abs(values["mean"][0] / alone[key]["mean"][0] - 1) > SAME_TIME:
@@ -572,8 +572,8 @@ def compare_pooled(alone, mixed):
 
 
 def check_pooled(options, report):
-    """Kernels shorter than a sample: each one's values where they come in a random order, against those that it has where it
-    runs again and again, so that samples are its own."""
+    """Kernels shorter than a sample: each one's values in a random order, against its values when it runs repeatedly, with samples of its
+    own."""
     found, told = {}, {}
     for how in ("alone", "mixed"):
         result, folder = profile(options, f"pooled {how}", ["pooled", how])
@@ -603,7 +603,7 @@ def check_pooled(options, report):
 
 
 def check_devices(options, report):
-    """Two devices in one process, one thread that decodes for both."""
+    """Two devices in one process, with one thread that decodes for both."""
     what = "devices: samples of two devices in one process"
     count = run([sys.executable, "-c", "import torch; print(torch.cuda.device_count())"], timeout=120, cwd=options.work).out.split()
     if not count or int(count[-1]) < 2:
@@ -647,8 +647,8 @@ def check_threads(options, report, number):
 
 
 def median_interval(values, inside=0.95):
-    """Between which order statistics the median lies, in that part of the cases, whatever the distribution; all of the
-    range where there are too few values."""
+    """The order statistics between which the median lies with this probability, for any distribution; the whole range if there are too few
+    values."""
     values, number = sorted(values), len(values)
     below, tail = -1, 0.0
     while below + 1 < number // 2:
@@ -660,8 +660,8 @@ def median_interval(values, inside=0.95):
 
 
 def cost_of(blocks, warm=0.2):
-    """([step time with metrics over without, each block with them against those without before and after it], median step in
-    ns by kind) of [(kind, [ns])], kinds in turn; the first part of a block's steps is slower."""
+    """([ratio of step times with metrics to those without, for each block with metrics and the blocks without before and after it], median
+    step in ns by kind) from [(kind, [ns])], with alternating kinds; the first part of a block's steps is slower."""
     medians = [(kind, statistics.median(times[int(warm * len(times)):])) for kind, times in blocks]
     ratios = []
     for at in range(1, len(medians) - 1):
@@ -672,8 +672,8 @@ def cost_of(blocks, warm=0.2):
 
 
 def take_turns(options, model):
-    """Two processes, one with metrics, a window in each in turn: [(kind, [ns])] and {kind: memory}, off first and last; a text
-    where one fails."""
+    """Two processes, one with metrics, open windows in turn: [(kind, [ns])] and {kind: memory}, with "off" first and last; a text if one of
+    them fails."""
     environments = {kind: {"metrics": "auto", "metrics_timeline": "1"} if kind == "auto" else {} for kind in ("off", "auto")}
     with contextlib.ExitStack() as stack:
         started = {}
@@ -685,7 +685,7 @@ def take_turns(options, model):
                                        stdout=subprocess.PIPE, stderr=log, text=True, cwd=options.work,
                                        env=profiled_environment(options.library, out, "api", summary="off", **given))
             started[kind] = process
-            # One that hangs ends the reading below.
+            # If a process hangs, this ends the reading below.
             timer = threading.Timer(240, process.kill)
             timer.start()
             stack.callback(timer.cancel)
@@ -716,7 +716,7 @@ def take_turns(options, model):
 
 
 def check_cost(options, report, model):
-    """Step time in windows with metrics over that in windows without, which two processes open in turn."""
+    """Ratio of step times in windows with metrics to those without, from two processes that take turns."""
     blocks, memory, wrong = take_turns(options, model)
     if not report.check(f"{model}: both programs end well", wrong is None, wrong or ""):
         return
@@ -741,7 +741,7 @@ def more_of(mapped, than):
 
 
 def check_memory(options, report):
-    """What sampling takes of the host's memory: of one metric, whose samples are small, next to all vendor's; of all."""
+    """Host memory that sampling takes: with one metric, whose samples are small, nearly all is the vendor's; with all metrics."""
     found, own = {}, {}
     for name, metrics in (("off", None), ("one", "sm__cycles_active" + PERCENT), ("auto", "auto")):
         result, folder = profile(options, f"memory {name}", ["memory"], metrics=metrics)
@@ -784,9 +784,9 @@ def test(options, report):
     if "phases" in parts:
         report.guarded("phases", check_phases, options, report, "three windows, detached in between", 3, 1.5)
         report.guarded("close", check_phases, options, report, "four windows in a row", 4, 0.05)
-        # Faster than one thread can decode: what is lost is told, and some are there.
+        # Faster than one thread can decode: losses are reported, and some samples remain.
         report.guarded("fine", check_phases, options, report, "every 20 us", 1, 0.1, most_lost=0.99, metrics_interval="20us")
-        # As fast as one thread can decode, or not: from none to 77 in 100, by the machine.
+        # At the limit of one thread's decoding: losses are from none to 77 %, depending on the machine.
         report.guarded("ten thousand a second", check_phases, options, report, "every 100 us", 1, 0.1, most_lost=0.9,
                        metrics_interval="100us")
         # Decoding takes 137 to 185 of these 200 us on an H100.

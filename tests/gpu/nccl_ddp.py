@@ -13,8 +13,7 @@ from gputest import KERN_SUM, SKIPPED, Folder, clean_environment, folders, main,
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = 2
 BARRIER_BYTES = 64  # a barrier is an all_reduce of one number
-# NVLink multicast is left alone: a program that dies with it can leave the host's switches in need of a reset. One host:
-# no look at the network.
+# NVLink multicast is not used: if a program dies with it, the host's switches may need a reset. With one host, the network is not searched.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1",
                "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "OMP_NUM_THREADS": "4"}
 
@@ -33,7 +32,7 @@ def free_port():
 
 
 def profile(options, report, name, arguments):
-    """Runs the program on both GPUs. Returns [(what the rank says, its folder)], None if it failed."""
+    """Runs the program on both GPUs. Returns [(the rank's output, its folder)], None if it failed."""
     result_file = os.path.join(options.work, name + ".result")
     out = os.path.join(options.work, name)
     environment = profiled_environment(options.library, out + "-%r.out", "api", summary="off")
@@ -64,8 +63,8 @@ def check_kernels(report, what, folder):
     listed = sum(int(r["Kernels"]) for r in rows), sum(int(r["GPU Time (ns)"]) for r in rows)
     kernels = [r for r in folder.rows(KERN_SUM) if r["Name"].startswith("nccl")]
     ran = sum(int(r["Instances"]) for r in kernels), sum(int(r["Total Time (ns)"]) for r in kernels)
-    # The host runs ahead in the first steps: what one launched takes the GPU longer than the step, whose share of the peak
-    # is left out then, and counted.
+    # The host runs ahead in the first steps: work launched in a step takes the GPU longer than the step, so its share of the peak is left
+    # out, and counted.
     lost = {name: count for name, count in folder.lost().items() if name != "impossible_rates"}
     report.check(f"{what}: every NCCL kernel is in one row, nothing lost", listed == ran and not lost,
                  f"{listed} and {ran} kernels and ns; lost: {lost}")
@@ -122,7 +121,7 @@ def operations(options, report):
             if found != calls:
                 wrong.append(f"{operation} {kind} {size} B: {found} calls of {calls}")
         report.check(f"{what}: operation, type, reduction, bytes, ranks and calls", not wrong, wrong or brief(rows))
-        # PyTorch built for NCCL 2.28 calls ncclAlltoAll, older ones make a group.
+        # PyTorch built for NCCL 2.28 calls ncclAlltoAll, older ones use a group.
         exchange = [r for r in rows if r["Operation"] in ("AllToAll", f"Group of {2 * RANKS} AllToAll")]
         report.check(f"{what}: all to all is seen", len(exchange) == 1 and int(exchange[0]["Kernels"]) == 5 and
                      exchange[0]["Bytes"] == str(said["all_to_all_bytes"]), brief(exchange))

@@ -14,7 +14,7 @@ import sys
 from gputest import SKIPPED, Folder, folders, main, profiled_environment, run
 
 PROGRAM = "inject-occupancy"
-LEAST_REGISTERS = 16  # in CUPTI's records, whatever cudaFuncGetAttributes says: 4, 10 and 13 are 16 there, 30 is 30
+LEAST_REGISTERS = 16  # in CUPTI's records, whatever cudaFuncGetAttributes returns: 4, 10 and 13 are 16 there, 30 is 30
 LIMITERS = {"registers", "shared memory", "block size", "blocks"}
 
 
@@ -27,7 +27,7 @@ def key_of_launch(launch):
 
 
 def expected_cells(device, launch, total):
-    """The row's cells, as the runtime's number of blocks has them; `total` is the row's time."""
+    """The row's expected cells for the runtime's number of blocks; `total` is the row's time."""
     warps = launch["blocks"] * -(-launch["block"] // device["warp"])
     wave = device["multiprocessors"] * launch["blocks"]
     full, rest = divmod(launch["grid"], wave)
@@ -40,7 +40,7 @@ def expected_cells(device, launch, total):
 
 
 def compare(device, rows):
-    """What is wrong with the rows: {column: [differences]}; "row": launches that have none, and rows of no launch."""
+    """Problems with the rows: {column: [differences]}; "row": launches without a row, and rows without a launch."""
     wrong = {"row": []}
     launches = {key_of_launch(launch): launch for launch in device["launches"]}
     found = {}

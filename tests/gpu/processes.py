@@ -12,7 +12,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "
 
 
 def run_mode(options, report, mode):
-    # A folder of its own as working directory: a stray folder under the default name would show there too.
+    # A separate working directory, in which a stray folder under the default name would show up.
     work = os.path.join(options.work, mode)
     os.makedirs(work)
     out = os.path.join(work, "out")

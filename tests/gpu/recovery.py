@@ -25,7 +25,7 @@ COLUMNS = ("Kernels", "Kernel Time (ns)", "Copies", "Memsets", "Submissions", "A
 
 
 def find_injectctl(library):
-    """injectctl of the build that the library is from."""
+    """injectctl from the same build as the library."""
     for folder in (os.path.dirname(library), os.path.dirname(os.path.dirname(library))):
         for name in ("injectctl/injectctl", "injectctl", "bin/injectctl"):
             path = os.path.join(folder, name)
@@ -43,7 +43,7 @@ def column_sum(rows, *columns):
 
 
 class Kill:
-    """One run: started, killed, recovered; `problems` is what was found wrong."""
+    """One run: started, killed, recovered; `problems` lists what was wrong."""
 
     def __init__(self, options, number, window):
         self.options, self.number, self.window = options, number, window
@@ -59,10 +59,10 @@ class Kill:
             self.problems.append(what)
 
     def killed(self):
-        """The program, killed while its records were in a file. False if it did not come to that."""
+        """The program, killed while its records were in a file. False if it did not get that far."""
         environment = profiled_environment(self.options.library, self.out, self.window, summary="off")
         environment["OMP_NUM_THREADS"] = "1"
-        environment["PYTHONFAULTHANDLER"] = "1"  # one that ends by itself says where
+        environment["PYTHONFAULTHANDLER"] = "1"  # a program that crashes prints where
         with open(os.path.join(self.work, "log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen([sys.executable, PROGRAM, "recovery", "--workers", "0", "--seconds", str(START)],
                                        env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -103,7 +103,7 @@ class Kill:
         self.expect("the record file is still there", "records" not in folder.files())
         for name in ("journal_cut", "journal_full", "records_refused", "bytes_unread"):
             self.expect(f"{name} {recovered[name]}", not recovered[name])
-        # No CUDA graphs here: a submission is a record.
+        # Without CUDA graphs, each submission has one record.
         self.expect(f"{records} records - {recovered['records_without_call']} + {missing} missing, {submissions} submissions",
                     records - recovered["records_without_call"] + missing == submissions)
         self.expect(f"{column_sum(rows, 'Kernels')} kernels in windows, {sum(folder.kernel_counts().values())} by name",

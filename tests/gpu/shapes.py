@@ -39,19 +39,19 @@ def one_model(options, report, name):
     folder = Folder(found[0])
     truth = json.loads(result.out.strip().splitlines()[-1])
     tables = {table: folder.rows(table + "_sum.csv") for table in ("gemm", "conv", "rnn", "attention", "norm")}
-    for table, rows in tables.items():  # what has no shape
+    for table, rows in tables.items():  # kernels without a shape
         tables[table] = [row for row in rows if not next(iter(row.values())).startswith("[")]
     families = {row["Family"]: int(row["Total Time (ns)"]) for row in folder.rows("family_sum.csv")}
     products = time_of(row for row in folder.rows("gemm_sum.csv") if row["GPU Time (ns)"])
     report.check(f"{name}: GPU time of products that has a row", products >= families.get("GEMM", 0),
                  f"{products / 1e6:.2f} of {families.get('GEMM', 0) / 1e6:.2f} ms")
-    tables["gemm"] = [row for row in tables["gemm"] if not row["Derived"]]  # others are in rnn_sum's time
+    tables["gemm"] = [row for row in tables["gemm"] if not row["Derived"]]  # the others are included in rnn_sum's time
     wanted = sum(time for family, time in families.items()
                  if family in ("GEMM", "attention", "RNN cell") or family.startswith("convolution"))
     by_name = [row for row in tables["attention"] if row["Source"] == "kernel name"]
     shaped = sum(time_of(tables[table]) for table in ("gemm", "conv", "rnn")) + \
         time_of([row for row in tables["attention"] if row["Source"] != "kernel name"])
-    # Calls also launch kernels of other families (a copy into another layout): of those that are wanted, all or nearly all.
+    # Calls also launch kernels of other families (a copy into another layout): of the relevant ones, all or nearly all have a shape.
     report.check(f"{name}: GPU time of products, convolutions and library attention that has a shape",
                  shaped >= COVERED * (wanted - time_of(by_name)),
                  f"{shaped / 1e6:.2f} of {(wanted - time_of(by_name)) / 1e6:.2f} ms; by kernel name alone {time_of(by_name) / 1e6:.2f} ms")
@@ -67,7 +67,7 @@ def one_model(options, report, name):
         report.check(f"{name}: FLOPs of forward convolutions", close,
                      f"{forward / 1e9:.3f} GFLOP, the model's {expected / 1e9:.3f}, data gradients {gradient / 1e9:.3f}")
     lost = folder.lost()
-    # Winograd's and FFT convolutions do other operations than are counted, and may seem to exceed the peak (docs/peaks.md).
+    # Winograd and FFT convolutions perform other operations than are counted, and may seem to exceed the peak (docs/peaks.md).
     other = sum(row["Algorithm"] in ("Winograd", "FFT") and row["Peak (%)"] == "" for row in folder.rows("conv_sum.csv"))
     if lost.get("impossible_rates", 0) <= other:
         lost.pop("impossible_rates", None)

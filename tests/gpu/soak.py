@@ -24,10 +24,10 @@ from gputest import Folder, clean_environment, folders, main, profiled_environme
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_soak.py")
 START, LENGTH, EVERY = 5, 0.2, 2.0  # s
 MOST_COST = 1.01  # of the medians
-MOST_MEAN = 1.03  # of the means, which have what other programs on the host do as well
+MOST_MEAN = 1.03  # of the means, which include disturbances by other programs on the host
 WARM = 0.15        # of a turn's steps, which follow a pause
 MOST_GROWTH = 2e6  # bytes, from the middle of the run to its end
-BEFORE, AFTER = 150e6, 400e6  # ns around a window in which CUPTI is attached, or what it gave is looked at
+BEFORE, AFTER = 150e6, 400e6  # ns around a window in which CUPTI is attached, or its data is processed
 
 
 def overlaps(step, spans):
@@ -35,7 +35,7 @@ def overlaps(step, spans):
 
 
 def by_place(steps, spans):
-    """What each step took that is not among the turn's first, in ns: {"in", "near" or "far" from windows: [ns]}."""
+    """Step times, without the first steps of the turn, in ns: {"in", "near" or "far" from windows: [ns]}."""
     around = [(begin - BEFORE, end + AFTER) for begin, end in spans]
     found = {"in": [], "near": [], "far": []}
     for step in steps[int(WARM * len(steps)):]:
@@ -45,10 +45,10 @@ def by_place(steps, spans):
 
 
 def ratios_of(turns, spans):
-    """For each turn of "ours": its steps over those of the bare turns before and after it, by what is compared. Bare steps count
-    where the other process, which stands still then, has no window either.
+    """For each turn of "ours": the ratio of its steps to those of the bare turns before and after it, by place. Bare steps only count where
+    the other process, which is idle then, has no window either.
 
-    turns: [(kind, steps)], "bare" and "ours" in turn, bare first and last; spans: windows as (begin, end), sorted."""
+    turns: [(kind, steps)], "bare" and "ours" alternating, bare first and last; spans: windows as (begin, end), sorted."""
     found = []
     for before, (kind, steps), after in zip(turns, turns[1:], turns[2:]):
         if kind != "ours":
@@ -64,21 +64,21 @@ def ratios_of(turns, spans):
 
 
 def interval(values, rounds=2000):
-    """Between what the mean lies in 95 of 100 draws of as many values from them (bootstrap)."""
+    """The 95 % interval of the mean, from draws of the same number of values (bootstrap)."""
     draw = random.Random(1)
     means = sorted(statistics.mean(draw.choices(values, k=len(values))) for _ in range(rounds))
     return means[int(0.025 * rounds)], means[int(0.975 * rounds) - 1]
 
 
 def growth(values):
-    """How much more the last quarter of the samples holds than the third one, by their medians."""
+    """By how much the median of the last quarter of the samples exceeds that of the third quarter."""
     quarter = len(values) // 4
     return statistics.median(values[-quarter:]) - statistics.median(values[-2 * quarter:-quarter])
 
 
 def incomplete(windows, steps, kernels_per_step):
-    """[what is wrong] of windows (begin, end, kernels): each has the kernels of the steps inside it, and at most those of the two
-    steps at its ends besides."""
+    """Problems with windows (begin, end, kernels): each has the kernels of the steps inside it, plus at most those of the two steps at its
+    ends."""
     wrong = []
     for number, (begin, end, kernels) in enumerate(windows, 1):
         whole = sum(begin <= step[0] and step[1] <= end for step in steps)
@@ -98,7 +98,7 @@ class Turns:
             self.logs.append(open(os.path.join(options.work, f"soak_{kind}.log"), "w", encoding="utf-8"))
             self.started[kind] = subprocess.Popen([sys.executable, options.program, *options.model.split(":")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                   stderr=self.logs[-1], text=True, cwd=options.work, env=environment)
-        # One that hangs ends the reading.
+        # If a process hangs, this ends the reading.
         self.timer = threading.Timer(options.seconds + 120, self.kill)
         self.timer.start()
         for kind, process in self.started.items():
@@ -137,7 +137,7 @@ class Turns:
 
 
 def disk(folder):
-    """Bytes that the files of a folder have on the disk; some are about to be renamed."""
+    """Bytes that a folder's files take on disk; some are about to be renamed."""
     found = 0
     for name in os.listdir(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -146,7 +146,7 @@ def disk(folder):
 
 
 def check_growth(report, held):
-    """held: what the process under the preload held after each of its turns."""
+    """held: resources of the process under the preload after each of its turns."""
     def show(name):
         values = [sample[name] for sample in held]
         return values, " ".join(str(value) for value in values[::max(1, len(values) // 10)])
@@ -154,7 +154,7 @@ def check_growth(report, held):
     for name, most in (("VmRSS", MOST_GROWTH / 1024), ("device", 0), ("disk", MOST_GROWTH)):
         values, text = show(name)
         report.check(f"{name} does not grow", growth(values) <= most, text)
-    for name in ("descriptors", "threads"):  # CUPTI's come and go with it
+    for name in ("descriptors", "threads"):  # those of CUPTI come and go with it
         values, text = show(name)
         report.check(f"no more {name} at the end than before", max(values[-len(values) // 4:]) <= max(values[:-len(values) // 4]), text)
 
@@ -209,7 +209,7 @@ def soak(options, report):
     for at, ratio in enumerate(ratios):
         minutes[int(at * length // 60)].append(ratio)
     def by_minute(name):
-        """One turn that another program on the host disturbs does not decide a minute's."""
+        """A single turn that another program on the host disturbs does not determine a minute's value."""
         return [statistics.median(one[name] for one in minutes[minute]) for minute in sorted(minutes)]
 
     def show(name, values):
@@ -228,7 +228,7 @@ def soak(options, report):
 
 
 def kernels_per_step(options):
-    """As torch.profiler counts them, in a process of its own."""
+    """As counted by torch.profiler, in a process of its own."""
     result = run([sys.executable, options.program, *options.model.split(":"), "count"], clean_environment(), timeout=90, cwd=options.work,
                  log=os.path.join(options.work, "soak_count.log"))
     if result.rc != 0:

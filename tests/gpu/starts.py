@@ -19,12 +19,12 @@ from gputest import clean_environment, main, module_missing, profiled_environmen
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "numerics.py")
 WINDOW = "time:{}ms+50ms/100ms"
-# In ms after cuInit: JAX initialises NVML after some 35 ms and creates its context after some 200.
+# In ms after cuInit: JAX initialises NVML after about 35 ms and creates its context after about 200 ms.
 DELAYS = [*range(0, 200, 7), *range(200, 1500, 50)]
 MODULES = {"jax": ["jax"], "torch": ["torch"]}
-EVERY_BARE = 6  # one of so many runs is a bare one
-PATIENCE = 40  # s: a run takes some five
-FOLDERS = 20  # that are kept, to be checked
+EVERY_BARE = 6  # one in this many runs is a bare one
+PATIENCE = 40  # s: a run takes about five
+FOLDERS = 20  # kept to be checked
 
 
 def start(options, name, number):

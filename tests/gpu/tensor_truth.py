@@ -29,7 +29,7 @@ sys.path.insert(0, HERE)
 from gputest import demangle, normalise  # noqa: E402
 
 NAMES = os.path.join(HERE, "..", "data", "kernels", "names.csv")
-PROGRAM_SECONDS = 70  # no program is started later than that
+PROGRAM_SECONDS = 70  # no program is started later than this
 NCU_SECONDS = 112
 
 
@@ -40,7 +40,7 @@ class Skip(Exception):
 # --- the programs, in a process of their own under ncu ---------------------------------------------------------------
 
 def programs(torch):
-    """(name, function) pairs; what matters most comes first. A function that this PyTorch cannot run is left out."""
+    """(name, function) pairs, the most important ones first. A function that this PyTorch can't run is left out."""
     device = "cuda"
     fp32, fp16, bf16, fp64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
     functional = torch.nn.functional
@@ -143,7 +143,7 @@ def run_programs():
     import torch
     begin = time.monotonic()
     torch.manual_seed(0)
-    torch.randn(1, device="cuda").sum().item()  # the context and the random state are no one's kernels
+    torch.randn(1, device="cuda").sum().item()  # kernels of the context and the random state are attributed to no program
     torch.cuda.profiler.start()
     for name, function in programs(torch):
         if time.monotonic() - begin > PROGRAM_SECONDS:
@@ -178,20 +178,20 @@ NO_MATRIX = "_op_hmma_type_hfma2"
 
 def tensor_metrics(text):
     """The counters of tensor instructions among those that `ncu --query-metrics` lists; their names differ by architecture:
-    sm__inst_executed_pipe_tensor, …_tensor_op_hmma, …_tensor_op_gmma, …_fp64_op_dmma, and on the newest none but cycles."""
+    sm__inst_executed_pipe_tensor, …_tensor_op_hmma, …_tensor_op_gmma, …_fp64_op_dmma, and on the newest only cycles."""
     names = sorted(set(re.findall(r"^\s*(sm__\w+)", text, re.MULTILINE)))
     counters = [n for n in names if re.fullmatch(r"sm__inst_executed_pipe_(?:\w*tensor\w*|\w+_op_\w*mma\w*)", n)]
     cycles = [n for n in names if re.fullmatch(r"sm__pipe_tensor(?:_op_\w+|_subpipe_\w+)?_cycles_active", n)]
-    # Those of matrix instructions, where there are any: on Hopper the pipe's own count, and its cycles, are not 0 for
-    # kernels that add and copy (seen on an H200). Sparse and per-type twins would cost further passes of each kernel.
-    # Among them …_op_hmma_type_hfma2: two fp16 products in a register, which compilers also load constants with; not of a
-    # matrix, so parse_raw() takes them off …_op_hmma again.
+    # Only counters of matrix instructions, if there are any: on Hopper the pipe's own count, and its cycles, are not 0 for kernels that add
+    # and copy (seen on an H200). Sparse and per-type variants would need further passes for each kernel. Exception: …_op_hmma_type_hfma2
+    # counts two fp16 products in a register, with which compilers also load constants; it is not a matrix instruction, so parse_raw()
+    # subtracts it from …_op_hmma.
     instructions = [n for n in counters if "mma" in n and "sparsity" not in n and ("_type_" not in n or n.endswith(NO_MATRIX))]
     return instructions[:8] or [n for n in counters if "sparsity" not in n][:8] or cycles[:4]
 
 
 def parse_raw(text, metrics):
-    """{mangled kernel name: [launches, the counters' sum]} of `ncu --csv --page raw`: a header, a line of units, a line a launch."""
+    """{mangled kernel name: [launches, the counters' sum]} from `ncu --csv --page raw`: a header, a line of units, one line per launch."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = csv.DictReader(io.StringIO("\n".join(lines)))
     kernels = collections.OrderedDict()
@@ -214,7 +214,7 @@ def parse_raw(text, metrics):
 
 
 def why_not(output):
-    """What ncu says if it cannot count, or nothing."""
+    """The reason why ncu can't count, or an empty text."""
     if "ERR_NVGPUCTRPERM" in output:
         return "no permission to read the GPU's counters (ERR_NVGPUCTRPERM)"
     for line in output.splitlines():
@@ -224,7 +224,7 @@ def why_not(output):
 
 
 def run_limited(command, seconds):
-    """(exit status, output) with the whole process group ended at the limit; status None then."""
+    """(exit status, output); the whole process group is killed at the time limit, and the status is then None."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           start_new_session=True) as process:
         try:
@@ -267,7 +267,7 @@ def collect(options):
 
 
 def contradictions(kernels, known):
-    """What names.csv says otherwise: [(name, what it says, what was counted)]."""
+    """Contradictions to names.csv: [(name, its entry, what was counted)]."""
     found = []
     for name, (_, instructions) in kernels.items():
         said = known.get(normalise(name))

@@ -38,7 +38,7 @@ class OnTheSimulation(unittest.TestCase):
         self.assertEqual(self.failed(), [])
 
     def test_a_run_that_differs_is_found(self):
-        # Another tool holds CUPTI all the time: no window is as expected, and the client is refused alone as well.
+        # Another tool holds CUPTI all the time: no window is as expected, and the client is refused without us as well.
         coexistence.client(self.options, self.report, "none", {"CUDASIM_FAULTS": "subscriber_taken"})
         self.assertEqual([check for check, _ in self.failed()], ["client, none: its calls as alone, our windows as expected"])
         self.assertIn("windows", str(self.failed()))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of copies.py's comparison: rows as they should be pass, and every cell that is off is found."""
+"""Tests of copies.py's comparison: correct rows pass, and every wrong cell is found."""
 
 import unittest
 
@@ -28,7 +28,7 @@ def differences(*changes, **more):
 class Compare(unittest.TestCase):
     def test_equal(self):
         self.assertEqual(differences(), {})
-        # One of forty may be off, but none of those that must not wait.
+        # One in forty may be wrong, but none of those that must not wait.
         self.assertEqual(differences((1, "Synchronizing", "28")), {})
 
     def test_each_cell_is_checked(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of idle_truth.py on folders written here, one rule each, and of what diagnosis.py makes of the programs' results."""
+"""Tests of idle_truth.py on folders written here, one rule each, and of how diagnosis.py judges the programs' results."""
 
 import contextlib
 import csv
@@ -26,7 +26,7 @@ H2D, D2H, D2D = (f"[CUDA memcpy {way}]" for way in ("Host-to-Device", "Device-to
 
 
 class Records:
-    """The raw records of a run: everything in microseconds."""
+    """The raw records of a run, with all times in microseconds."""
 
     def __init__(self, *windows):
         self.windows = windows or [(0, 1000)]
@@ -58,7 +58,7 @@ class Records:
         self.kernel(*work, correlation, **how)
 
     def reading(self, time, used, tid=1, waits=None):
-        """By default the thread has waited since the one before."""
+        """By default the thread has waited since the previous reading."""
         self.readings.append([time * US, used * US, len(self.readings) + 1 if waits is None else waits, tid])
 
     def write(self, folder):
@@ -85,7 +85,7 @@ class Truth(unittest.TestCase):
         return idle_truth.compute(self.path)[window, device]
 
     def idle(self, records, **which):
-        """{cause: microseconds} of what is not 0."""
+        """{cause: microseconds} of causes that are not 0."""
         columns = self.columns(records, **which)
         found = {cause: columns[idle_truth.idle_column(cause)] / US for cause in idle_truth.CAUSES}
         self.assertAlmostEqual(sum(found.values()) * US, columns["Idle (ns)"])
@@ -179,7 +179,7 @@ class Time(Truth):
         self.assertEqual([time.gaps[1].cause for time in idle_truth.read(self.path)], ["Queue"] * 2)
 
     def test_a_call_at_a_windows_edge(self):
-        # It began before the window did, and ran into it; or it began as the window closed.
+        # A call that began before the window and extends into it; or one that began as the window closed.
         r = Records((100, 1000), (2000, 3000))
         r.launched((1990, 2010), (2020, 2100))
         r.launched((90, 110), (120, 1000))
@@ -190,7 +190,7 @@ class Time(Truth):
 
 
 class Rules(Truth):
-    """Between a kernel from 100 to 200 us and the next work; what follows up to the closing is not in the way."""
+    """Rules for the gap between a kernel from 100 to 200 us and the next work; the time up to the closing does not matter."""
 
     def setUp(self):
         super().setUp()
@@ -207,7 +207,7 @@ class Rules(Truth):
         self.assertEqual(self.idle(self.r)["Start-up"], 100)
 
     def test_copies_ahead(self):
-        """Beside work of before the window, unless the first kernel waited for them, came late or was on their stream."""
+        """Beside work from before the window, unless the first kernel waited for them, was late or was on their stream."""
         for call_end, begin, stream, expected in ((40, 500, 8, {"Start-up": 500}), (40, 215, 8, {"Start-up": 100, "Other Stream": 15}),
                                                   (210, 500, 8, {"Start-up": 100}), (40, 500, 7, {"Start-up": 100, "Other Stream": 300})):
             with self.subTest((call_end, begin, stream)):
@@ -335,7 +335,7 @@ class Rules(Truth):
                 self.assertIn(cause, self.idle(r))
 
     def test_what_took_most_else(self):
-        # The copy took less than half of the gap, and is what took most of it all the same.
+        # The copy took less than half of the gap, but more than anything else.
         self.r.call(210, 230, "cudaMalloc")
         self.r.call(230, 340, "cudaMemcpyAsync")
         self.r.call(340, 440, "cudaDeviceSynchronize")
@@ -368,7 +368,7 @@ class Rules(Truth):
 
 
 class Waiting(Truth):
-    """Off the processor between the call that ends at 20 and the launch at `launch`; the kernel ends at 200."""
+    """Off the CPU between the call that ends at 20 and the launch at `launch`; the kernel ends at 200."""
 
     def gap(self, launch, readings, window=20_000):
         r = Records((0, window))
@@ -382,7 +382,7 @@ class Waiting(Truth):
         self.assertIn("Host Wait", self.gap(5000, [(10, 1000), (5000, 1100)]))
 
     def test_half_of_the_time(self):
-        # On: what was used from 10 on, less the 10 us up to the call's end.
+        # CPU time: what was used from 10 on, minus the 10 us up to the call's end.
         self.assertIn("Host Wait", self.gap(5020, [(10, 1000), (5020, 1000 + 10 + 2500)]))
         self.assertIn("Host Compute", self.gap(5020, [(10, 1000), (5020, 1000 + 10 + 2501)]))
 
@@ -478,11 +478,11 @@ class Waiting(Truth):
 
 
 class Lead(Truth):
-    """What the launches would have come earlier, had nothing waited for the device."""
+    """How much earlier the launches would have come if nothing had waited for the device."""
 
     def causes(self, wait, gaps, closing=2000):
-        """A kernel that is over at 600, and `wait` for it; then kernels of 10 us, after gaps: [cause]. Each is launched in
-        the 8 us before it."""
+        """A kernel that ends at 600, and `wait` for it; then kernels of 10 us, after gaps: [cause]. Each is launched in the 8 us before
+        it."""
         r = Records((0, closing))
         r.launched((10, 20), (100, 600))
         wait(r)
@@ -501,7 +501,7 @@ class Lead(Truth):
         def wait(r):
             r.call(530, 605, "cudaStreamSynchronize")
 
-        # 75 - 30 - 20 - 20 are 5 left.
+        # 75 - 30 - 20 - 20 leaves 5.
         self.assertEqual(self.causes(wait, (30, 20, 20, 20, 20)), ["Synchronization"] * 3 + ["Host Compute"] * 2)
         self.assertEqual(self.causes(wait, (30, 45, 20)), ["Synchronization"] * 2 + ["Host Compute"])
         self.assertEqual(self.causes(wait, (30, 46, 20)), ["Synchronization", "Host Compute", "Host Compute"])
@@ -511,7 +511,7 @@ class Lead(Truth):
             r.call(580, 605, "cudaStreamSynchronize")
             r.call(645, 675, "cudaStreamSynchronize")
 
-        # The first gap takes all of the lead and more; what the second synchronization adds is whole: 30 - 24 - 6.
+        # The first gap uses up the whole lead; the second synchronization's lead is complete: 30 - 24 - 6.
         self.assertEqual(self.causes(waits, (49, 24, 6, 6)), ["Synchronization"] * 3 + ["Launch Call"])
 
     def test_only_what_was_over_by_the_launch(self):
@@ -519,7 +519,7 @@ class Lead(Truth):
             r.call(530, 605, "cudaStreamSynchronize", tid=2)
             r.launched((21, 22), (100, 110), tid=2, stream=9)
 
-        # Another thread's, which launches as well: over by 622, and not yet by 604.
+        # A wait of another thread that launches as well: it ends by 622, but not by 604.
         self.assertEqual(self.causes(wait, (30,)), ["Synchronization"])
         self.assertNotEqual(self.causes(wait, (12,)), ["Synchronization"])
 
@@ -538,7 +538,7 @@ class Lead(Truth):
     def test_a_wait_for_something_else_takes_it_away(self):
         def waits(r):
             r.call(530, 605, "cudaStreamSynchronize")
-            # The last gap's launch comes after 1,000 us off the processor.
+            # The last gap's launch comes after 1,000 us off the CPU.
             r.reading(622, 0)
             r.reading(1642, 0)
 
@@ -684,7 +684,7 @@ class Tables(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """What is made of programs' results; the programs are stood in for."""
+    """How programs' results are judged; the programs are replaced."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()

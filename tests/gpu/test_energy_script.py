@@ -14,14 +14,14 @@ import unittest
 import energy
 from gputest import Report
 
-# As programs/torch_energy.py, shorter.
+# Like programs/torch_energy.py, but shorter.
 WORDS = ("duration:k:50000000 kernel:k:1 sync sleep:300 start loop:250 [ kernel:k:1 sync ] stop sleep:1500 "
          "start kernel:k:1 sync sleep:4000 kernel:k:1 sync stop sleep:500")
 
 
 class OnTheSimulation(unittest.TestCase):
     def failed(self, power):
-        """The checks that fail. A machine that is too busy leaves energies blank: then it is run again."""
+        """The checks that fail. A machine that is too busy leaves energies blank; then the run is repeated."""
         for _ in range(4):
             failed = self.failed_once(power)
             if not any(detail.startswith(" ") for detail in failed.values()):
@@ -38,7 +38,7 @@ class OnTheSimulation(unittest.TestCase):
             return {check["check"]: check["detail"] for check in report.checks if not check["passed"]}
 
     def test_a_run(self):
-        # The second process has a simulated device of its own, without kernels: both use the same where kernels make no difference.
+        # The second process has a simulated device of its own, without kernels: both use the same power if kernels make no difference.
         failed = self.failed("step_us=20000,idle_mw=300000,busy_mw=300000")
         self.assertEqual(set(failed), {"a pause uses less power than steps"}, failed)
 

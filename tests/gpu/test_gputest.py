@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of the GPU tests' own arithmetic, on folders written here: a comparison that cannot fail proves nothing."""
+"""Tests of the GPU tests' own arithmetic, on folders written here: a comparison that can't fail proves nothing."""
 
 import csv
 import json

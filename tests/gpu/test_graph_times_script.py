@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of graph_times.py's judgement: iterations as they should be pass, and a kernel with another's end is found."""
+"""Tests of graph_times.py's judgement: correct iterations pass, and a kernel with another one's end is found."""
 
 import unittest
 
@@ -8,7 +8,7 @@ import graph_times
 
 
 def iterations(count=10, longest=40_000):
-    """Three kernels an iteration of 100 us, the second of which takes most of it."""
+    """Three kernels per iteration of 100 us, the second of which takes most of it."""
     kernels = []
     for begin in range(0, count * 100_000, 100_000):
         kernels += [("first", begin + 1000, begin + 2300), ("second", begin + 3000, begin + 3000 + longest),
@@ -22,14 +22,14 @@ BEGINS = list(range(0, 1_000_000, 100_000))
 class Overlong(unittest.TestCase):
     def test_as_it_should_be(self):
         self.assertEqual(graph_times.overlong(iterations(), BEGINS), [])
-        # One that is most of its iteration is so in all of them.
+        # A kernel that takes most of an iteration does so in all of them.
         self.assertEqual(graph_times.overlong(iterations(longest=95_000), BEGINS), [])
 
     def test_the_end_of_the_next_replay(self):
         for place, (name, start, end) in enumerate(iterations()[-3:], len(iterations()) - 3):
             kernels = iterations()
             kernels[place] = (name, start, end + 100_000)
-            # Of "second" it is no more than usual several times over.
+            # A kernel "second" that takes several times its usual duration does not.
             found = graph_times.overlong(kernels, BEGINS)
             self.assertEqual(found, [] if name == "second" else [kernels[place]], name)
 

@@ -15,7 +15,8 @@ import unittest
 import merge
 from gputest import Report
 
-# What torchrun tells its ranks. The one that computes more comes last to the collectives: its kernels are the shortest.
+# The variables that torchrun sets for its ranks. The rank that computes more is the last to reach the collectives, so its kernels are the
+# shortest.
 LAUNCHER = """
 import os, secrets, subprocess, sys
 program = sys.argv[1:]
@@ -26,7 +27,7 @@ ranks = [subprocess.Popen([sys.executable, *program], env=dict(env, RANK=str(ran
 sys.exit(max(rank.wait() for rank in ranks))
 """
 
-# A rank with the communicators of torch_groups.py. BROKEN is how it differs.
+# A rank with the communicators of torch_groups.py. BROKEN is the deviation.
 RANK = """
 import ctypes, json, os, sys
 rank, broken, result, eager = int(os.environ["RANK"]), os.environ.get("BROKEN"), sys.argv[sys.argv.index("--result") + 1], "--eager" in sys.argv

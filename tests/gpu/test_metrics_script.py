@@ -69,7 +69,7 @@ class Values(unittest.TestCase):
         return {"calls": calls, "one": one}
 
     def test_a_product_on_the_tensor_cores(self):
-        # 132 SMs do 4096 operations a cycle each.
+        # 132 SMs do 4096 operations per cycle each.
         flop = 2 * 8192 ** 3
         low, high = test.expectations(self.kind(400, tensor_flop=flop), 1, ABOUT, 1000, None)["Tensor Pipe (%)"]
         share = 100 * flop * 400 / (132 * 4096 * 1e9)
@@ -80,7 +80,7 @@ class Values(unittest.TestCase):
         self.assertEqual(test.expectations(self.kind(400, tensor_flop=flop), 1, ABOUT, None, None), {})
 
     def test_a_product_in_fp32(self):
-        # Half of the peak: 64 multiply-adds of lanes in a cycle, two instructions of warps.
+        # Half of the peak: multiply-adds in 64 lanes per cycle, which are two warp instructions.
         found = test.expectations(self.kind(1, fma_flop=132 * 256 * 1e9 / 2), 1, ABOUT, 1000, None)
         self.assertAlmostEqual(found["FMA Pipe (%)"][0], 46)
         self.assertAlmostEqual(found["FMA Pipe (%)"][1], 63)
@@ -130,7 +130,7 @@ class Compute(unittest.TestCase):
         self.assertIn("57.00 / 55.00 |", table[2])
         for bad in ({"Tensor Pipe (%)": "59"}, {"IPC": "58"}, {"DRAM Read (%)": "50"}):
             self.assertEqual(len(test.compare_ncu([self.row("k()", (8, 1, 1), **bad)], truth, 100)[1]), 1, bad)
-        # Of too few samples, of another shape, and where ncu has nothing.
+        # Too few samples, another shape, and missing values in ncu's table.
         for other in (self.row("k()", (8, 1, 1), 9, **{"IPC": "9"}), self.row("k()", (7, 1, 1), **{"IPC": "9"}),
                       self.row("k()", (9, 1, 1), **{"IPC": "9"})):
             self.assertEqual(test.compare_ncu([other], truth, 100)[:2], ({}, []))
@@ -141,9 +141,9 @@ class Compute(unittest.TestCase):
         compared, wrong, table = test.compare_ncu([row], truth, 201)
         self.assertEqual((compared, len(wrong)), ({"Occupancy (%)": 1}, 1))
         self.assertIn("9.00 / 50.00 (not compared)", table[2])
-        # ncu's L2 is not ours in any case.
+        # ncu's L2 differs from ours in any case.
         self.assertEqual(len(test.compare_ncu([row], truth, 200)[1]), 3)
-        # Shorter, it is not the same run in anything.
+        # A shorter kernel is not comparable at all.
         row["Total Time (ns)"] = "19999"
         self.assertEqual(test.compare_ncu([row], truth, 201)[:2], ({}, []))
         self.assertEqual(len(test.compare_ncu([row], truth, 200)[1]), 3)
@@ -196,13 +196,13 @@ class Threads(unittest.TestCase):
 
 class Cost(unittest.TestCase):
     def test_of_a_step(self):
-        # Each between its neighbours, so that what drifts is in none; the first steps are left out.
+        # Each block is compared with its neighbours, so drift cancels; the first steps are left out.
         blocks = [("off", [99, 10, 10]), ("auto", [99, 22, 22]), ("off", [99, 12, 12]), ("auto", [1, 13, 13]), ("off", [99, 14, 14])]
         self.assertEqual(test.cost_of(blocks, 0.5), ([2, 1], {"auto": 17.5, "off": 12}))
 
     def test_the_median_lies_between(self):
         self.assertEqual(test.median_interval([3, 1, 2]), (1, 3))
-        # Of ten the second and the ninth: 2 · (1 + 10) / 1024 of the cases are outside.
+        # Of ten values, the second and the ninth: 2 · (1 + 10) / 1024 of the cases are outside.
         self.assertEqual(test.median_interval(range(10)), (1, 8))
         self.assertEqual(test.median_interval(range(100)), (39, 60))
 
@@ -233,7 +233,7 @@ class Cost(unittest.TestCase):
 
 
 class Told:
-    """What a program under the preload leaves, made up: its words, and the folder."""
+    """Invented results of a program under the preload: its output and its folder."""
 
     rc, err, timed_out = 0, "", False
 
@@ -252,7 +252,7 @@ class Told:
 
 
 class Parts(unittest.TestCase):
-    """Each part from the program's words to its verdict."""
+    """Each part, from the program's output to its verdict."""
 
     def verdicts(self, part, told, *arguments):
         with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ import unittest
 import occupancy
 from gputest import Folder, profiled_environment, run
 
-# An H200. 1,024 threads a block: two of them, all 64 warps; 255 registers: one block of eight warps.
+# An H200. 1,024 threads per block: two blocks, all 64 warps; 255 registers: one block of eight warps.
 DEVICE = {"multiprocessors": 132, "threads": 2048, "warp": 32, "launches": [
     {"name": "few", "grid": 265, "block": 1024, "registers": 32, "static": 0, "dynamic": 0, "blocks": 2},
     {"name": "many", "grid": 1, "block": 256, "registers": 255, "static": 1024, "dynamic": 0, "blocks": 1},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of tensor_truth.py's own part: which counters, what ncu's table says, what contradicts. No GPU."""
+"""Tests of tensor_truth.py's own part: which counters, parsing of ncu's table, contradictions. No GPU."""
 
 import sys
 import unittest
@@ -88,7 +88,7 @@ class Names(unittest.TestCase):
     def test_skips(self):
         with self.assertRaises(tensor_truth.Skip):
             options = type("Options", (), {"ncu": sys.executable, "out": "."})
-            # A Python that is no Nsight Compute: without PyTorch or a GPU that is found out first.
+            # A Python interpreter in place of Nsight Compute: missing PyTorch or a missing GPU is found first.
             tensor_truth.collect(options)
 
     def test_limit(self):

@@ -15,7 +15,7 @@ import unittest
 import torchrun
 from gputest import Report
 
-# Starts its ranks, ends the others when one fails, and starts all anew as often as it may, as torchrun does.
+# Starts its ranks, ends the others when one fails, and restarts all as often as allowed, like torchrun.
 LAUNCHER = """
 import os, signal, subprocess, sys, time
 ranks, restarts, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -40,7 +40,7 @@ print(f"{program[0]} FAILED", "Root Cause (first observed failure):", f"  time  
 sys.exit(1)
 """
 
-# A rank with as many kernels as torch_ranks.py's would have of one name, or with one more or less as RANK_ERROR says.
+# A rank with as many kernels of one name as one of torch_ranks.py's, or one more or fewer, as RANK_ERROR says.
 RANK = """
 import argparse, ctypes, glob, json, os, signal, sys, time
 parser = argparse.ArgumentParser()
@@ -121,7 +121,7 @@ class OnTheSimulation(unittest.TestCase):
     def test_all_is_well(self):
         self.run_jobs("train", "fail", "restart", "stop")
         self.assertEqual(self.failed(), [])
-        # Four of each job, and one of each rank and attempt.
+        # Four for each job, and one for each rank and attempt.
         self.assertEqual(len(self.report.checks), 4 * 4 + 2 + 2 + 4 + 2)
         self.assertIn("exitcode  : 1 (pid)", str(self.report.data["fail"]["preloaded"]))
 

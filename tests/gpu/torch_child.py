@@ -23,7 +23,7 @@ import torch_models
 
 
 def settle(step, seconds=0.3):
-    """Steps outside any window until the device's clocks have come up again after a pause."""
+    """Runs steps outside any window until the device's clocks have risen again after a pause."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         step()
@@ -31,8 +31,8 @@ def settle(step, seconds=0.3):
 
 
 def wait_written(out, since, shortest, longest=12.0):
-    """Until run.json says, in a version written after `since` (time.time()), that every window is closed: then the
-    records of the last one are in the tables and CUPTI has been given up."""
+    """Waits until run.json, in a version written after `since` (time.time()), reports every window as closed: then the
+    records of the last one are in the tables and CUPTI has been released."""
     begin = time.monotonic()
     run_json = os.path.join(out, "run.json")
     while time.monotonic() - begin < longest:
@@ -61,7 +61,7 @@ def ours(step, steps, out, shortest):
 def theirs(step, steps, activities, export=None):
     torch.cuda.synchronize()
     with profile(activities=activities) as prof:
-        # Kineto drops activity outside of its own window's edges: keep away from them.
+        # Kineto drops activity close to its own window's edges, so these are kept apart.
         time.sleep(0.02)
         for _ in range(steps):
             step()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Training steps on synthetic data that submit the same device work every time: what two profilers can be compared on.
+"""Training steps on synthetic data that submit the same device work every time, so that two profilers can be compared.
 
 Each builder returns a function that runs one training step (forward, backward, optimizer, input copy, loss to host).
 """
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 
 class _Range:
-    """An NVTX range where there is a CUDA device."""
+    """An NVTX range if there is a CUDA device."""
 
     def __init__(self, name):
         self.name = name
@@ -116,7 +116,7 @@ def deepspeech2(device, batch=16, bins=161, frames=400, hidden=512, layers=3, sy
     model = _DeepSpeech2(bins, hidden, layers, symbols).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
     frames_out = (frames + 1) // 2
-    lengths, target_lengths = [frames_out] * batch, [40] * batch  # as tensors a dispatch mode would have to keep them off the GPU
+    lengths, target_lengths = [frames_out] * batch, [40] * batch  # as tensors, a dispatch mode would have to keep them off the GPU
     inputs = [_host(torch.randn(batch, 1, bins, frames)), _host(torch.randint(1, symbols, (batch, 40)))]
 
     def loss_of(m, x, targets):

@@ -18,13 +18,13 @@ import timeline  # noqa: E402
 from compare import describe, load, run_child  # noqa: E402
 from gputest import Folder, count_differences, folders, main, module_missing, normalise, subtract  # noqa: E402
 
-# What Kineto has and we do not: `queued` is always 0 there, cbid is CUPTI's number of a call that has a name, and what launches nothing
-# has no correlation id of ours, as CUPTI's callbacks for it are off.
+# Arguments that Kineto has and we lack: `queued` is always 0 there, cbid is CUPTI's number of a call that has a name, and calls that launch
+# nothing have no correlation id in our timeline, because CUPTI's callbacks for them are off.
 NOT_OURS = {"kernel": {"queued"}, "gpu_memcpy": set(), "gpu_memset": set(), "cuda_runtime": {"cbid", "External id", "correlation"}}
 
 
 class Tables:
-    """An output folder, as timeline.check() wants it."""
+    """An output folder, in the form that timeline.check() expects."""
 
     def __init__(self, folder):
         self.path = pathlib.Path(folder.path)
@@ -36,12 +36,12 @@ def kernel_counts(found):
 
 
 def copy_counts(found):
-    """By Kineto's names, which are ours: `Memcpy HtoD (Pinned -> Device)`."""
+    """By Kineto's names, which are the same as ours: `Memcpy HtoD (Pinned -> Device)`."""
     return dict(collections.Counter(event["name"] for event in found.spans("gpu_memcpy", "gpu_memset")))
 
 
 def arguments_by_category(events):
-    """{category: arguments that every event of it has}"""
+    """{category: arguments that each of its events has}"""
     found = {}
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in NOT_OURS:
@@ -51,7 +51,7 @@ def arguments_by_category(events):
 
 
 def missing_arguments(ours, theirs):
-    """What all of theirs have, and not all of ours: {category: names}"""
+    """Arguments that all of their events have, but not all of ours: {category: names}"""
     mine, other = arguments_by_category(ours), arguments_by_category(theirs)
     missing = {category: names - mine.get(category, set()) - NOT_OURS[category] for category, names in other.items()}
     return {category: sorted(names) for category, names in missing.items() if names}
@@ -68,7 +68,7 @@ def judge_against_tables(report, model, folder):
 
 
 def judge_rows(report, model, folder):
-    """What overlaps on a stream has a row beside it; viewers leave it out elsewhere."""
+    """Events that overlap on a stream are in separate rows, because viewers would omit them otherwise."""
     found = timeline.Timeline.read(os.path.join(folder.path, timeline.NAME))
     work = found.spans(*timeline.GPU)
     beside = [event for event in work if event["tid"] != event["args"]["stream"]]
@@ -98,7 +98,7 @@ def judge_against_torch(report, model, work, pairs):
 
 
 def judge_in_hta(report, model, folder, work):
-    """HolisticTraceAnalysis rounds times to whole microseconds unless it is told not to, and calls of less then end before they
+    """HolisticTraceAnalysis rounds times to whole microseconds by default, which makes calls of less than a microsecond end before they
     begin (docs/timeline.md)."""
     missing = module_missing("hta")
     if missing:

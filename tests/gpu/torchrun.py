@@ -19,7 +19,7 @@ from recovery import column_sum, find_injectctl, totals
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_ranks.py")
 LIMIT = 75  # s, for one job: most of it is PyTorch's start
-# Of what torchrun says of a rank that failed.
+# Lines that torchrun prints about a rank that failed.
 SUMMARY = r"^\s*(?:rank|exitcode|error_file|traceback|raise \w+|\w*Error)\b.*"
 
 
@@ -32,7 +32,7 @@ def static(ranks):
 
 
 def error_summary(text):
-    """What torchrun says of the ranks that failed, without times, process numbers and names of temporary files."""
+    """What torchrun prints about failed ranks, without times, process ids and names of temporary files."""
     said = text[text.rfind("FAILED"):] if "FAILED" in text else ""
     lines = [line.strip() for line in re.findall(SUMMARY, said, re.MULTILINE)]
     return [re.sub(r"\(pid: \d+\)|by PID \d+", "(pid)", re.sub(r"/tmp/\S+", "FILE", line)) for line in lines]
@@ -46,7 +46,7 @@ class Job:
         os.makedirs(self.work)
         environment = clean_environment() if bare else \
             profiled_environment(options.library, os.path.join(self.work, "out-%r"), "api", summary="off", ring="4M", buffers="8M")
-        # For the exception's text in torchrun's summary, faulthandler's own would be beside it.
+        # faulthandler's output would replace the exception's text in torchrun's summary.
         environment.pop("PYTHONFAULTHANDLER", None)
         environment.update(ENVIRONMENT, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
         self.result = os.path.join(options.work, os.path.basename(self.work) + ".result")
@@ -89,7 +89,7 @@ def trained(report, what, said, folder):
 
 
 def kernels_of(rank):
-    """What come_to_the_window launches, in both windows."""
+    """The kernels of come_to_the_window, in both windows."""
     return 1 + 100 * (rank + 1)
 
 
@@ -98,7 +98,7 @@ def known(folder):
 
 
 def failed(report, what, rank, folder):
-    """Python has unwound: everything is written."""
+    """Python has unwound, so everything is written."""
     run_json = folder.run_json()
     report.check(f"{what}: a rank that fails by an exception leaves complete tables",
                  run_json["state"] == "closed" and not folder.lost() and known(folder) == kernels_of(rank),
@@ -106,7 +106,7 @@ def failed(report, what, rank, folder):
 
 
 def ended(options, report, what, rank, folder):
-    """SIGTERM has ended it in its window: what it has recorded is recovered."""
+    """SIGTERM has ended it in its window, and its records are recovered."""
     if "records" not in folder.files():  # it may unwind after SIGTERM
         failed(report, what, rank, folder)
         return
@@ -174,7 +174,7 @@ def test(options, report):
 
 
 def run_jobs(options, report, jobs):
-    """Nothing is measured here: jobs may run beside each other. Two on the same GPUs by NCCL may not."""
+    """Nothing is measured here, so jobs may run concurrently, except for two that use NCCL on the same GPUs."""
     def pair(job):
         name, mode, command, backend, ranks = job
         bare, preloaded = (Job(options, name.replace(" ", "-").replace(",", ""), mode, command(), backend, bare) for bare in (True, False))

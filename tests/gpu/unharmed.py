@@ -12,7 +12,7 @@ from gputest import clean_environment, main, module_missing, profiled_environmen
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "numerics.py")
 MODULES = {"torch": ["torch"], "torch_graph": ["torch"], "jax": ["jax"], "cupy": ["cupy"], "numba": ["numba"], "triton": ["torch", "triton"]}
-# All of it in a window; windows that open and close meanwhile; no window at all.
+# The whole run in a window; windows that open and close during the run; no window.
 WINDOWS = {"always": {"trace": "csv"}, "time:0s+50ms/100ms": {}, "off": {}}
 
 
@@ -23,14 +23,14 @@ def framework(options, report, name):
         return
 
     def once(environment, label):
-        # Libraries choose their algorithms alike, and JAX does not take all of the device's memory.
+        # Makes libraries choose the same algorithms, and keeps JAX from allocating all of the device's memory.
         environment = {**environment, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "XLA_FLAGS": "--xla_gpu_deterministic_ops=true"}
         return run([sys.executable, PROGRAM, name], environment, timeout=90, cwd=options.work,
                    log=os.path.join(options.work, f"{name}_{label}.log"))
 
     ours = {f"ours{number}": profiled_environment(options.library, os.path.join(options.work, f"{name}{number}.out"), window,
                                                   summary="off", **more) for number, (window, more) in enumerate(WINDOWS.items())}
-    # Side by side: most of each run is the framework's start.
+    # Concurrently, because most of each run is the framework's start.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         bare, again, *results = pool.map(once, [clean_environment()] * 2 + list(ours.values()), ["bare", "again", *ours])
     if bare.rc != 0:

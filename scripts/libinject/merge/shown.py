@@ -194,7 +194,7 @@ def operation_table(job: dict[str, Any], most: int) -> Table:
 
 
 def communicator_table(job: dict[str, Any], most: int) -> Table:
-    """A single communicator needs no further columns to identify it."""
+    """Empty if there is only one communicator, as there is nothing to compare."""
     found = (job["collectives"] or {}).get("communicators", [])
     rows = [[printable(row["id"], 20), row["size"], row["ranks"] if len(row["ranks"]) <= 40 else f"{row['ranks'][:39]}…",
              row["kernels"] or 0, row["time_ns"], row["waiting_at_least_ns"], row["waiting_at_most_ns"]]

@@ -4,7 +4,7 @@
 
 namespace contract {
 
-/// The host stub of the kernel with that name, as nvcc's code has registered it; null if there is none.
+/// The host stub of the kernel of that name, as registered by nvcc's code; null if there is none.
 const void* stub_of(const char* name);
 
 }  // namespace contract

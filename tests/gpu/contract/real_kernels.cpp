@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The program of the integration tests registers kernels that have a name and no code, which the simulated
-// CUDA takes and the real one does not. Here the linker's --wrap sends what it launches to kernels.cu's
-// kernels of the same names.
+// The program of the integration tests registers kernels that have a name but no code, which the simulated
+// CUDA accepts and the real one does not. Here the linker's --wrap redirects its launches to the kernels of
+// the same names in kernels.cu.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -32,7 +32,7 @@ namespace {
 
 std::mutex mutex;
 
-// By the program's own stubs, those of kernels.cu.
+// Maps the program's own stubs to those of kernels.cu.
 std::map<const void*, const void*>& stubs() {
   static auto* kept = new std::map<const void*, const void*>;
   return *kept;
@@ -53,7 +53,7 @@ const void* real_stub(const void* stub) {
 
 extern "C" {
 
-// A null binary or handle is the program's; the others are kernels.cu's.
+// A null binary or handle is the program's; others are from kernels.cu.
 void** __wrap___cudaRegisterFatBinary(void* binary) {
   return binary == nullptr ? nullptr : __real___cudaRegisterFatBinary(binary);
 }
@@ -92,8 +92,8 @@ cudaError_t __wrap_cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, voi
   return __real_cudaLaunchKernel(real_stub(stub), grid, block, arguments, shared, stream);
 }
 
-// What the program asks of libcudasim, which a machine with a GPU does not have. Hidden, or the simulation
-// would call them.
+// The program's calls to libcudasim, which a machine with a GPU does not have. Hidden, so that the simulation
+// does not call them.
 #pragma GCC visibility push(hidden)
 int cudasim_set_fault(const char*, const char*) {
   only_simulated("fault");

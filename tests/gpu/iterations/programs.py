@@ -25,7 +25,7 @@ PROGRAMS = {}
 
 
 def program(*modules, steps=80, gpus=1):
-    """Registers a training program that needs the modules and so many GPUs."""
+    """Registers a training program that needs the modules and that many GPUs."""
 
     def register(function):
         function.modules, function.steps, function.gpus = modules, steps, gpus
@@ -36,8 +36,7 @@ def program(*modules, steps=80, gpus=1):
 
 
 class Training:
-    """What a program is run with: the number of steps, the device, the rest after a step in seconds, and the marks that it
-    leaves."""
+    """Parameters of a program's run: the number of steps, the device, the pause after a step in seconds, and the marks that it leaves."""
 
     def __init__(self, steps, device="cuda", mark=None, pause=0):
         self.steps, self.device, self.pause = steps, device, pause
@@ -49,12 +48,12 @@ class Training:
         self._mark(message.encode())
 
     def phase(self, name):
-        """What follows is no iteration, up to the next one."""
+        """Work from here on is not an iteration, up to the next one."""
         self.mark("phase:" + name)
 
     def loop(self, step, every=10, between=None):
-        """The training loop: step(k) returns the loss, which is read on the host after every `every` steps;
-        between(k) stands between iteration k and the next."""
+        """The training loop: step(k) returns the loss, which is read on the host after every `every` steps; between(k) is called between
+        iteration k and the next."""
         for k in range(self.steps):
             self.mark(f"truth:{k}")
             loss = step(k)
@@ -145,7 +144,7 @@ def language_loss(logits, targets):
 
 @program("torch")
 def mlp(training):
-    """Pageable copies, SGD with momentum, the gradients filled with zeros."""
+    """Pageable copies, SGD with momentum, gradients set to zero."""
     import torch
     import torch.nn.functional as F
     model = perceptron([784, 512, 512, 10]).to(training.device)
@@ -165,7 +164,7 @@ def mlp(training):
 
 @program("torch", "torchvision")
 def resnet50(training):
-    """cudnn.benchmark: the first steps try the convolution algorithms; the loss is read in every step."""
+    """cudnn.benchmark: the first steps benchmark the convolution algorithms; the loss is read in every step."""
     import torch
     import torch.nn.functional as F
     import torchvision
@@ -187,7 +186,7 @@ def resnet50(training):
 
 @program("torch")
 def transformer(training):
-    """Twelve layers that repeat inside the step, bf16 autocast, AdamW, clipped gradients, a learning-rate schedule."""
+    """Twelve layers that repeat within the step, bf16 autocast, AdamW, clipped gradients, a learning-rate schedule."""
     import torch
     model = gpt(layers=12, width=256, heads=8, vocabulary=4096, length=128).to(training.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
@@ -244,20 +243,20 @@ def lstm(training, length_of):
 
 @program("torch")
 def lstm_fixed(training):
-    """Sequences of one length: the same few kernels twenty times in a step."""
+    """Sequences of one length: the same few kernels twenty times per step."""
     lstm(training, lambda i: 20)
 
 
 @program("torch")
 def lstm_variable(training):
-    """Sequences of 8 to 40 time steps, another length in each step."""
+    """Sequences of 8 to 40 time steps, with a different length in each step."""
     lengths = random.Random(1)
     lstm(training, lambda i: lengths.randint(8, 40))
 
 
 @program("torch")
 def grad_accum(training):
-    """Four micro-batches to an optimizer step; the loss is read after each optimizer step."""
+    """Four micro-batches per optimizer step; the loss is read after each optimizer step."""
     import torch
     model = gpt(layers=4, width=256, heads=4, vocabulary=2048, length=64).to(training.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
@@ -326,14 +325,14 @@ def validation(training):
 
 @program("torch")
 def validation_often(training):
-    """Validation after every 13 steps: also inside of the window iter:50+5, after step 51."""
+    """Validation after every 13 steps, hence also within the window iter:50+5, after step 51."""
     validated(training, 13, 26)
 
 
 @program("torch")
 def amp(training):
-    """fp16 with a loss scale that is too high at first: no optimizer step until it is right, and again at steps 30 and 52,
-    where the batch overflows."""
+    """fp16 with a loss scale that is too high at first: no optimizer step until it is right, and again at steps 30 and 52, where the batch
+    overflows."""
     import torch
     model = gpt(layers=3, width=256, heads=4, vocabulary=2048, length=64).to(training.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -345,7 +344,7 @@ def amp(training):
         x, y = (tensor.to(training.device, non_blocking=True) for tensor in batch(k))
         with torch.autocast(training.device, dtype=torch.float16):
             loss = language_loss(model(x), y)
-        # A Python number: the same kernels whether it overflows or not.
+        # A Python number, so the kernels are the same whether it overflows or not.
         weight = float("inf") if k in (30, 52) else 1.0
         scaler.scale(loss * weight).backward()
         scaler.unscale_(optimizer)
@@ -412,8 +411,8 @@ def compile(training):
 
 @program("torch")
 def cudagraph(training):
-    """A whole step captured after three warm-up steps on a side stream, which are no iterations here; then the inputs'
-    copies and one graph launch are a step."""
+    """A whole step captured after three warm-up steps on a side stream, which do not count as iterations here; from then on, a step
+    consists of the inputs' copies and one graph launch."""
     import torch
     import torch.nn.functional as F
     training.phase("warm-up")
@@ -450,7 +449,7 @@ def cudagraph(training):
 
 @program("torch")
 def multistream(training):
-    """Two halves of a model on two streams that events join, forward and backward."""
+    """Two halves of a model on two streams that are joined by events, forward and backward."""
     import torch
     import torch.nn.functional as F
     left, right = (perceptron([256, 512, 512, 64]).to(training.device) for _ in range(2))
@@ -483,7 +482,7 @@ def multistream(training):
 
 @program("torch")
 def dynamic_shapes(training):
-    """A transformer whose batch and sequence length are other ones in each step."""
+    """A transformer whose batch and sequence length differ in each step."""
     import torch
     shapes = random.Random(2)
     model = gpt(layers=4, width=256, heads=4, vocabulary=2048, length=128).to(training.device)
@@ -515,7 +514,7 @@ def dataloader(training):
     state = {"batches": iter(loader)}
 
     def step(k):
-        # Where a script's `for batch in loader` has its body: the batch is there when the iteration begins.
+        # Like the body of a script's `for batch in loader`: the batch is ready when the iteration begins.
         x, y = (tensor.to(training.device, non_blocking=True) for tensor in state["next"])
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
@@ -534,7 +533,7 @@ def dataloader(training):
 
 
 def two_ranks(training, name, work):
-    """work(rank, store) as rank 0 here, and as rank 1 in a process of the program `name` without a profiler; store is a file."""
+    """Runs work(rank, store) as rank 0 here, and as rank 1 in a process of the program `name` without a profiler; store is a file."""
     rank = int(os.environ.get("TRUTH_RANK", "0"))
     with tempfile.TemporaryDirectory() as folder:
         store = os.environ.setdefault("TRUTH_STORE", os.path.join(folder, "store"))
@@ -587,7 +586,7 @@ def ddp_rank(training, rank, store):
 # --- others ----------------------------------------------------------------------------------------------------------
 
 def jax_training(training, every):
-    """A jit-compiled step (forward, backward, SGD) of a residual network; XLA makes CUDA graphs of it as it likes."""
+    """A jit-compiled step (forward, backward, SGD) of a residual network; XLA makes CUDA graphs of it at its discretion."""
     import jax
     import jax.numpy as jnp
     import numpy
@@ -626,20 +625,19 @@ def jax_training(training, every):
 
 @program("jax")
 def jax(training):
-    """The loss is read in every step: what a step launches has been launched when it ends."""
+    """The loss is read in every step, so everything that a step launches has been launched when it ends."""
     jax_training(training, every=1)
 
 
 @program("jax")
 def jax_async(training):
-    """The loss is read after every ten steps. JAX may launch later than the step asked for it, so the marks are no exact
-    truth here."""
+    """The loss is read after every ten steps. JAX may launch later than requested by the step, so the marks are not exact here."""
     jax_training(training, every=10)
 
 
 @program("cupy")
 def cupy(training):
-    """A two-layer network with its backward pass written out."""
+    """A two-layer network with an explicit backward pass."""
     import cupy
     import numpy
     generator = numpy.random.default_rng(0)
@@ -665,10 +663,10 @@ def cupy(training):
 
 @program("numba")
 def numba(training):
-    """Logistic regression: a copy and four kernels in a step."""
+    """Logistic regression: a copy and four kernels per step."""
     import numpy
     if not hasattr(numpy, "row_stack"):
-        numpy.row_stack = numpy.vstack  # gone since NumPy 2.5, and Numba 0.6x asks for it as it is imported
+        numpy.row_stack = numpy.vstack  # removed in NumPy 2.5, but Numba 0.6x needs it when imported
     from numba import cuda
 
     @cuda.jit
@@ -729,7 +727,7 @@ def numba(training):
 # ---------------------------------------------------------------------------------------------------------------------
 
 def load_mark(path):
-    """truth_mark of the library beside the tests, or None: the times in the truth file then are all there is."""
+    """truth_mark of the library next to the tests, or None: then there are only the times in the truth file."""
     if not path:
         return None
     function = ctypes.CDLL(path).truth_mark
@@ -769,6 +767,6 @@ def main():
 
 
 if __name__ == "__main__":
-    # As the module that recipes.py imports as well: there is one PROGRAMS.
+    # By the module name under which recipes.py imports it, so that there is only one PROGRAMS.
     import programs
     programs.main()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""More of the programs of programs.py, which runs these too: what trainers, libraries and less usual training loops do.
+"""More programs, run by programs.py as well: trainers, libraries and less common training loops.
 
-Models have random weights and data is made up: nothing is downloaded.
+Models have random weights and data is generated: nothing is downloaded.
 """
 
 import os
@@ -21,7 +21,7 @@ def on_device(training, batch):
 # --- trainers --------------------------------------------------------------------------------------------------------
 
 def offline_transformers():
-    # Where there are several GPUs the Trainer of one process takes all of them.
+    # With several GPUs, a Trainer in a single process would use all of them.
     one = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", CUDA_VISIBLE_DEVICES=one)
     import transformers
@@ -36,7 +36,7 @@ def gpt2(transformers):
 
 
 def hugging_face(training, accumulate, **arguments):
-    """transformers.Trainer: its DataLoader copies a batch to the device as it is fetched, so the marks are before that, ahead of
+    """transformers.Trainer: its DataLoader copies a batch to the device as it is fetched, so the marks come before that, ahead of
     on_step_begin."""
     import torch
     transformers = offline_transformers()
@@ -74,7 +74,7 @@ def hugging_face(training, accumulate, **arguments):
 
 @program("torch", "transformers", "accelerate")
 def hf_trainer(training):
-    """transformers.Trainer, bf16, four micro-batches to an optimizer step."""
+    """transformers.Trainer, bf16, four micro-batches per optimizer step."""
     hugging_face(training, 4)
 
 
@@ -86,8 +86,8 @@ def hf_trainer_eval(training):
 
 @program("torch", "lightning")
 def lightning(training):
-    """Lightning runs forward and backward in the closure of optimizer.step(); epochs of 25 steps. It copies a batch to the device
-    before on_train_batch_start, so the marks are in the hook ahead of that."""
+    """Lightning runs forward and backward in the closure of optimizer.step(); epochs of 25 steps. It copies a batch to the device before
+    on_train_batch_start, so the marks are in the hook before that."""
     import logging
     import warnings
 
@@ -161,7 +161,7 @@ def accelerated(training, model, loss_of, accumulate):
 
 @program("torch", "transformers", "peft", "accelerate")
 def lora(training):
-    """Low-rank adapters of a frozen GPT-2, accelerate, two micro-batches to an optimizer step."""
+    """Low-rank adapters of a frozen GPT-2, accelerate, two micro-batches per optimizer step."""
     model = gpt2(offline_transformers())
     import peft
     config = peft.LoraConfig(r=8, lora_alpha=16, lora_dropout=0.05, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
@@ -179,8 +179,8 @@ def accelerate_plain(training):
 
 @program("torch")
 def experts(training):
-    """Two layers that send each token to two of eight experts: how many an expert gets is known on the device alone, is read there,
-    and differs from step to step."""
+    """Two layers that send each token to two of eight experts: the number per expert is only known on the device, is read there, and
+    differs from step to step."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -218,7 +218,7 @@ def experts(training):
 
 @program("torch")
 def speech_ctc(training):
-    """Convolution, a bidirectional LSTM over packed sequences and CTC; the lengths are other ones in each step."""
+    """Convolution, a bidirectional LSTM over packed sequences and CTC; the lengths differ in each step."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -236,7 +236,7 @@ def speech_ctc(training):
             return self.head(pad_packed_sequence(self.lstm(x)[0])[0]).log_softmax(-1)
 
     def make(i):
-        # The longest one first, as packing wants them.
+        # The longest one first, as required for packing.
         frames = sorted((draw.randint(60, 300) for _ in range(16)), reverse=True)
         letters = [n // 12 for n in frames]
         return torch.randn(16, 80, frames[0]), torch.tensor(frames), torch.randint(1, 30, (16, letters[0])), torch.tensor(letters)
@@ -247,7 +247,7 @@ def speech_ctc(training):
 
     def step(k):
         sound, frames, text, letters = batch(k)
-        lengths = (frames + 1) // 2  # of what the convolution leaves
+        lengths = (frames + 1) // 2  # after the convolution
         loss = F.ctc_loss(model(sound.to(training.device), lengths), text.to(training.device), lengths, letters, zero_infinity=True)
         optimizer.zero_grad()
         loss.backward()
@@ -260,7 +260,7 @@ def speech_ctc(training):
 
 @program("torch")
 def lstm_lm(training):
-    """A language model with an LSTM whose state goes on from step to step, its gradient cut; SGD, clipped gradients."""
+    """A language model with an LSTM whose state continues from step to step, with truncated gradients; SGD, clipped gradients."""
     import torch
     from torch import nn
 
@@ -297,7 +297,7 @@ def lstm_lm(training):
 
 @program("torch", "torch_geometric")
 def gnn(training):
-    """Graph convolution and attention over batches of random graphs, whose sizes are other ones in each step."""
+    """Graph convolution and attention over batches of random graphs, whose sizes differ in each step."""
     import torch
     import torch.nn.functional as F
     from torch_geometric.data import Batch, Data
@@ -362,7 +362,7 @@ def timm_lamb(training):
 
 @program("torch")
 def diffusion(training):
-    """A denoising network with a moving average of its weights, by which ten denoising steps make pictures after every 25 steps."""
+    """A denoising network with a moving average of its weights, with which ten denoising steps generate pictures after every 25 steps."""
     import copy
 
     import torch
@@ -435,8 +435,7 @@ def diffusion(training):
 
 @program("torch")
 def gan_two_one(training):
-    """Two steps of the discriminator and one of the generator make an iteration; both networks have the same layers but for the
-    last."""
+    """Two steps of the discriminator and one of the generator make an iteration; both networks have the same layers except for the last."""
     import torch
     import torch.nn.functional as F
     generator, discriminator = (perceptron([128, 512, 512, size]).to(training.device) for size in (128, 1))
@@ -501,7 +500,7 @@ def wgan_gp(training):
 
 @program("torch")
 def lbfgs(training):
-    """L-BFGS with a line search: a step evaluates its closure some 20 to 25 times, and reads the results; a new batch each step."""
+    """L-BFGS with a line search: a step evaluates its closure about 20 to 25 times, and reads the results; a new batch each step."""
     import torch
     import torch.nn.functional as F
     model = perceptron([32, 128, 1], torch.nn.Tanh).to(training.device)
@@ -533,7 +532,7 @@ def lbfgs(training):
 
 @program("torch")
 def dqn(training):
-    """Acts three to six times, each action read by the host, then learns once, and the target network follows a little."""
+    """Acts three to six times, with each action read by the host, then learns once, and updates the target network slightly."""
     import torch
     import torch.nn.functional as F
     draw = random.Random(5)
@@ -569,7 +568,7 @@ def dqn(training):
 
 @program("torch")
 def scaler_skips(training):
-    """fp16; the gradients overflow in every 17th step, whose optimizer step is left out."""
+    """fp16; the gradients overflow in every 17th step, whose optimizer step is skipped."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -586,7 +585,7 @@ def scaler_skips(training):
         optimizer.zero_grad()
         with torch.autocast(training.device, dtype=torch.float16):
             loss = F.cross_entropy(model(x), y)
-        # A Python number: the same kernels whether it overflows or not.
+        # A Python number, so the kernels are the same whether it overflows or not.
         scaler.scale(loss * (float("inf") if k % 17 == 9 else 1.0)).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -598,7 +597,7 @@ def scaler_skips(training):
 
 @program("torch")
 def per_parameter(training):
-    """Each parameter has an optimizer, which steps in the backward pass as soon as the gradient is there."""
+    """Each parameter has an optimizer, which steps in the backward pass as soon as the gradient is ready."""
     import torch
     model = gpt(layers=2, width=256, heads=4, vocabulary=2048, length=64).to(training.device)
     optimizers = {parameter: torch.optim.AdamW([parameter], lr=3e-4) for parameter in model.parameters()}
@@ -641,8 +640,8 @@ def compiled(training):
 
 @program("torch")
 def two_optimizers(training):
-    """SGD for the embeddings in every step, AdamW for the rest in every third one. An iteration is one pass of the loop, but what
-    repeats is a cycle of three."""
+    """SGD for the embeddings in every step, AdamW for the rest in every third one. An iteration is one pass of the loop, but the repeating
+    cycle has three passes."""
     import torch
     model = gpt(layers=3, width=256, heads=4, vocabulary=2048, length=64).to(training.device)
     embeddings = [*model.token.parameters(), *model.position.parameters()]
@@ -668,7 +667,7 @@ def two_optimizers(training):
 # --- two GPUs --------------------------------------------------------------------------------------------------------
 
 def join(training, rank, store):
-    """This rank of two takes the GPU of its number."""
+    """This rank of two takes the GPU with its number."""
     import datetime
 
     import torch
@@ -799,7 +798,7 @@ def pipeline_rank(training, rank, store):
 
 @program("torch", gpus=2)
 def zero(training):
-    """Rank 0 of two data-parallel ranks, each of which has the optimizer's state of half of the parameters."""
+    """Rank 0 of two data-parallel ranks, each of which holds the optimizer's state for half of the parameters."""
     two_ranks(training, "zero", lambda rank, store: zero_rank(training, rank, store))
 
 

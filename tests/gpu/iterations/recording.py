@@ -12,23 +12,22 @@ LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 
 class Stream:
-    """events: [(time, kind, function, shape, stream, thread)], times in ns from the first line on; marks: [(position,
-    text)]; boundaries, opens, closes: [(position, number)], boundaries as they were seen while the program ran;
-    locks: [Lock], whenever iterations were recognised; restarts: positions at which the search began anew, with no
-    lock; names: {function: text}; unread: lines of no known form."""
+    """events: [(time, kind, function, shape, stream, thread)], times in ns from the first line on; marks: [(position, text)]; boundaries,
+    opens, closes: [(position, number)], boundaries as seen while the program ran; locks: [Lock], whenever iterations were recognised;
+    restarts: positions at which the search started over, without a lock; names: {function: text}; unread: lines of unknown form."""
 
     def __init__(self):
         self.events, self.marks, self.boundaries, self.opens, self.closes = [], [], [], [], []
         self.locks, self.restarts, self.names, self.unread = [], [], {}, []
 
     def lock(self):
-        """The one that held at the end, or None."""
+        """The lock in effect at the end, or None."""
         return self.locks[-1] if self.locks and not (self.restarts and self.restarts[-1] >= self.locks[-1].position) else None
 
 
 class Lock:
-    """position: where in the stream it came; before: iterations that were over by its own count; spans: [(number,
-    position of the first event, whether it is a phase between iterations)], also of what lies before `position`."""
+    """position: where in the stream it was found; before: iterations that were over by its own count; spans: [(number, position of the
+    first event, whether it is a phase between iterations)], including those before `position`."""
 
     def __init__(self, position, before, optimizer, by_shape, rough, events, begin, anchor):
         self.position, self.before, self.optimizer, self.by_shape, self.rough = position, before, optimizer, by_shape, rough
@@ -64,7 +63,7 @@ def read(lines):
             elif letter == "I":
                 stream.locks[-1].spans.append((int(fields[0]), base + int(fields[1]), fields[2] == "1"))
             elif letter == "E":
-                pass  # the program tells of its optimizers' steps: each is an event
+                pass  # the program reports its optimizers' steps: each is an event
             elif letter == "R":
                 base = len(stream.events)
                 stream.restarts.append(base)
@@ -72,7 +71,7 @@ def read(lines):
                 stream.unread.append(line)
         except (ValueError, IndexError):
             stream.unread.append(line)
-    # A window's edge is at the boundary that it names, whenever that was written down.
+    # A window's edge is at the boundary that it names, whenever it was recorded.
     positions = {number: position for position, number in stream.boundaries}
     for letter, boundary, window, position in edges:
         (stream.opens if letter == "O" else stream.closes).append((positions.get(boundary, position), window))
@@ -88,8 +87,8 @@ def read_file(path):
 # --- against the truth -----------------------------------------------------------------------------------------------
 
 def iterations(marks):
-    """{K: (position of its first event, position behind its last)} and [(name, begin, end)] of the phases, from
-    [(position, text)] in order."""
+    """{K: (position of its first event, position after its last)} and [(name, begin, end)] of the phases, from [(position, text)] in
+    order."""
     steps, phases = {}, []
     ends = [position for position, _ in marks[1:]] + [None]
     for (position, text), end in zip(marks, ends):
@@ -102,8 +101,8 @@ def iterations(marks):
 
 
 def steady_from(stream, steps, share=0.9):
-    """The first iteration from which on three in a row do what most do: the functions that they have in common with the
-    usual ones are at least `share` of both together. None if there is none."""
+    """The first of three consecutive iterations that do what most iterations do: the functions that they share with the usual ones are at
+    least `share` of both together. None if there is none."""
     functions = {k: frozenset(event[2] for event in stream.events[begin:end]) for k, (begin, end) in steps.items()}
     if not functions:
         return None
@@ -127,10 +126,9 @@ def steady_from(stream, steps, share=0.9):
 def boundary_verdict(boundaries, steps, phases, first=0):
     """How [(position, number)] match the true beginnings from iteration `first` on.
 
-    expected: true beginnings from there; exact: those with a boundary between the same two events; early, late: those
-    that have one elsewhere within half an iteration, offsets: by how many events (negative: early); missed: without any;
-    extra: boundaries that belong to no iteration; in_phases: those of them inside of a validation or the like; shift:
-    {number - K: count} over the exact ones."""
+    expected: number of true beginnings from there; exact: those with a boundary between the same two events; early, late: those with one
+    elsewhere within half an iteration, offsets: by how many events (negative: early); missed: without any; extra: boundaries that belong to
+    no iteration; in_phases: those of them inside a validation or the like; shift: {number - K: count} over the exact ones."""
     order = sorted(k for k in steps if k >= first)
     positions = sorted(set(position for position, _ in boundaries))
     number_at = dict(boundaries)
@@ -163,9 +161,9 @@ def boundary_verdict(boundaries, steps, phases, first=0):
 
 
 def span_verdict(spans, steps, first=0):
-    """How a lock's spans match the true iterations from `first` on. expected: of these; exact: those in which an iteration of
-    the same number begins with the same event; wrong: the others; elsewhere: [(number, position)] of iterations that begin
-    where no true one does, between the first and the last of the true ones."""
+    """How a lock's spans match the true iterations from `first` on. expected: their number; exact: those for which an iteration of the same
+    number begins with the same event; wrong: the others; elsewhere: [(number, position)] of iterations that begin where no true one does,
+    between the first and the last true one."""
     order = sorted(k for k in steps if k >= first)
     begins = {position: number for number, position, phase in spans if not phase}
     wrong = [k for k in order if begins.get(steps[k][0]) != k]
@@ -176,8 +174,8 @@ def span_verdict(spans, steps, first=0):
 
 
 def covered(begin, end, steps, phases):
-    """What lies between two positions: full: iterations wholly in, partial: {K: (events in, events it has)},
-    phases: {name: events in}, other: events that belong to neither."""
+    """What lies between two positions: full: complete iterations, partial: {K: (events inside, events in total)}, phases: {name: events
+    inside}, other: events that belong to neither."""
     full, partial, inside, counted = [], {}, {}, 0
 
     def common(a, b):
@@ -219,7 +217,7 @@ def covered_text(verdict):
 # --- a small copy ----------------------------------------------------------------------------------------------------
 
 def compact_lines(lines, resolution):
-    """The same recording with times in steps of `resolution` ns, without the marks that are not the program's own."""
+    """The same recording with times in steps of `resolution` ns, and only the program's own marks."""
     time = written = 0
     for line in lines:
         letter, _, rest = line.rstrip("\n").partition(" ")
@@ -237,7 +235,7 @@ def compact_lines(lines, resolution):
 
 
 def write_compact(lines, path, limit=60_000):
-    """A small copy of a recording, which reads as any other does: xz, with times as coarse as it takes to stay under
+    """Writes a small copy of a recording, which can be read like any other: xz, with a time resolution just coarse enough to stay under
     `limit` bytes, but no coarser than 1 ms. Returns the size of the file."""
     for resolution in (1000, 10_000, 100_000, 1_000_000):
         data = lzma.compress(("\n".join(compact_lines(lines, resolution)) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Tests of what the truth table is computed with, on streams written here: a comparison that cannot fail proves nothing."""
+"""Tests of the functions behind the truth table, on streams written here: a comparison that can't fail proves nothing."""
 
 import os
 import subprocess
@@ -13,14 +13,14 @@ import programs
 import recording
 import truth_table
 
-EVENTS = 6  # of an iteration
+EVENTS = 6  # per iteration
 
 
 def written(steps=10, boundary_at=lambda k: 0, window=None, phase_after=None, first_different=0, lock_after=None, span_at=lambda k: 0,
             number_of=lambda k: k):
-    """A recording: every iteration is a copy and five kernels, 1.2 µs apart; boundary_at(k) is the event within iteration k
-    before which it was seen to begin, None if not. Iterations are found lock_after the beginning of which: span_at(k) is the
-    event of iteration k with which it then is told to begin, None if it is not, and number_of(k) the number."""
+    """A recording: every iteration is a copy and five kernels, 1.2 µs apart; boundary_at(k) is the event within iteration k before which it
+    was seen to begin, None if it was not. Iterations are found as iteration lock_after begins: span_at(k) is the event of iteration k with
+    which the lock lets it begin, None if it does not, and number_of(k) the number."""
     lines = ["F 1 void copy(float*)", "F 2 void first<int, 2>(int)"]
     waiting = []
 
@@ -42,7 +42,7 @@ def written(steps=10, boundary_at=lambda k: 0, window=None, phase_after=None, fi
                 lines.append(f"B 0 5 {k + 1}")
             event("H" if i == 0 else "K", i + 1 + (50 if k < first_different else 0))
             if i == 0 and window and k in window:
-                # Written some time after the boundary that it names.
+                # Recorded some time after the boundary that it names.
                 lines.append(f"{'OC'[window.index(k)]} {k + 1} 1")
         if phase_after == k:
             lines.append("M 0 5 phase:validation")
@@ -83,13 +83,13 @@ class Reading(unittest.TestCase):
             # A framework's own ranges are left out.
             others = [more for line in lines for more in ("M 0 5 XlaModule:#x#\n", line)]
             self.assertEqual(recording.write_compact(others, path), size)
-            # Too small a limit costs the times, and nothing else.
+            # A limit that is too small only costs time resolution.
             self.assertLessEqual(recording.write_compact(lines, path, 1), size)
             coarse = recording.read_file(path)
         for other, step in ((copy, 1000), (coarse, 1_000_000)):
             self.assertEqual(vars(other) | {"events": None}, vars(stream) | {"events": None})
             self.assertEqual([e[1:] for e in other.events], [e[1:] for e in stream.events])
-            # Errors of rounding do not add up.
+            # Rounding errors do not accumulate.
             for theirs, ours in zip(other.events, stream.events):
                 self.assertTrue(0 <= ours[0] - theirs[0] < step)
 
@@ -105,7 +105,7 @@ class Boundaries(unittest.TestCase):
         self.assertEqual((result["exact"], result["offsets"], result["extra"], result["missed"]), (9, {1: 1}, 0, []))
 
     def test_early_by_an_event(self):
-        # Before the last event of the iteration before.
+        # Before the last event of the preceding iteration.
         lines = written(steps=4)
         boundary = lines.index("B 0 5 3\n")
         lines.insert(boundary - 2, lines.pop(boundary))
@@ -154,7 +154,7 @@ class Spans(unittest.TestCase):
         stream = recording.read(lines + ["R\n"])
         self.assertEqual(stream.restarts, [2 * EVENTS])
         self.assertIsNone(stream.lock())
-        # What follows counts from there.
+        # Positions count from there.
         again = recording.read(lines + ["R\n"] + lines)
         self.assertEqual(again.lock().position, 3 * EVENTS)
         self.assertEqual([position for _, position, _ in again.lock().spans], [2 * EVENTS, 3 * EVENTS])
@@ -241,7 +241,7 @@ class Windows(unittest.TestCase):
         self.assertEqual(truth_table.problems(row), ["8 of 9 exact from iteration 1 on, when the stream was steady; 1 where there is none"])
         row = self.table_row(written(window=(4, 7), lock_after=3, span_at=lambda k: 0 if k > 1 else None, first_different=2))
         self.assertEqual((row["steady_from"], row["all"]["wrong"], truth_table.problems(row)), (2, [0, 1], []))
-        # Nor does the very first one.
+        # The very first one does not count either.
         row = self.table_row(written(window=(4, 7), lock_after=3, span_at=lambda k: 0 if k else 3))
         self.assertEqual((row["steady_from"], row["all"]["wrong"], truth_table.problems(row)), (0, [0], []))
 

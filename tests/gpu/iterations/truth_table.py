@@ -29,17 +29,17 @@ import recipes  # noqa: E402,F401
 import recording  # noqa: E402
 from gputest import Folder, folders, main, module_missing, profiled_environment, run  # noqa: E402
 
-# What a program's own marks cannot say exactly, or what asks for more than the project promises: shown, not judged.
+# Programs whose own marks are inexact, or that need more than the project promises: shown, but not judged.
 NOT_JUDGED = {"jax_async": "JAX launches after the step that asked for it", "ddp": "needs gloo",
               "two_optimizers": "what repeats is three passes of the loop"}
 GOAL_LOCK = 5  # iterations after the stream became steady
-GOAL_LOCK_BY_STEPS = 10  # where the program tells of its optimizers' steps: six have to be seen, and 200 events
+GOAL_LOCK_BY_STEPS = 10  # if the program reports its optimizers' steps: six steps and 200 events are needed
 AUTO_COUNT = 10  # iterations of the window that `auto` opens
 ALL_BUT_TORCH = "cudart,cublas,cublaslt,cudnn,nccl"
 
 
 def find_mark(library):
-    """libtruth_mark.so of the build that the library is from."""
+    """libtruth_mark.so from the same build as the library."""
     for folder in (os.path.dirname(library), os.path.dirname(os.path.dirname(library))):
         found = sorted(glob.glob(os.path.join(folder, "**", "libtruth_mark.so"), recursive=True))
         if found:
@@ -48,7 +48,7 @@ def find_mark(library):
 
 
 def gpus_missing(count):
-    """None if this machine has so many GPUs, one or two, else the reason."""
+    """None if this machine has that many GPUs, one or two, else the reason."""
     if count < 2:
         return None
     try:
@@ -65,9 +65,9 @@ def window_positions(stream):
 
 
 def automatic(row, reasons):
-    """What keeps the one window that `auto` opened from being as promised; empty if nothing does."""
+    """How the only window, opened by `auto`, deviates from the promise; empty if it does not."""
     if len(row["windows"]) != 1:
-        # What the clock's window shows is not in the recording, as no boundary opens it.
+        # The content of the clock's window is not in the recording, since no boundary opens it.
         by_clock = not row["windows"] and len(reasons) == 1 and reasons[0].startswith("time:")
         return "" if by_clock else f"{len(row['windows'])} windows, {reasons}"
     window, first = row["windows"][0], row["steady_from"]
@@ -80,8 +80,8 @@ def automatic(row, reasons):
 
 
 def analyse(stream, run_json, start, count):
-    """Everything that the table says of one program. `start`: None where `auto` chose the window."""
-    # The message with or without the domain in front of it.
+    """All values of one program's row. `start`: None if `auto` chose the window."""
+    # The message with or without its domain.
     texts = [(position, re.sub(r"^:", "", text)) for position, text in stream.marks]
     steps, phases = recording.iterations([(position, text) for position, text in texts if text.startswith(("truth:", "phase:"))])
     row = {"events": len(stream.events), "iterations": len(steps), "phases": len(phases),
@@ -94,18 +94,18 @@ def analyse(stream, run_json, start, count):
     lock = stream.lock()
     row["locked_after"] = None
     if lock:
-        # Iterations that were over, by the program's own account; those before it were counted back.
+        # Iterations that were over, by the program's own account; earlier ones were counted back.
         row["locked_after"] = row["locks"][-1]["iterations_over"]
         row["since_lock"] = recording.span_verdict(lock.spans, steps, row["locked_after"])
         row["all"] = recording.span_verdict(lock.spans, steps)
         if row["steady_from"] is not None:
             row["lock_after_steady"] = row["locked_after"] - row["steady_from"]
-            # Nothing ends where the first one begins: setting up may go over into it.
+            # The first iteration does not follow another one: set-up work may merge into it.
             row["judged_from"] = max(row["steady_from"], 1)
             row["since_steady"] = recording.span_verdict(lock.spans, steps, row["judged_from"])
 
     if stream.boundaries:
-        # The first iteration that may have had one: the watch is armed some time after the iterations were recognised.
+        # The first iteration that can have a boundary: the watch is armed some time after the iterations were recognised.
         first = min((k for k, (_, end) in steps.items() if end > stream.boundaries[0][0]), default=None)
         if first is not None:
             row["first_live"] = first
@@ -122,7 +122,7 @@ def analyse(stream, run_json, start, count):
 
 
 def run_one(options, name):
-    """Runs a program and looks at what was recorded of it. Returns (row, finished program)."""
+    """Runs a program and analyses its recording. Returns (row, finished program)."""
     out = os.path.join(options.work, name + ".out")
     truth_file = os.path.join(options.work, name + ".truth.json")
     record = os.path.join(options.work, name + ".stream")
@@ -130,13 +130,13 @@ def run_one(options, name):
         shutil.rmtree(old)
     for old in glob.glob(record + "*") + glob.glob(truth_file):
         os.remove(old)
-    # %p: Inductor compiles in processes that know CUDA, and one of them would empty the program's recording.
+    # %p: Inductor compiles in processes that initialise CUDA, one of which would truncate the program's recording.
     environment = profiled_environment(options.library, out, "auto" if options.auto else f"iter:{options.start}+{options.count}",
                                        iter_record=record + ".%p", log="debug" if options.debug else "info",
                                        **({"hooks": ALL_BUT_TORCH} if options.without_steps else {}))
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    # Compiled kernels are kept for the whole set of programs, and no longer.
+    # Compiled kernels are kept for all programs of this run, but no longer.
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options.work, "inductor"))
     command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file, "--mark", options.mark,
                "--pause", str(options.pause)]
@@ -194,14 +194,14 @@ def text_of(row):
             "; ".join(more)]
 
 
-# Exact: an iteration of the same number begins with the same event, from the lock on and in all; live: the boundaries that
-# were seen as they came, by which windows open and close.
+# Exact: an iteration of the same number begins with the same event, after the lock and in total; live: the boundaries as seen at run time,
+# at which windows open and close.
 HEADER = ["program", "events", "an iteration", "steady from", "locked after", "exact", "of all", "live", "window covers", ""]
 
 
 def print_table(rows):
     cells = [HEADER] + [[str(cell) for cell in text_of(row)] for row in rows]
-    # A row without figures is its program and one line of text.
+    # A row without values consists of its program and one line of text.
     widths = [max(len(row[i]) for row in cells if len(row) == len(HEADER)) for i in range(len(HEADER))]
     widths[0] = max(len(row[0]) for row in cells)
     for row in cells:
@@ -209,7 +209,7 @@ def print_table(rows):
 
 
 def problems(row):
-    """What keeps a program's row from being as promised."""
+    """How a program's row deviates from the promises."""
     if "events" not in row:
         return [row.get("problem", "it failed")]
     if "automatic" in row:
@@ -218,7 +218,7 @@ def problems(row):
     if row["locked_after"] is None:
         found.append("no iterations were found")
     else:
-        # What ran before the stream was steady (tuning, compiling) may look like no iteration that follows.
+        # Work before the stream was steady (tuning, compiling) may be unlike any later iteration.
         for first, when, verdict in ((row["locked_after"], "they were found", row["since_lock"]),
                                      (row.get("judged_from"), "the stream was steady", row.get("since_steady"))):
             if verdict and (verdict["exact"] != verdict["expected"] or verdict["elsewhere"]):
@@ -259,7 +259,7 @@ def test(options, report):
             report.skip(name, reason)
         else:
             runnable.append(name)
-    # Those that take longest, as they compile, go first.
+    # The longest ones, which compile, go first.
     order = sorted(runnable, key=lambda name: name not in ("compile", "compiled", "resnet50", "dynamic_shapes"))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         futures = {name: pool.submit(run_one, options, name) for name in order}

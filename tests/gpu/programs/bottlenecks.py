@@ -30,16 +30,16 @@ import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-STEPS = 10       # in a window
-ROUND = 30       # steps that are measured together
-BUDGET = 1.5     # seconds: further rounds are left out
+STEPS = 10       # per window
+ROUND = 30       # steps measured together
+BUDGET = 1.5     # seconds, after which no further round begins
 WORKERS = 8
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 def seconds_a_step(step, steps=ROUND, budget=BUDGET):
-    """Of a round of steps, the median of up to three rounds."""
+    """Median over up to three rounds of steps."""
     means, begin = [], time.perf_counter()
     while len(means) < 3 and (not means or time.perf_counter() - begin + steps * means[-1] < budget):
         torch.cuda.synchronize()
@@ -52,7 +52,7 @@ def seconds_a_step(step, steps=ROUND, budget=BUDGET):
 
 
 def window(step, steps=STEPS, ready=None):
-    """`ready` is waited for once the window is open: attaching a profiler takes each rank its own time."""
+    """`ready` is called once the window is open: attaching a profiler takes a different time on each rank."""
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
     if ready is not None:
@@ -60,7 +60,7 @@ def window(step, steps=STEPS, ready=None):
     for _ in range(steps):
         step()
     torch.cuda.profiler.stop()
-    # What the window submitted is over before anything else is: the figures of several windows don't mix.
+    # Everything that the window submitted ends before anything else starts, so that several windows' values do not mix.
     torch.cuda.synchronize()
 
 
@@ -68,7 +68,7 @@ def their_utilization(step, steps=STEPS):
     from torch.profiler import ProfilerActivity, profile
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as prof:
-        # Kineto drops activity outside of its own window's edges: keep away from them.
+        # Kineto drops activity close to its own window's edges, so these are kept apart.
         time.sleep(0.02)
         for _ in range(steps):
             step()
@@ -86,7 +86,7 @@ def their_utilization(step, steps=STEPS):
 
 
 def in_turn(step, rounds=2):
-    """[their utilization], a window of ours before each."""
+    """[their utilization], with a window of ours before each."""
     import torch_child
     found = []
     for _ in range(rounds):
@@ -96,8 +96,8 @@ def in_turn(step, rounds=2):
         torch_child.wait_written(os.environ["INJECT_OUT"], since, 0.5)
         torch_child.settle(step)
         found.append(their_utilization(step))
-        # After the last round, too: Kineto's thread waits for the next runtime call to finalize CUPTI at, on a condition
-        # variable whose destructor waits for that thread as the process exits (PyTorch 2.11).
+        # After the last round as well: Kineto's thread waits on a condition variable for the next runtime call, at which it finalizes
+        # CUPTI, and that variable's destructor waits for the thread as the process exits (PyTorch 2.11).
         torch_child.give_up_cupti("teardown")
     return found
 
@@ -109,7 +109,7 @@ def perceptron(width, layers, device="cuda"):
 
 
 def captured(work):
-    """(a graph of it, what it returns there)"""
+    """(its graph, the value it returned during capture)"""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -123,7 +123,7 @@ def captured(work):
 
 
 class Training:
-    """Steps of a small network: a few hundred kernels of some microseconds each."""
+    """Steps of a small network: a few hundred kernels of a few microseconds each."""
 
     def __init__(self, width=128, layers=24, batch=64, graph=False):
         self.model = perceptron(width, layers)
@@ -146,7 +146,7 @@ class Training:
 
 
 class Samples(torch.utils.data.Dataset):
-    """Each takes its time to make: asleep, as those that wait for a disk, or computing."""
+    """Each takes some time to make: asleep, as if waiting for a disk, or computing."""
 
     def __init__(self, shape, seconds, compute):
         self.shape, self.seconds, self.compute = shape, seconds, compute
@@ -165,7 +165,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 def batches(samples, batch, workers):
-    """Without end, for a program's purposes. The workers are forked, and know nothing of CUDA."""
+    """Practically endless. The workers are forked, and do not use CUDA."""
     options = {"multiprocessing_context": "fork", "timeout": 60} if workers else {}
     return iter(torch.utils.data.DataLoader(samples, batch_size=batch, num_workers=workers, **options))
 
@@ -187,16 +187,16 @@ def gemms(size, count, dtype):
 # Each returns its step.
 
 def tiny_kernels(fixed):
-    """Kernels of a few microseconds; each takes the host longer to launch. A CUDA graph launches all of them at once. The
-    backward pass is on the program's own thread: a graph would also save the two threads' waiting for each other, which is
-    no launch."""
+    """Kernels of a few microseconds, each of which takes the host longer to launch. A CUDA graph launches all of them at once. The backward
+    pass is on the program's own thread: otherwise a graph would also avoid the two threads' waiting for each other, which is not a launch
+    cost."""
     torch.autograd.set_multithreading_enabled(False)
     return Training(graph=fixed).step
 
 
 def item_every_step(fixed):
-    """The host reads the loss after each update, and has the device wait for the next one's launch: twenty of them are a
-    step here, each of more work than its launches take. Every fiftieth loss will do."""
+    """The host reads the loss after each update, so the device waits for the next one's launch: twenty updates are a step here, each with
+    more work than its launches take. Remedy: reading every fiftieth loss."""
     x, weight = (torch.randn(3584, 3584, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     updates = 0
     read = []
@@ -214,7 +214,7 @@ def item_every_step(fixed):
 
 
 def loading(workers, compute):
-    """Products that take the device 5 ms, of a batch that takes one worker 16."""
+    """Products that take the device 5 ms, of a batch that takes one worker 16 ms."""
     data = batches(Samples((1024,), 0.001, compute), 16, workers)
     products = gemms(4096, 24, torch.bfloat16)
 
@@ -226,17 +226,17 @@ def loading(workers, compute):
 
 
 def slow_loader(fixed):
-    """One worker that waits for each sample. More workers."""
+    """One worker that waits for each sample. Remedy: more workers."""
     return loading(WORKERS if fixed else 1, compute=False)
 
 
 def host_loader(fixed):
-    """Samples are computed by the training process itself, in turn with the steps. Workers do it beside them."""
+    """The training process computes samples itself, alternating with the steps. Remedy: workers compute them concurrently."""
     return loading(WORKERS if fixed else 0, compute=True)
 
 
 def pageable_copies(fixed):
-    """64 MB from pageable memory before each step. Pinned memory, and a stream that copies while the step before runs."""
+    """64 MB from pageable memory before each step. Remedy: pinned memory, and a stream that copies during the preceding step."""
     host = [torch.randn(16, 1024, 1024) for _ in range(2)]
     compute = gemms(4096, 16, torch.bfloat16)
     if not fixed:
@@ -275,7 +275,7 @@ def pageable_copies(fixed):
 
 
 def gemm_fp32(fixed):
-    """Products in single precision, without tensor cores. Half the bytes and tensor cores by autocast."""
+    """Products in single precision, without tensor cores. Remedy: half the bytes, and tensor cores, by autocast."""
     torch.set_float32_matmul_precision("highest")
     compute = gemms(4096, 4, torch.float32)
 
@@ -287,7 +287,7 @@ def gemm_fp32(fixed):
 
 
 def elementwise(fixed):
-    """Sixteen passes over 256 MB where one computes the same."""
+    """Sixteen passes over 256 MB. Remedy: one pass that computes the same."""
     x = torch.randn(64 << 20, device="cuda")
     shift = torch.randn(64 << 20, device="cuda")
     out = torch.empty_like(x)
@@ -304,7 +304,7 @@ def elementwise(fixed):
 
 
 def mixed(fixed):
-    """Waits for its data about as long as the device waits for launches. A graph, and workers."""
+    """Waits for its data about as long as the device waits for launches. Remedies: a graph, and workers."""
     if fixed:
         training = Training(graph=True)
         data = batches(Samples((64, 128), 0.001, compute=False), None, WORKERS)
@@ -342,7 +342,7 @@ def lstm_cell(batch, hidden, graph=False, times=100):
 
 
 def rnn_small(fixed):
-    """Batch 1: each product is over before the next is launched. A CUDA graph."""
+    """Batch 1: each product ends before the next is launched. Remedy: a CUDA graph."""
     return lstm_cell(1, 256, graph=fixed)
 
 
@@ -352,8 +352,8 @@ def rnn_large(_):
 
 
 def all_reduce(fixed):
-    """Data-parallel training whose gradients take longer to send than to compute. Sent every fiftieth step. NCCL itself takes
-    the mean, as the division would go with the sending."""
+    """Data-parallel training whose gradients take longer to send than to compute. Remedy: sending them every fiftieth step. NCCL itself
+    computes the mean, as the division would disappear together with the communication."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
     rank = int(os.environ["LOCAL_RANK"])
@@ -412,7 +412,7 @@ RESNET_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def resnet50_study():
-    """[(batch, step)]: training in bfloat16, everything on the device."""
+    """[(batch, step)]: training in bfloat16, with all data on the device."""
     model = resnet50_model().to(device="cuda", dtype=torch.bfloat16, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     images = torch.randn(max(RESNET_BATCHES), 3, 224, 224, device="cuda", dtype=torch.bfloat16)
@@ -430,13 +430,13 @@ def resnet50_study():
 
 
 def study(result):
-    """All times first: CUPTI stays for about a second after a window."""
+    """Measures all times first, because CUPTI stays attached for about a second after a window."""
     steps = resnet50_study()
     result["windows"] = []
     for batch, step in steps:
         for _ in range(3):
             step()
-        # 30 steps of the small ones; of the large ones as many as the time allows, 5 at least.
+        # 30 steps for short ones; for long ones as many as the time allows, at least 5.
         first = seconds_a_step(step, 2, budget=0)
         seconds = seconds_a_step(step, max(5, min(ROUND, int(0.3 / first))), budget=0)
         result["windows"].append({"batch": batch, "seconds": seconds})
@@ -475,7 +475,7 @@ def main():
         step = PROGRAMS[options.name](options.fixed)
         for _ in range(5):
             step()
-        # Ranks have to take the same number of steps.
+        # All ranks must take the same number of steps.
         result["seconds"] = seconds_a_step(step, budget=0 if ranks else BUDGET)
         if options.profiler:
             result["their_utilization"] = in_turn(step)

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // A program on the CUDA 12 runtime: a known number of kernels, copies and memsets between cudaProfilerStart
-// and Stop. Built against the headers and the libcudart.so.12 of the vendor's wheels, so its one kernel comes
-// as PTX text.
+// and Stop. Built against the headers and the libcudart.so.12 of the vendor's wheels, so its only kernel is
+// given as PTX text.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 #error "this program is for the CUDA 12 runtime (12.8 or later, for cudaLibraryLoadData)"
 #endif
 
-// cuda_profiler_api.h is in no wheel of the runtime.
+// None of the runtime's wheels has cuda_profiler_api.h.
 extern "C" cudaError_t CUDARTAPI cudaProfilerStart(void);
 extern "C" cudaError_t CUDARTAPI cudaProfilerStop(void);
 

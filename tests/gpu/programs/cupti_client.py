@@ -23,7 +23,7 @@ KIND_MEMSET = 2  # CUPTI_ACTIVITY_KIND_MEMSET
 
 
 def load(stem):
-    """The newest major that can be loaded, globally: by the linker's own path, beside other wheels, in the toolkit."""
+    """Loads the newest major version that can be loaded, globally: from the linker's own path, from other wheels, from the toolkit."""
     folders = [""] + [os.path.join(path, "nvidia", *rest) + "/" for path in sys.path
                       for rest in (("cu13", "lib"), ("cuda_runtime", "lib"), ("cuda_cupti", "lib"))]
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
@@ -39,7 +39,7 @@ def load(stem):
 
 
 class Buffers:
-    """Buffer callbacks that count memset records; a buffer that is somebody else's is counted, not touched."""
+    """Buffer callbacks that count memset records; a buffer of another client is counted, but not touched."""
     SIZE = 1 << 20
 
     def __init__(self, cupti):
@@ -71,7 +71,7 @@ def main():
     options = parser.parse_args()
     load("libcudart")
     handle = load("libcupti")
-    # What the dynamic linker would bind a program's calls to.
+    # The functions to which the dynamic linker would bind a program's calls.
     cuda = ctypes.CDLL(None)
     cupti = handle if options.hidden else cuda
     returned = {}

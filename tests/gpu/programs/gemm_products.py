@@ -38,9 +38,9 @@ def product(kind, ops, size, n):
 
 
 def timed(multiply, calls):
-    """Seconds a call, by events, with the GPU kept busy while they are launched."""
+    """Seconds per call, measured with events, with the GPU kept busy while the calls are launched."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda._sleep(60_000 * calls)  # clocks: some 30 us a launch, or the GPU would wait for the host in between
+    torch.cuda._sleep(60_000 * calls)  # clocks: about 30 us per launch, otherwise the GPU would wait for the host in between
     begin.record()
     for _ in range(calls):
         multiply()
@@ -52,7 +52,7 @@ def timed(multiply, calls):
 def main():
     cases = configurations("--quick" in sys.argv)
     results = []
-    # Before the window, and in it: there the kernels lie further apart, but the clocks are those of the table.
+    # Before the window, and in it: kernels are further apart there, but the clocks are those of the table.
     for kind, ops, size, n in cases:
         multiply = product(kind, ops, size, n)
         for _ in range(3):

@@ -12,7 +12,7 @@ def jax_step(flax):
     import jax.numpy as jnp
 
     keys = jax.random.split(jax.random.PRNGKey(0), 6)
-    # Steps of some hundred microseconds, and of many milliseconds.
+    # Steps of a few hundred microseconds, and of many milliseconds.
     batch, side, channels = (8192, 32, 3) if flax else (64, 28, 1)
     x = jax.random.normal(keys[0], (batch, side, side, channels))
     y = jax.nn.one_hot(jax.random.randint(keys[1], (batch,), 0, 10), 10)
@@ -124,7 +124,7 @@ def main():
     steps = options.steps or (600 if options.kind == "flax" else 3000)
     for number in range(steps):
         step()
-        # The host does not run further ahead than a few steps; Flax's as far as JAX lets it.
+        # The host runs ahead by a few steps at most; with Flax, as far as JAX allows.
         if number % 20 == 19 and options.kind != "flax":
             wait()
     wait()

@@ -8,7 +8,7 @@ import json
 import numpy
 
 if not hasattr(numpy, "row_stack"):
-    numpy.row_stack = numpy.vstack  # gone since NumPy 2.5, and Numba 0.6x asks for it as it is imported
+    numpy.row_stack = numpy.vstack  # removed in NumPy 2.5, but Numba 0.6x needs it when imported
 
 from numba import cuda  # noqa: E402
 

@@ -93,7 +93,7 @@ def cupy_steps():
 def numba_steps():
     import numpy
 
-    if not hasattr(numpy, "row_stack"):  # NumPy 2.5 has dropped it, numba-cuda overloads it at import
+    if not hasattr(numpy, "row_stack"):  # removed in NumPy 2.5, but numba-cuda overloads it when imported
         numpy.row_stack = numpy.vstack
     from numba import cuda
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Launches kernels of few and many registers, with static and dynamic shared memory, with blocks of many
+// Launches kernels with few and many registers, with static and dynamic shared memory, with blocks of many
 // sizes and grids around whole waves, each such launch once, between cudaProfilerStart and cudaProfilerStop.
-// Before each it asks the CUDA runtime how many of its blocks fit on a multiprocessor.
+// Before each launch it queries the CUDA runtime for the number of its blocks that fit on a multiprocessor.
 //
 // Prints one JSON object: the device's multiprocessors and threads, and the launches.
 #include <cuda_profiler_api.h>
@@ -22,7 +22,7 @@ void check(cudaError_t status, const char* what) {
   std::exit(1);
 }
 
-// Keeps N values in registers at the same time: each depends on its neighbour, none is known before the
+// Keeps N values in registers at the same time: each depends on its neighbour, and none is known before the
 // kernel runs.
 template <int N>
 __device__ void keep_registers(float* data, int rounds) {
@@ -37,7 +37,7 @@ __device__ void keep_registers(float* data, int rounds) {
   for (int i = 0; i < N; ++i) data[i] = values[i];
 }
 
-// Uses as many floats of static shared memory.
+// Uses N floats of static shared memory.
 template <int N>
 __device__ void use_shared(float* data, int rounds) {
   __shared__ float words[N];
@@ -48,7 +48,7 @@ __device__ void use_shared(float* data, int rounds) {
 
 }  // namespace
 
-// Names as they are, so that no demangler stands between the program's and the table's.
+// Unmangled names, so that the program and the table use the same ones.
 extern "C" {
 __global__ void occupancy_empty(float*, int) {}
 __global__ void occupancy_few(float* data, int rounds) {
@@ -138,8 +138,8 @@ int main() {
                                                             static_cast<std::size_t>(dynamic)),
               "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
         if (resident == 0) continue;  // it can't be launched
-        // Less than a wave, one exactly, one and a block, two and a half; in turn, as rows are bounded in
-        // number.
+        // Less than a wave, exactly one, one and a block, two and a half; alternating, because the number of
+        // rows is limited.
         const int wave = multiprocessors * resident;
         const int grids[] = {1, multiprocessors, wave, wave + 1, 2 * wave + wave / 2};
         launches.push_back({named, attributes, block, dynamic, resident, grids[launches.size() % 5]});

@@ -36,7 +36,7 @@ def client():
 
 
 def proton(file, x):
-    """How many kernels it has counted."""
+    """The number of kernels that Proton counted."""
     import triton.profiler
 
     triton.profiler.start(file, context="shadow")

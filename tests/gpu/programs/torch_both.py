@@ -53,7 +53,7 @@ def main():
         seen = theirs()
         ours()
     elif options.mode == "turns":
-        # Of three windows of ours, torch.profiler comes after the first, in the second, and before the third.
+        # Of our three windows, torch.profiler runs after the first, in the second, and before the third.
         ours()
         time.sleep(options.pause)
         seen = [theirs()]

@@ -26,7 +26,7 @@ def main():
     def step():
         return torch.autograd.grad(torch.relu(torch.mm(x, w)).sum(), [x, w])
 
-    # Handles and workspaces are made outside of captures.
+    # Handles and workspaces are created outside of captures.
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -51,7 +51,7 @@ def main():
     before.replay()
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
-    # As cuBLAS has them, which is column-major.
+    # As in cuBLAS, which is column-major.
     shapes = [(384, 384, 384), (COLUMNS, ROWS, INNER), (COLUMNS, INNER, ROWS), (INNER, ROWS, COLUMNS)]
     print(json.dumps({"replays": options.replays, "shapes": sorted(shapes)}))
 

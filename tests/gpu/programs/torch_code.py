@@ -25,7 +25,7 @@ LIBRARY = os.path.dirname(os.__file__)
 
 
 def gpt2(device, checkpointed=False):
-    """GPT-2 by its configuration, in mixed precision, with flash attention where the GPU has it."""
+    """GPT-2 from its configuration, in mixed precision, with flash attention if the GPU has it."""
     import transformers
     config = transformers.GPT2Config(n_layer=6, n_embd=512, n_head=8, vocab_size=8192, n_positions=512, attn_implementation="sdpa")
     model = transformers.GPT2LMHeadModel(config).to(device)
@@ -75,7 +75,7 @@ def fsdp2(device):
 
 
 def compiled(device):
-    """What the compiler makes of three blocks, and the loss outside of it."""
+    """What the compiler makes of three blocks, with the loss outside of it."""
     model = nn.Sequential(*[Block(512) for _ in range(3)]).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     x, y = torch.randn(2048, 512, device=device), torch.randn(2048, 512, device=device)
@@ -92,7 +92,7 @@ def compiled(device):
 
 
 def varying(device):
-    """Sequences of another length in each step, four of them in turn."""
+    """Sequences whose length changes from step to step, cycling through four lengths."""
     import transformers
     config = transformers.BertConfig(num_hidden_layers=4, hidden_size=256, num_attention_heads=4, intermediate_size=1024, vocab_size=2000)
     model = transformers.BertForMaskedLM(config).to(device).train()
@@ -130,7 +130,7 @@ class Marks:
         if not self.open and id(module) not in self.paths:
             for path, one in module.named_modules():
                 self.paths.setdefault(id(one), f"{type(module).__name__}.{path}" if path else type(module).__name__)
-        # One that is made anew in each call is none of the caller's children: its class says what it is.
+        # A module that is created in each call is not one of the caller's children, so its class is used.
         path = self.paths.get(id(module)) or f"{self.open[-1][1]}.{type(module).__name__}"
         mark = torch.profiler.record_function("MODULE " + path)
         mark.__enter__()
@@ -145,7 +145,7 @@ OWN = {"lines_truth", "truth", "main", "<module>", "loaded_step", "whole", "ente
 
 
 class LineMarks(TorchDispatchMode):
-    """A range around each operator with the stack of the program's own lines, as Python says."""
+    """A range around each operator with the stack of the program's own lines, as reported by Python."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         frame, stack = sys._getframe(1), []
@@ -159,7 +159,7 @@ class LineMarks(TorchDispatchMode):
 
 
 def forward_events(events):
-    """By thread and sequence number: the latest event that is no node of the backward pass."""
+    """By thread and sequence number: the latest event that is not a node of the backward pass."""
     forward = {}
     for event in sorted(events, key=lambda event: event.time_range.start):
         if event.sequence_nr >= 0 and event.scope != BACKWARD and not event.name.startswith("autograd::"):
@@ -175,8 +175,8 @@ def lines_inside(event):
 
 
 def lines_of(event, forward):
-    """The stack around an event, and whether it is that of the operator that a node of the backward pass belongs to. That one is called
-    first, and what it is dispatched to has the range. A thread of autograd's has no stack."""
+    """The stack around an event, and whether it is that of the operator to which a node of the backward pass belongs. That operator is
+    called first, and the operator to which it dispatches has the range. Threads of autograd have no stack."""
     while event is not None:
         if event.name.startswith("LINES ") and event.name != "LINES ":
             return event.name[6:], False
@@ -189,7 +189,7 @@ def lines_of(event, forward):
 
 
 def lines_truth(step):
-    """Time of kernels by line, with those of the calls below it: of what Python launches, and of the backward pass by its forward pass."""
+    """Kernel time by line, including calls from that line: of what Python launches, and of the backward pass by its forward pass."""
     with LineMarks(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             step()
@@ -210,7 +210,7 @@ def lines_truth(step):
 
 
 def truth(step, file):
-    # Hooks of modules, or a dispatch mode, would make the compiler compile another program.
+    # Module hooks or a dispatch mode would make the compiler compile a different program.
     is_compiled = sys.argv[1] == "compiled"
     if not is_compiled:
         marks = Marks()  # noqa: F841 (its hooks stay)
@@ -233,7 +233,7 @@ def truth(step, file):
             event = forward[node] if event.scope == BACKWARD and node in forward else event.cpu_parent
         return "[none]"
 
-    # Ranges are on the device's side as well, from their first kernel to their last; a compiled kernel is launched in an event of its name.
+    # Ranges also appear on the device, from their first kernel to their last; a compiled kernel is launched in an event with its name.
     ranges = {event.name for event in events if not event.name.startswith("triton_")}
     operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
     for event in events:
@@ -244,7 +244,7 @@ def truth(step, file):
             continue
         time = sum(kernel.duration for kernel in kernels) * 1e3
         operator = event
-        # Calls of CUDA are events as well, and sometimes lie around one another.
+        # CUDA calls are events as well, and are sometimes nested.
         while operator is not None and operator.name.startswith(("MODULE ", "## Call ", "cuda", "Activity Buffer Request")):
             operator = operator.cpu_parent
         name = operator.name if operator is not None else "[none]"

@@ -16,16 +16,16 @@ import torch
 
 BYTES = 64 << 20
 SMALL = 4096
-KERNEL_CYCLES = 800_000_000  # some 0.4 s: longer than the copies by any link
+KERNEL_CYCLES = 800_000_000  # about 0.4 s: longer than the copies over any link
 
 
 def host(pinned, size=BYTES):
-    # Written to: its pages are there.
+    # Writing to it allocates its pages.
     return torch.ones(size, dtype=torch.uint8, pin_memory=pinned)
 
 
 def entry(direction, source, target, count, size, waited, small=0):
-    """`size`: bytes of all; `waited`: of `count`, those that the host waits for."""
+    """`size`: total bytes; `waited`: how many of `count` the host waits for."""
     return {"direction": direction, "source": source, "target": target, "count": count, "bytes": size, "small": small,
             "waited": waited}
 
@@ -104,7 +104,7 @@ class Copies:
         self.kernel()
         torch.cuda.synchronize()
         rates = [self.repeats * BYTES / (begin.elapsed_time(end) * 1e6) for begin, end in (up, down)]
-        # The small ones are in the same row: they add next to nothing to its bytes, and to its time.
+        # The small ones are in the same row: they add next to nothing to its bytes and its time.
         return {"rows": [entry("Host-to-Device", "Pinned", "Device", 2 * self.repeats, self.repeats * (BYTES + SMALL), 0,
                                small=self.repeats),
                          entry("Device-to-Host", "Device", "Pinned", self.repeats, self.repeats * BYTES, 0)],
@@ -113,7 +113,7 @@ class Copies:
 
     def overlap(self):
         self.long_kernel()
-        time.sleep(0.02)  # it runs
+        time.sleep(0.02)  # the kernel is running
         with torch.cuda.stream(self.stream):
             up = self.timed(lambda: self.upload(self.pinned, True))
             down = self.timed(lambda: self.download(self.pinned, True))
@@ -129,7 +129,7 @@ class Copies:
         for _ in range(count):
             self.kernel()
             self.counter[0].item()
-        # By which kind of memory they come is PyTorch's affair.
+        # PyTorch chooses the kind of memory.
         return {"rows": [entry("Device-to-Host", "Device", None, count, 4 * count, count, small=count)],
                 "hints": [["Device-to-Host", None, "values read one by one"]]}
 

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def bus_bandwidth(elements, batches=6, calls=10):
-    """GB/s of an all_reduce of so many floats, by CUDA events around batches of calls: [one a batch]"""
+    """GB/s of an all_reduce of that many floats, measured with CUDA events around batches of calls: [one per batch]"""
     data = torch.zeros(elements, device="cuda")
     for _ in range(5):
         dist.all_reduce(data)
@@ -36,8 +36,8 @@ def bus_bandwidth(elements, batches=6, calls=10):
 
 
 def window(work):
-    """Everything that `work` launches, and a barrier before it: attaching the profiler takes each rank its own time, which
-    would else be the first collective's."""
+    """A window with everything that `work` launches, after a barrier: attaching the profiler takes a different time on each rank, which
+    would otherwise be added to the first collective."""
     torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.profiler.start()
@@ -66,7 +66,7 @@ def train(options):
             optimizer.step()
 
     own = bus_bandwidth(elements) if options.measure else []
-    steps(5)  # DDP makes its buckets anew after the first one
+    steps(5)  # DDP rebuilds its buckets after the first one
     window(lambda: steps(options.steps))
     own += bus_bandwidth(elements) if options.measure else []
     return {"gradient_bytes": 4 * elements, "steps": options.steps, "own_bus_bandwidths": own,
@@ -75,7 +75,7 @@ def train(options):
 
 
 def operations(options):
-    """Each operation, five times: what nccl_sum.csv is to say of it."""
+    """Each operation, five times: the expected contents of nccl_sum.csv."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     part, whole = torch.zeros(100_000, device="cuda"), torch.zeros(100_000 * ranks, device="cuda")
     half = torch.zeros(77_777, device="cuda", dtype=torch.bfloat16)
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args()
-    # A rank that waits for another one ends by itself: the launcher's ranks are in sessions of their own.
+    # A rank that waits for another one ends by itself, because the launcher's ranks are in sessions of their own.
     faulthandler.dump_traceback_later(100, exit=True)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)

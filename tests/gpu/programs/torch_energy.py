@@ -30,7 +30,7 @@ def main():
         torch.cuda.synchronize()
         return (time.monotonic() - begin) / count
 
-    # As large a batch as such a step needs.
+    # The batch size that such a step needs.
     batch = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     seconds(batch, 10)
     rows = int(min(65536, max(1024, 4096 * options.milliseconds / 1e3 / seconds(batch, 20))))

@@ -35,7 +35,7 @@ class Stack(nn.Module):
 
 
 def training():
-    """(its step, what brings a batch)."""
+    """(its step, a function that provides a batch)."""
     model = Stack().to(device="cuda", dtype=torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
     host = torch.randn(8, 256, 512, dtype=torch.bfloat16).pin_memory()
@@ -81,11 +81,11 @@ def whole(steps, account):
     torch.cuda.synchronize()
 
 
-cycles = {}  # by line, of a step
+cycles = {}  # cycles per step, by line
 
 
 def sleep(count):
-    """One kernel that takes so long; they all have the same name and grid."""
+    """One kernel of that duration; they all have the same name and grid."""
     line = str(sys._getframe(1).f_lineno)
     cycles[line] = cycles.get(line, 0) + count
     torch.cuda._sleep(count)
@@ -140,7 +140,7 @@ class SlowLayer(nn.Module):
 
 def lines(steps, account):
     for longer in (1_000, 2_000, 3_000):
-        captured(functools.partial(another, longer))  # gone at once
+        captured(functools.partial(another, longer))  # destroyed at once
     torch.cuda.synchronize()
     cycles.clear()
     graphs = [captured(one_after_the_other), captured(beside_each_other)]

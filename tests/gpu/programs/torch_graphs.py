@@ -36,9 +36,9 @@ def main():
                 graph.replay()
         launches += options.count * len(graphs)
         torch.cuda.synchronize()
-        inside = capture(x)  # its launches are captured, they run nowhere yet
+        inside = capture(x)  # its launches are captured, and have not run yet
         torch.cuda.profiler.stop()
-        # Replays go on while the window is closed and CUPTI given up, with graphs of every age.
+        # Replays continue while the window is closed and CUPTI is released, with graphs of every age.
         end = time.monotonic() + 1.3
         while time.monotonic() < end:
             for graph in graphs:

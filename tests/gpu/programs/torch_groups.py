@@ -22,7 +22,7 @@ SHARED = 3_000_000  # elements
 
 
 class Shared(torch.autograd.Function):
-    """Something that all ranks of a group sum up in each forward pass, as tensor parallelism does."""
+    """A sum over all ranks of a group in each forward pass, as in tensor parallelism."""
 
     @staticmethod
     def forward(_ctx, activations, data, group):
@@ -38,7 +38,7 @@ class Model(torch.nn.Module):
     def __init__(self, group):
         super().__init__()
         self.layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
-        # Not a buffer: DDP would broadcast it.
+        # Not a buffer, because DDP would broadcast it.
         self.data, self.group = torch.zeros(SHARED, device="cuda", dtype=torch.bfloat16), group
 
     def forward(self, batch):
@@ -54,13 +54,14 @@ def main():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--slow", type=int, default=-1, help="the rank that computes more")
     options = parser.parse_args()
-    # A rank that waits for another one ends by itself: the launcher's ranks are in sessions of their own.
+    # A rank that waits for another one ends by itself, because the launcher's ranks are in sessions of their own.
     faulthandler.dump_traceback_later(50, exit=True)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", **({"device_id": device} if options.eager else {}))
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    # The others are asked as well, and are not in it: of splits off one communicator the numbers stay the same on all ranks.
+    # Other ranks make the call as well, but are not in the group: this keeps the numbers of splits of one communicator the same on all
+    # ranks.
     alone = dist.new_group([0])
     shared = dist.new_group(list(range(ranks)))
 
@@ -81,9 +82,9 @@ def main():
             optimizer.step()
             if rank == 0:
                 dist.all_reduce(own, group=alone)
-            loss.item()  # as programs that print it do: the host does not run ahead
+            loss.item()  # as in programs that print it, so the host does not run ahead
 
-    steps(5)  # DDP makes its buckets anew after the first one
+    steps(5)  # DDP rebuilds its buckets after the first one
     torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.profiler.start()

@@ -23,7 +23,7 @@ def filled(megabytes):
 
 def main():
     kept = [filled(512)]
-    # The peak lies before the window.
+    # The peak is before the window.
     torch.relu(torch.randn(64, device="cuda"))
     large = filled(4096)
     del large

@@ -32,7 +32,7 @@ SIZE = 8192
 
 
 def work(seconds, left, right):
-    """Products for that long; when they began and ended."""
+    """Products for that time; returns when they began and ended."""
     begin = time.monotonic_ns()
     while time.monotonic_ns() - begin < seconds * 1e9:
         left @ right
@@ -45,7 +45,7 @@ def phases(windows, pause):
     pairs = {"bf16": [torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16) for _ in range(2)],
              "fp32": [torch.randn(SIZE // 2, SIZE // 2, device="cuda") for _ in range(2)]}
     for pair in pairs.values():
-        work(0.2, *pair)  # warm
+        work(0.2, *pair)  # warm-up
     found = []
     for _ in range(windows):
         torch.cuda.profiler.start()
@@ -60,7 +60,7 @@ def phases(windows, pause):
 
 
 def mapped():
-    """{file, or [anonymous]: bytes of it that are in memory}."""
+    """{file or [anonymous]: its resident bytes}."""
     found, name = collections.Counter(), ""
     with open("/proc/self/smaps", encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -73,7 +73,7 @@ def mapped():
 
 
 def turns(seconds, model, batch=None):
-    """A line for each that is read, and one before: steps in a window, and what each took."""
+    """Prints one line first, and one for each line that it reads: steps in a window, and the duration of each."""
     from torch_models import MODELS
     step = MODELS[model](torch.device("cuda"), **({"batch": batch} if batch else {}))
     for _ in range(20):
@@ -98,15 +98,15 @@ def turns(seconds, model, batch=None):
         torch.cuda.synchronize()
         free, _ = torch.cuda.mem_get_info()
         torch.cuda.profiler.stop()
-        # What the window took of the device: the other process holds its own all the while.
+        # Device memory taken by the window; the other process keeps its own all the time.
         memory = {"resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "device_own": free_before - free,
                   "mapped": mapped()}
-        time.sleep(1.2)  # CUPTI is given up before the other one's turn
+        time.sleep(1.2)  # CUPTI is released before the other process's turn
         print(json.dumps({"times": times, "memory": memory}), flush=True)
 
 
 def kinds():
-    """{name: (function, work in one call)}: operations, bytes that have to come from memory and go to it."""
+    """{name: (function, work per call)}: FLOPs, bytes that must be read from memory and written to it."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     on = {"device": "cuda"}
     half = {"device": "cuda", "dtype": torch.bfloat16}
@@ -119,7 +119,7 @@ def kinds():
     image = torch.randn(128, 256, 56, 56, **half).to(memory_format=torch.channels_last)
     filters = torch.randn(256, 256, 3, 3, **half).to(memory_format=torch.channels_last)
     cell, state = torch.nn.LSTMCell(1024, 1024).cuda(), torch.randn(512, 1024, **on)
-    resident = [torch.zeros(1 << 20, **on) for _ in range(3)]  # 12 MB: stay in the L2 cache of anything that is sampled here
+    resident = [torch.zeros(1 << 20, **on) for _ in range(3)]  # 12 MB: stays in the L2 cache of all GPUs that are sampled here
 
     def step_cell():
         with torch.no_grad():
@@ -168,8 +168,8 @@ def kernels(seconds, names):
 
 
 def pooled(how, seconds=0.7, sets=8):
-    """Operands and results are so many that they come out of memory and go there, whatever ran before. The device rests in
-    between, so that its clock is not lowered where one kind alone would take too much power."""
+    """There are so many operands and results that they are read from and written to memory whatever ran before. The device rests in
+    between, so that its clock is not lowered if one kind alone would take too much power."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     on = {"device": "cuda"}
     half = {"device": "cuda", "dtype": torch.bfloat16}
@@ -189,7 +189,7 @@ def pooled(how, seconds=0.7, sets=8):
     kept = [None] * (2 * sets)
     calls = [
         lambda at: torch.mm(square[at][0], square[at][1], out=square[at][2]),
-        lambda at: torch.bmm(single[at][0], single[at][1], out=single[at][2]),  # one kernel, as no sum is split
+        lambda at: torch.bmm(single[at][0], single[at][1], out=single[at][2]),  # one kernel, because no sum is split
         lambda at: torch.add(vectors[at][0], vectors[at][1], out=vectors[at][2]),
         lambda at: torch.softmax(rows[at][0], 1, out=rows[at][1]),
         lambda at: torch.sum(rows[at][0].view(-1), 0, out=total),
@@ -225,7 +225,7 @@ def pooled(how, seconds=0.7, sets=8):
 
 
 def memory():
-    """Products for a second in a window; what of each mapping is in memory then."""
+    """Products for a second in a window; then the resident part of each mapping."""
     left = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
     torch.cuda.profiler.start()
     work(1, left, left)
@@ -275,7 +275,7 @@ def clock(seconds=1.5):
 
 
 def launch_from(number, windows=4):
-    """Every thread launches small kernels all the while; how long its longest launch took, and the window's edges."""
+    """Every thread launches small kernels continuously; returns each thread's longest launch, and the window's edges."""
     ends, longest, counts, failures = threading.Event(), [0] * number, [0] * number, []
 
     def work_on(index):

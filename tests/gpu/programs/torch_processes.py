@@ -74,7 +74,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", choices=("fork", "spawn", "subprocess", "threads16", "threads32"), required=True)
     mode = parser.parse_args().mode
-    train([torch.ones(16, 64)])  # all kernels loaded before the window
+    train([torch.ones(16, 64)])  # load all kernels before the window
     warm = torch.zeros(4, device="cuda")
     warm.add_(1.0)
     torch.cuda.synchronize()

@@ -47,7 +47,7 @@ def fsdp2(device):
 
 
 def frozen(device):
-    """Most parameters are not trained, and some are shared."""
+    """Most parameters are frozen, and some are shared."""
     import torch.nn as nn
     base = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)]).to(device).requires_grad_(False)
     base[3].weight = base[0].weight
@@ -67,7 +67,7 @@ def frozen(device):
 
 
 def ddp(device):
-    """Its buckets are copies of the gradients, which Python knows no tensor of."""
+    """Its buckets are copies of the gradients, for which Python has no tensor."""
     import torch.nn as nn
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)], nn.Linear(1024, 10)).to(device)
     model = nn.parallel.DistributedDataParallel(model, device_ids=[device])
@@ -96,7 +96,7 @@ if name in ("fsdp2", "ddp"):
     dist.init_process_group("nccl", device_id=device)
 step = MODELS[name](device)
 
-# What is there as the optimizer steps: gradients are not there any more after zero_grad().
+# Memory as the optimizer steps: after zero_grad(), gradients no longer exist.
 truth = {}
 
 
@@ -110,7 +110,7 @@ def size_of(tensors):
 
 
 def before_step(optimizer, *_):
-    """Called where libinject's reading is due, in the same step."""
+    """Called when libinject's reading is due, in the same step."""
     import gc
     models = [found for found in gc.get_objects() if type.__subclasscheck__(torch.nn.Module, type(found))]
     parameters = [tensor for model in models for tensor in model._parameters.values() if tensor is not None]

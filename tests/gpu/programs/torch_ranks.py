@@ -31,7 +31,7 @@ PATIENCE = 60  # s
 
 
 def launcher():
-    """What of libinject is in the process that has started this one: (whether it is loaded, its threads)."""
+    """libinject in the process that started this one: (whether it is loaded, its threads)."""
     parent = f"/proc/{os.getppid()}"
     with open(f"{parent}/maps") as file:
         loaded = "libinject" in file.read()
@@ -46,7 +46,7 @@ def launcher():
 
 
 def window(work):
-    """The window begins and ends with nothing on the device."""
+    """The device is idle when the window begins and ends."""
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
     work()
@@ -55,10 +55,10 @@ def window(work):
 
 
 def profiled(work):
-    """Kernels by name, as torch.profiler counts them."""
+    """Kernels by name, as counted by torch.profiler."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
-        time.sleep(0.02)  # Kineto drops activity outside of its own window's edges
+        time.sleep(0.02)  # Kineto drops activity close to its own window's edges
         work()
         torch.cuda.synchronize()
         time.sleep(0.02)
@@ -79,7 +79,7 @@ def train(_options, rank):
     model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = torch.randn(64, 256, device="cuda")
-    # Each rank has as many kernels of its own: its tables can't be another's.
+    # Each rank has a different number of kernels, so its tables can't be another's.
     extra = torch.zeros(64, device="cuda")
 
     def steps():
@@ -90,16 +90,16 @@ def train(_options, rank):
             for _ in range(rank + 1):
                 extra.cos_()
 
-    steps()  # DDP makes its buckets anew after the first step
+    steps()  # DDP rebuilds its buckets after the first step
     window(steps)
     weights = sum(float(p.detach().double().abs().sum()) for p in model.parameters())
-    sys.stdout.write(f"rank {rank} of {dist.get_world_size()}: {weights.hex()}\n")  # one write: the ranks share this pipe
+    sys.stdout.write(f"rank {rank} of {dist.get_world_size()}: {weights.hex()}\n")  # a single write, because the ranks share this pipe
     return {"kernels": profiled(steps) if "LD_PRELOAD" in os.environ else {}}
 
 
 def come_to_the_window(rank):
-    """Leaves a second window open, with kernels of known number in it, once all ranks are there. The first one is on disk: until
-    then records that a thread has just made are in memory alone."""
+    """Leaves a second window open, with a known number of kernels in it, once all ranks are there. The first one is on disk: until then, a
+    thread's latest records are only in memory."""
     data = torch.zeros(64, device="cuda")
     window(data.cos_)
     flush = getattr(ctypes.CDLL(None), "inject_flush", None)
@@ -117,7 +117,7 @@ def fail(options, rank):
     write(options, rank, {})
     dist.barrier()  # all have written their results
     if rank == 1:
-        time.sleep(0.5)  # the others are out of the barrier
+        time.sleep(0.5)  # the others have left the barrier
         raise RuntimeError("this rank fails in its window")
     time.sleep(PATIENCE)
 
@@ -152,9 +152,9 @@ def main():
     parser.add_argument("--backend", choices=("gloo", "nccl"), required=True)
     parser.add_argument("--result", required=True)
     options = parser.parse_args()
-    # A rank that waits for another one ends by itself: torchrun's ranks are in sessions of their own.
+    # A rank that waits for another one ends by itself, because torchrun's ranks are in sessions of their own.
     faulthandler.dump_traceback_later(PATIENCE + 20, exit=True)
-    # Ranks that share a GPU: NCCL refuses that.
+    # Ranks that share a GPU: not supported by NCCL.
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group(options.backend, **({"device_id": device} if options.backend == "nccl" else {}))

@@ -30,7 +30,7 @@ def holds():
 
 
 def kernels(step):
-    """Of one step, if each of three has as many."""
+    """Kernels of one step, if each of three steps has the same number."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         for _ in range(3):
             step()

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
-WARM_STEPS = 20  # until everything is loaded that a step needs
+WARM_STEPS = 20  # until everything that a step needs is loaded
 
 
 class Digits(Dataset):
@@ -31,7 +31,7 @@ class Digits(Dataset):
 
 
 def bracket(kind, step):
-    """What marks a step: an NVTX range of its name, or the profiler API at the same calls."""
+    """What marks a step: an NVTX range with its name, or the profiler API at the same calls."""
     if kind == "nvtx":
         return torch.cuda.nvtx.range(f"step{step}")
     if kind == "api":
@@ -53,7 +53,7 @@ def model_of(options):
     if not options.ddp:
         return model
     import torch.distributed as dist
-    # Ranks that share a GPU: NCCL refuses that.
+    # Ranks that share a GPU: not supported by NCCL.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo")
     return torch.nn.parallel.DistributedDataParallel(model)
