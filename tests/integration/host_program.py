@@ -47,7 +47,7 @@ def worker(seconds, told, stay):
     compute(seconds)
     told.send(usage(resource.RUSAGE_SELF))
     stay.wait()
-    told.send(usage(resource.RUSAGE_SELF))  # what telling and waiting took as well
+    told.send(usage(resource.RUSAGE_SELF))  # including the cost of reporting and waiting
 
 
 def helper(seconds, stay, times):
@@ -73,7 +73,7 @@ def main():
     cuda.training_launch(b"first", 1)
     own = {"INJECT_OUT": "child", "INJECT_WINDOW": "always", "INJECT_TRACE": "off", "CUDASIM_REPORT": ""}
     cuda_child = subprocess.Popen(sys.argv[2:], env={**os.environ, **own}) if len(sys.argv) > 2 else None
-    # One that has worked before, and does nothing now.
+    # It has worked before, and is idle now.
     old, old_told = child(context, 0.1, stay)
     worked = old_told.recv()
     outer = both()

@@ -13,7 +13,8 @@
 
 namespace looks {
 
-/// What can be read of it: a thread may end in the middle, which an iterator over the file would throw.
+/// The readable part of the file: a thread may end while it is read, and an iterator over the file would
+/// throw.
 inline std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -21,14 +22,14 @@ inline std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// How often libinject's own threads have looked at what the program did, from here on: a program that waits
-/// for that is as slow as they are on a busy machine. A look lies between two waits of a thread, as the
-/// kernel counts them; the first of these may end a look that had begun before.
+/// How often libinject's own threads have checked what the program did, from here on. A program that waits
+/// for them is as slow as they are on a busy machine. A check lies between two waits of a thread, as counted
+/// by the kernel; the first of these may end a check that had begun before.
 class Looks {
  public:
   Looks() : before_(waits()) {}
 
-  /// Whether one of the threads has looked so often, or there is none. The others wait for something that
+  /// Whether one of the threads has checked that often, or there is none. The others wait for something that
   /// does not come.
   bool seen(unsigned long count) const {
     const Waits after = waits();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""looks.h for programs in Python: one that waits for libinject's threads is as slow as they are on a busy machine. No test of its own."""
+"""looks.h for programs in Python: a program that waits for libinject's threads is as slow as they are on a busy machine. Not a test
+itself."""
 
 import pathlib
 import re
@@ -8,7 +9,7 @@ import time
 
 
 def _waits():
-    """Of each of libinject's threads, how often it has waited, as the kernel counts it."""
+    """How often each of libinject's threads has waited, as counted by the kernel."""
     found = {}
     for thread in pathlib.Path("/proc/self/task").iterdir():
         try:
@@ -22,7 +23,7 @@ def _waits():
 
 
 def wait(count=3, most=10.0):
-    """Until one of them has looked at what the program did `count` times, or there is none. A look lies between two waits."""
+    """Waits until one of them has checked what the program did `count` times, or there is none. A check lies between two waits."""
     before, end = _waits(), time.monotonic() + most
     while before and time.monotonic() < end:
         after = _waits()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Holds the folders that a test has made against what the documentation promises, as `inject check` does."""
+"""Checks the folders made by a test against the documentation's promises, as `inject check` does."""
 
 import pathlib
 import sys
@@ -14,7 +14,7 @@ from libinject.result import BadFile  # pylint: disable=wrong-import-position
 
 
 def broken(root, expected=()):
-    """{folder: what is wrong with it, a line each} of the folders under `root`. `expected`: rules that may be broken there."""
+    """{folder: its violations, one line each} of the folders under `root`. `expected`: rules that may be broken there."""
     found = {}
     for run in sorted(pathlib.Path(root).rglob("run.json")):
         try:
@@ -27,7 +27,7 @@ def broken(root, expected=()):
 
 
 def hold(test, root, expected=()):
-    """Fails the test with what is wrong with the folders under `root`."""
+    """Fails the test with the violations in the folders under `root`."""
     found = broken(root, expected)
     if found:
         lines = [f"{folder}/{line}" for folder, lines in found.items() for line in lines]

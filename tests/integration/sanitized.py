@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Cases that say nothing where library and programs are built with a sanitizer (scripts/sanitize.sh)."""
+"""Cases that are meaningless if library and programs are built with a sanitizer (scripts/sanitize.sh)."""
 
 import os
 import unittest
 
 SANITIZER = os.environ.get("INJECT_TEST_SANITIZER", "")
-# How much longer things may take: sanitizers slow programs down, and a busy machine those that take more of it.
+# The factor by which things may take longer: sanitizers slow programs down, and on a busy machine even more.
 PACE = 10 if SANITIZER else 1
-# What run.json may then say was lost, as not every time can wait for its turn.
+# Losses that run.json may then report, as some times arrive too late.
 LOST_TO_PACE = {"busy_time_records"} if SANITIZER else set()
-_RUNTIME = os.environ.get("INJECT_TEST_SANITIZER_RUNTIME")  # what scripts/sanitize.sh has preloaded
+_RUNTIME = os.environ.get("INJECT_TEST_SANITIZER_RUNTIME")  # preloaded by scripts/sanitize.sh
 
 
 def preload(*libraries):
-    """LD_PRELOAD's value for these libraries, of which there may be none. The sanitizer's run-time library comes first, as it
-    has to come before the C library, but in programs that nobody watches (Python, sh) would come with ours, after it."""
+    """LD_PRELOAD's value for these libraries, possibly none. The sanitizer's run-time library comes first because it must precede the C
+    library, which would not be so in uninstrumented programs (Python, sh) that load it through our library."""
     return " ".join(str(path) for path in (*([_RUNTIME] if _RUNTIME else []), *libraries))
 
 
 def unsanitized(why, alone=None):
-    """Skips a case under a sanitizer (under `alone`, if there is one that is meant); the reason is printed, as unittest does
-    not do that by itself."""
+    """Skips a case under a sanitizer (only under `alone`, if given); the reason is printed, as unittest does not do that by itself."""
     skipped = SANITIZER != "" and alone in (None, SANITIZER)
     if skipped:
         print(f"skipped under the {SANITIZER} sanitizer: {why}")

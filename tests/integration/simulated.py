@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Runs the programs of script/ under the preload on the simulated CUDA, and reads what they leave.
+"""Runs the programs of script/ under the preload on the simulated CUDA, and reads their output.
 
-Every run's tables are checked against each other, against its raw records, and those against the simulation's own
-account of what ran on its devices: tests only say what is special to them.
+Every run's tables are checked against each other and against its raw records, and these against the simulation's own record of what ran on
+its devices; tests only state what is special to them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import promises
 import timeline
 from sanitized import LOST_TO_PACE, PACE, preload as preload_of, unsanitized  # pylint: disable=unused-import
 
-# The folder of the library, the programs' folder, the simulated CUDA's: set by main().
+# The library's path, the programs' folder, the simulated CUDA's: set by main().
 library = programs = simulation = None
 
 TABLES = ("cuda_gpu_kern_sum.csv", "cuda_gpu_kern_gb_sum.csv", "cuda_api_sum.csv", "cuda_gpu_mem_time_sum.csv",
@@ -38,13 +38,13 @@ LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_record
 
 
 def done_by_us(out):
-    """Device activity was recorded, all of it."""
+    """Whether device activity was recorded, all of it."""
     return not any("activity" in message for message in out.run["messages"])
 
 
 def pauses(run):
-    """How often a window was a second or more after the one before it, as where the machine stood still: CUPTI may then be
-    detached and attached once more, and again for the window that follows: which of them come in a row is known only then."""
+    """How often a window began a second or more after the one before it ended, for example because the machine stood still. CUPTI may then
+    be detached and attached once more, and again for the next window; which of them follow each other directly is known only then."""
     windows = run["windows"]
     return sum(after["start_ns"] - before["end_ns"] >= 1_000_000_000 for before, after in zip(windows, windows[1:]))
 
@@ -70,7 +70,7 @@ class Folder:
         return {row[key].removesuffix("()"): int(row[count]) for row in self.rows(name)}
 
     def kernels(self):
-        """{name: instances}; `name()` without the brackets that demangling adds."""
+        """{name: instances}; `name()` without the parentheses that demangling adds."""
         return self.counts("cuda_gpu_kern_sum.csv", "Name", "Instances")
 
     def operations(self):
@@ -80,7 +80,7 @@ class Folder:
         return self.counts("cuda_api_sum.csv", "Name", "Num Calls")
 
     def ranges(self):
-        """{(range, style): instances}; without the colon that the default domain's names begin with."""
+        """{(range, style): instances}; without the colon with which names in the default domain begin."""
         return {(row["Range"].removeprefix(":"), row["Style"]): int(row["Instances"]) for row in self.rows("nvtx_sum.csv")}
 
     def range_kernels(self):
@@ -97,7 +97,7 @@ class Folder:
                 for row in self.rows("library_sum.csv")}
 
     def windows(self):
-        """One row a window: all devices."""
+        """One row per window: all devices."""
         return [row for row in self.rows("window_sum.csv") if row["Device"] == "all"]
 
     def window_kernels(self):
@@ -107,7 +107,7 @@ class Folder:
         return [row["Reason"] for row in self.windows()]
 
     def lost(self):
-        """What is not 0 of what run.json says was lost."""
+        """Non-zero losses in run.json."""
         return {kind: count for kind, count in self.run["lost"].items() if count}
 
 
@@ -141,7 +141,7 @@ class Result:
 
     @property
     def out(self):
-        """The one output folder."""
+        """The only output folder."""
         (path,) = self.folders()
         return Folder(path)
 
@@ -156,13 +156,13 @@ class Result:
         return found
 
     def sampling(self):
-        """Each time that a simulated device's counters were sampled; what did not come about is 0."""
+        """Each time that a simulated device's counters were sampled; a step that did not happen is 0."""
         fields = [line.split(",") for line in self.report.read_text(encoding="utf-8").splitlines()]
         return [Sampling(*map(int, line[1:])) for line in fields if line[0] == "sampling"]
 
     def misuse(self):
-        """CUDA calls made out of CUPTI's callbacks, which CUPTI forbids, calls of CUPTI's that harm what another thread is
-        doing, and calls for hardware counters that came out of order."""
+        """CUDA calls made within CUPTI's callbacks, which CUPTI forbids; calls to CUPTI that harm what another thread is doing; and calls
+        for hardware counters that came out of order."""
         return sum(int(line.split(",")[1]) for line in self.report.read_text(encoding="utf-8").splitlines()
                    if line.startswith(("calls_in_callbacks,", "cupti_misuse,", "sampling_misuse,")))
 
@@ -177,14 +177,14 @@ class Result:
 
 
 def come_first():
-    """The process gets a processor before others, where that is permitted."""
+    """Gives the process a higher CPU priority, if permitted."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
 
 
 class SimulatedTest(unittest.TestCase):
     maxDiff = None
-    urgent = False  # what is measured depends on when the program's threads get a processor
+    urgent = False  # the result depends on when the program's threads get a CPU
     place = None  # where its folder is; None: where temporary files are
 
     def setUp(self):
@@ -195,11 +195,11 @@ class SimulatedTest(unittest.TestCase):
         self.may_break = {}
 
     def breaks(self, **reasons):
-        """This test makes folders that break rules of `inject check`, by their names with _ for -, each for a reason."""
+        """The test makes folders that break rules of `inject check`, by their names with _ for -, each with a reason."""
         self.may_break.update({name.replace("_", "-"): reason for name, reason in reasons.items()})
 
     def check_promises(self):
-        """Whatever folders the test has made keep what the documentation promises, as they are in the end."""
+        """All folders made by the test keep the documentation's promises, in their final state."""
         promises.hold(self, self.folder, self.may_break)
 
     def script(self, text, program="cuda", preload=True, before=(), faults=(), devices=None, env=None, check=True,
@@ -234,7 +234,7 @@ class SimulatedTest(unittest.TestCase):
         return result
 
     def check_folder(self, out, result):
-        """Tables of one run agree with each other, with the raw records, and these with the devices."""
+        """The tables of a run agree with each other and with the raw records, and these with the devices."""
         for name in TABLES:
             self.assertIn(name, out.files())
         per_kernel = self.sums(out, "cuda_gpu_kern_sum.csv", "Name")
@@ -247,7 +247,7 @@ class SimulatedTest(unittest.TestCase):
         kernels = self.total(per_kernel)
         self.assertEqual(self.total(self.sums(out, "thread_kern_sum.csv", "Thread Name")), kernels)
         windows = out.rows("window_sum.csv")
-        # What windows beyond 10,000 had is one row, without devices.
+        # Windows beyond 10,000 share one row, without devices.
         several = not any(row["Window"] == "[other]" for row in windows)
         for scope in ("all", "each") if several else ("all",):
             rows = [row for row in windows if (row["Device"] == "all") == (scope == "all")]
@@ -278,8 +278,8 @@ class SimulatedTest(unittest.TestCase):
         per_call = self.sums(out, "cuda_api_sum.csv", "Name", "Num Calls")
         self.assertEqual((self.sum(totals, "API Calls"), self.sum(totals, "API Time (ns)")), self.total(per_call))
         lost = out.run["lost"]
-        # Each submission is one kernel, copy or memset, but for graphs. Of launches that were under way in other threads as
-        # CUPTI was attached, one in each, the kernel alone is known.
+        # Each submission is one kernel, copy or memset, except for graphs. For launches that were in progress in other threads when CUPTI
+        # was attached, one per thread, only the kernel is known.
         if not any(lost.values()) and "cudaGraphLaunch" not in per_call and done_by_us(out):
             threads = len(out.rows("thread_kern_sum.csv"))
             if threads == 1:
@@ -314,7 +314,7 @@ class SimulatedTest(unittest.TestCase):
             self.assertLessEqual(float(row["Overlap with Kernels (%)"] or 0), 100)
 
     def check_copy_overlap(self, out, trace):
-        """Copies' overlap with kernels, of one window, a second time from the raw records."""
+        """The copies' overlap with kernels in one window, computed a second time from the raw records."""
         kernels, copies = collections.defaultdict(list), collections.defaultdict(list)
         for row in trace:
             device, start = row["Device"].rpartition("(")[2].rstrip(")"), int(row["Start (ns)"])
@@ -326,7 +326,7 @@ class SimulatedTest(unittest.TestCase):
         for intervals in kernels.values():
             intervals.sort()
         for (device, name, source, target), spans in copies.items():
-            # Of copies between devices the raw records do not tell which.
+            # For copies between devices, the raw records do not tell the other device.
             rows = [row for row in out.rows("copy_sum.csv")
                     if (row["Device"], f"[CUDA memcpy {row['Direction']}]", row["Source"].rstrip(" 0123456789"),
                         row["Target"].rstrip(" 0123456789")) == (device, name, source, target)]
@@ -334,7 +334,7 @@ class SimulatedTest(unittest.TestCase):
             self.assertEqual((self.sum(rows, "Count"), self.sum(rows, "Total Time (ns)")), (len(spans), total))
             overlapped = sum(self.union([(max(start, begin), min(end, until)) for begin, until in kernels[device]
                                          if begin < end and until > start]) for start, end in spans)
-            # A share of the time from each window's first kernel on, so of no more than the whole.
+            # A share of the time from each window's first kernel on, so not more than the whole.
             told = sum(int(row["Total Time (ns)"]) * float(row["Overlap with Kernels (%)"] or 0) / 100 for row in rows)
             self.assertGreaterEqual(told, overlapped - 0.0006 * total - 1)
 
@@ -360,7 +360,7 @@ class SimulatedTest(unittest.TestCase):
                 start = int(row["Start (ns)"])
                 worked.setdefault(row["Device"].rpartition("(")[2].rstrip(")"), []).append((start, start + int(row["Duration (ns)"])))
             worked = {device: self.union(intervals) for device, intervals in worked.items()}
-            # It is blank where work has no record, and nowhere else.
+            # It is blank if work has no record, and only then.
             lost = out.run["lost"]
             lacks = any(lost[kind] for kind in ("activity_records", "invalid_timestamps", "missing_activity_records"))
             if busy or not (lacks or "no_device_activity" in out.run["windows"][0]):
@@ -380,7 +380,7 @@ class SimulatedTest(unittest.TestCase):
 
     @staticmethod
     def union(intervals):
-        """The time that lies in at least one of them."""
+        """The time covered by at least one of the intervals."""
         total, reached = 0, -10**18
         for begin, end in sorted(intervals):
             total += max(0, end - max(begin, reached))

@@ -16,7 +16,7 @@ import unittest
 from sanitized import unsanitized
 
 NEEDED = re.compile(r"(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|ld-linux-[a-z0-9-]+\.so\.\d)")
-# dlclose: hooks have to learn of unloading. What PyTorch's caching allocator calls, as PyTorch 2.11 names it and as 1.13 does.
+# dlclose: hooks have to learn of unloading. The functions called by PyTorch's caching allocator, as named in PyTorch 2.11 and in 1.13.
 ENTRY_POINTS = {"InitializeInjection", "InitializeInjectionNvtx2", "dlclose", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
                 "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"}
 
@@ -63,14 +63,14 @@ class Binary(unittest.TestCase):
         self.assertEqual(sorted(expected - exported), [], "in a table, and not exported")
 
     def test_exported_names_have_no_version(self):
-        # A versioned definition does not answer a reference to the vendor's version.
+        # A versioned definition does not satisfy a reference to the vendor's version.
         self.assertEqual([name for name, version, defined in dynamic_symbols() if defined and version], [])
 
     def test_needs_the_c_library_alone(self):
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", str(arguments.library)))
         self.assertIn("libc.so.6", needed)
         self.assertEqual([name for name in needed if not NEEDED.fullmatch(name)], [])
-        # Of this architecture's alone: a machine may have libraries of another one's.
+        # Only of this architecture, because a machine may have libraries for another one.
         c_library = output(arguments.compiler, "-print-file-name=libc.so.6").strip()
         self.assertLessEqual({name for name in needed if name.startswith("ld-linux")},
                              set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", c_library))))
@@ -91,7 +91,7 @@ class Binary(unittest.TestCase):
         self.assertNotRegex(text, r"GLIBCXX_|CXXABI_|GCC_")
 
     def test_every_unversioned_need_is_weak(self):
-        # A strong one that an older C library lacks ends the process.
+        # A strong symbol that an older C library lacks ends the process.
         strong = [line for line in output("objdump", "-T", str(arguments.library)).splitlines()
                   if "*UND*" in line and "GLIBC" not in line and not re.match(r"[0-9a-f]+ +w ", line)]
         self.assertEqual(strong, [])
@@ -103,13 +103,13 @@ class Binary(unittest.TestCase):
                         "a program that loads the library with dlopen has about 512 bytes left")
 
     def test_needs_no_initialiser_of_its_own(self):
-        # Hooks are called before initialisers run, which would then wipe what the hooks left; and each page that
-        # one touches costs every process 2 µs. The C++ runtime's own are named after its sources, *.cc.
+        # Hooks are called before initialisers run, which would then erase what the hooks stored; and each page that an initialiser touches
+        # costs every process 2 µs. The C++ runtime's own initialisers are named after its sources, *.cc.
         names = re.findall(r"_GLOBAL__sub_I_\S+", output("nm", str(arguments.library)))
         self.assertEqual([name for name in names if not name.endswith(".cc")], [])
 
     def test_leaves_nothing_to_be_destroyed_at_exit(self):
-        # The last window is settled at exit, by a thread that may outlive the handlers: no object may be gone by then.
+        # The last window is settled at exit, by a thread that may outlive the handlers: no object may be destroyed by then.
         callers, function = [], ""
         for line in output("objdump", "-dC", "--no-show-raw-insn", str(arguments.library)).splitlines():
             if line.endswith(">:"):
@@ -121,7 +121,7 @@ class Binary(unittest.TestCase):
 
     @unsanitized("a sanitizer's checks make the code several times as long")
     def test_what_calls_in_a_window_run_through_lies_together(self):
-        """By the next call the program has evicted our code from the caches: it should take few pages."""
+        """By the next call the program has evicted our code from the caches, so it should be on few pages."""
         shared, hooks = {}, []
         for line in output("nm", "-C", "--defined-only", str(arguments.library)).splitlines():
             address, _, name = line.split(maxsplit=2)
@@ -151,7 +151,7 @@ class Binary(unittest.TestCase):
         self.assertIn("GNU_RELRO", headers)
 
     def test_is_relocatable(self):
-        # No path of the machine that it was built on decides where it looks for libraries.
+        # No path of the build machine affects where it looks for libraries.
         self.assertNotRegex(output("readelf", "-d", str(arguments.library)), r"RPATH|RUNPATH")
 
 

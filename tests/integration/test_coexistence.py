@@ -18,8 +18,8 @@ class Turns(simulated.SimulatedTest):
         return super().script(text, **{"WINDOW": "api", "SUMMARY": "stderr", **options})
 
     def check(self, text, lines, windows, **options):
-        """The program prints and returns what it does alone. `lines`: a part of each of our warnings, in their order.
-        `windows`: of each its kernels, or None where it has only what the hooks saw."""
+        """The program prints and returns the same as alone. `lines`: a part of each of our warnings, in order. `windows`: the kernels of
+        each, or None if it only has what the hooks saw."""
         done = self.script(text, **options)
         self.check_unharmed(done, text, **{name: options[name] for name in ("program", "faults", "env") if name in options})
         self.check_lines(done, lines)
@@ -48,7 +48,7 @@ class Turns(simulated.SimulatedTest):
         self.assertTrue(all(window["state"] == "closed" for window in listed))
 
     def check_ended(self, done, count):
-        """So many windows were closed early. A launch whose thread loses its processor in the midst of it may lack its record."""
+        """That many windows were closed early. A launch whose thread is preempted in the middle of it may lack its record."""
         self.assertEqual(sum("ended_by" in window for window in done.out.run["windows"]), count)
         lost = done.out.lost()
         self.assertLessEqual(lost.pop("missing_activity_records", 0), 2 * count)
@@ -56,7 +56,7 @@ class Turns(simulated.SimulatedTest):
 
     @staticmethod
     def summary(done):
-        """Its words, whatever lines they are in."""
+        """Its words, whatever lines they are on."""
         return " ".join(done.stderr.split("\nlibinject: ")[-1].split())
 
     def ended_by(self, done):
@@ -65,13 +65,13 @@ class Turns(simulated.SimulatedTest):
 
 class Holder(Turns):
     """Another tool has subscribed before us."""
-    free = None  # what the hooks see where CUPTI is free: memory and calls
+    free = None  # what the hooks see if CUPTI is free: memory and calls
 
     TEXT = "gemm start gemm kernel:a:3 copy:h2d:64 push:r kernel:b:2 pop stop sync print:done return:3"
 
     @staticmethod
     def allocations(out):
-        """But for their times."""
+        """Allocations without their times."""
         return [{**row, "Peak at (ns)": ""} for row in out.rows("memory_sum.csv")]
 
     def check_holder(self, name, **options):
@@ -82,7 +82,7 @@ class Holder(Turns):
         self.assertIn("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)", line)
         out = done.out
         self.assertIn(name, out.run["windows"][0]["no_device_activity"])
-        # What the hooks see is all there.
+        # Everything that hooks see is there.
         calls = out.calls()
         self.assertEqual(out.libraries(), {"cublasGemmEx": (1, 0, 0), "cublasGemmEx > cublasLtMatmul": (1, 0, 0)})
         self.assertEqual(out.ranges(), {("r", "PushPop"): 1})
@@ -91,7 +91,7 @@ class Holder(Turns):
         if Holder.free is None:
             Holder.free = self.script(self.TEXT).out
             Holder.free = self.allocations(Holder.free), Holder.free.calls()
-        # cuBLAS brings its own runtime, whose launches CUPTI alone sees.
+        # cuBLAS brings its own runtime, whose launches only CUPTI sees.
         self.assertEqual((self.allocations(out), {**calls, "cuLaunchKernel": 1}), Holder.free)
         return done
 
@@ -154,7 +154,7 @@ class Subscribers(Turns):
         self.check("duration:a:40000000 start kernel:a:5 subscribe unsubscribe stop sync print:done", ["closed early"], [5])
 
     def test_behind_a_kernel_that_never_ends(self):
-        # Without it the client would subscribe at once: it is not refused, and its kernel alone is missing.
+        # Without it the client would subscribe at once: it is not refused, and only its kernel is missing.
         text = "start kernel:a:3 kernel:stuck:1:1 subscribe mark unsubscribe stop print:done return:3"
         done = self.script(text, faults="hang=stuck")
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
@@ -178,7 +178,7 @@ class Subscribers(Turns):
         self.check_ended(done, 10)
 
     def test_while_another_thread_opens_windows(self):
-        # With a context: giving CUPTI up does not wait for one that is being created (docs/reliability.md).
+        # With a context: releasing CUPTI does not wait for one that is being created (docs/reliability.md).
         text = ("kernel:warm:1 sync background [ loop:60 [ start kernel:a:5 stop ] ] "
                 "background [ loop:10 [ subscribe sleep:2 unsubscribe sleep:5 ] ] join sync start kernel:b:3 stop sync print:done return:3")
         done = self.script(text)
@@ -186,7 +186,7 @@ class Subscribers(Turns):
         out = done.out
         self.assertEqual(out.kernels()["b"], 3)
         self.assertGreaterEqual(len(out.windows()), 61)
-        # What is launched between a window's early end and its trigger's is in none.
+        # Launches between a window's early end and its trigger's end are in no window.
         calls = out.calls()["__cudaLaunchKernel"]
         self.assertTrue(303 - 10 * 5 <= calls <= 303, calls)
 
@@ -211,7 +211,7 @@ class Subscribers(Turns):
         self.assertEqual(done.out.kernels(), {"a": 5})
 
     def test_the_profiler_calls_are_watched_again(self):
-        # The callbacks of both are on once the third is asked for.
+        # The callbacks of both are enabled once the third is requested.
         done = self.check("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe finalize until_calls:cuptiEnableCallback:6 "
                           "start kernel:c:3 stop sync print:done", [], [3], program="driver")
         self.assertEqual(sum("CUPTI is released" in text for _, text in done.messages()), 1)
@@ -251,7 +251,7 @@ class Buffers(Turns):
         self.assertEqual(done.stdout, "client's kernels: 6\ndone\n")
 
     def test_switched_on_again_after_our_turn(self):
-        # It has registered its callbacks once, and we have put ours in their place since.
+        # It has registered its callbacks once, and ours have replaced them since.
         text = ("take_buffers kernel:a:3 sync client_records start kernel:b:2 stop sync {0} client:enable kernel:c:4 sync client_records "
                 "start kernel:d:5 stop sync print:done")
         for between in ("until_calls:cuptiFinalize:1", "", "start kernel:b:2"):
@@ -261,7 +261,7 @@ class Buffers(Turns):
                 self.assertEqual(done.stdout, "client's kernels: 3\nclient's kernels: 7\ndone\n")
 
     def test_disabled_and_not_flushed(self):
-        # What it has collected is in its buffers yet.
+        # The records that it has collected are still in its buffers.
         done = self.check("take_buffers kernel:a:3 client:disable start kernel:b:2 stop sync client:flush client:count start kernel:c:4 stop "
                           "sync print:done", ["is not done with them"], [None, 4])
         self.assertEqual(done.stdout, "client's kernels: 3\ndone\n")
@@ -290,9 +290,9 @@ class Finalized(Turns):
         done = self.check("start kernel:a:3 finalize kernel:b:2 stop start kernel:c:4 stop sync until_calls:cuptiFinalize:2 "
                           "print:done",
                           ["window 1 closed early and CUPTI released: script_client.so finalizes CUPTI"], [3, 4])
-        # By the program, and after the second window by us.
+        # By the program and, after the second window, by us.
         calls = done.simulated_calls()
-        # Ours subscribes once more for the time of cuptiFinalize.
+        # We subscribe once more for the duration of cuptiFinalize.
         self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (3, 2, 2))
 
     def test_behind_work_in_flight(self):
@@ -308,10 +308,10 @@ class Finalized(Turns):
 
 
 class Unseen(Turns):
-    """A client that has its functions from dlsym on CUPTI's own handle passes our hooks by."""
+    """A client that gets its functions from dlsym on CUPTI's own handle bypasses our hooks."""
 
     def test_subscribes_in_a_window(self):
-        # CUPTI's own answer. Our window is whole.
+        # CUPTI's own answer. Our window is complete.
         done = self.script("client:hide start kernel:a:3 subscribe kernel:b:2 stop sync print:done")
         self.assertEqual(done.stdout, "client_subscribe: 39\ndone\n")
         self.check_windows(done, [5])
@@ -322,7 +322,7 @@ class Unseen(Turns):
                    ["CUPTI for the tests"], [None, 2])
 
     def test_a_name_that_no_library_provides(self):
-        # Looked up where CUPTI is not loaded, and found with us: the call fails, and nobody is at work.
+        # Looked up where CUPTI is not loaded, and found in our library: the call fails, and no client is active.
         program = ("import ctypes; ctypes.CDLL('libcudart.so.13', mode=ctypes.RTLD_GLOBAL); c = ctypes.CDLL(None); p = ctypes.c_void_p(); "
                    "s = hasattr(c, 'cuptiSubscribe') and [c.cuptiSubscribe(ctypes.byref(p), None, None), c.cuptiFinalize()]; "
                    "m = lambda: [c.cudaMemset(p, 0, 64) for _ in range(3)]; c.cudaMalloc(ctypes.byref(p), 64); c.cudaProfilerStart(); m(); "
@@ -333,7 +333,7 @@ class Unseen(Turns):
         self.check_windows(done, [0])
 
     def test_registers_buffers_in_a_window(self):
-        # What is known not to be seen: records go to its callbacks from there on, and are missing in ours.
+        # A known blind spot: from there on records go to its callbacks, and are missing in ours.
         done = self.script("client:hide start kernel:a:3 client:register kernel:b:2 sync stop sync print:done return:3")
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         self.assertEqual(sum(done.out.lost().values()), 5)
@@ -346,7 +346,7 @@ class Unseen(Turns):
         self.check_windows(done, [0, 4], {"missing_activity_records": 3})
 
     def test_subscribes_as_we_unsubscribe(self):
-        """cuptiFinalize would end its subscription: CUPTI stays as it is."""
+        """cuptiFinalize would end its subscription, so CUPTI is left attached."""
         for faults, finalized in (("", 1), ("cupti_fail=cuptiSubscribe:39:2:1", 0)):
             done = self.script("start kernel:a:3 stop sync until_calls:cuptiSubscribe:2 start kernel:b:2 stop sync print:done",
                                faults=faults)
@@ -380,14 +380,14 @@ class Counters(Turns):
 
 
 def inherited():
-    """The library's path as it sets it for CUDA and NVTX: in a spelling of which children know that nobody set it by hand."""
+    """The library's path as it sets it for CUDA and NVTX: in a spelling by which children recognise that no user set it."""
     return f"{simulated.library.parent}/././{simulated.library.name}"
 
 
 class Children(Turns):
     """Programs that inherit CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH from a preloaded parent."""
 
-    # The first range comes before CUDA is initialised, and so before the window: NVTX calls us first.
+    # The first range is before CUDA is initialised, and so before the window: NVTX calls us first.
     TEXT = "push:early pop malloc:x:4096 push:r kernel:a:3 sync pop free:x print:done return:3"
     RANGES = {("r", "PushPop"): 1}
     WITHOUT = ["env", "-u", "LD_PRELOAD"]
@@ -422,7 +422,7 @@ class Children(Turns):
     def test_without_the_preload_there_is_no_thread(self):
         code = ("import ctypes, os; status = ctypes.CDLL('libcuda.so.1').cuInit(0); maps = open('/proc/self/maps').read(); "
                 "print(status, 'libinject' in maps, len(os.listdir('/proc/self/task')))")
-        # By the spelling that users write, a thread is there.
+        # With the spelling that users write, there is a thread.
         for by, threads in ((self.WITHOUT, "1"), ([*self.WITHOUT, f"CUDA_INJECTION64_PATH={simulated.library}"], "2")):
             done = self.script("", command=[*by, "python3", "-c", code], WINDOW="time:1h+1s", check=False)
             self.assertEqual(done.stdout.split(), ["0", "True", threads], done.stderr)
@@ -446,7 +446,7 @@ class Children(Turns):
         for path in (simulated.library, link):
             by_hand = {"CUDA_INJECTION64_PATH": str(path)}
             with self.subTest(path.name):
-                # Without the preload anywhere, in a parent of the process alone, and set in the child.
+                # Without any preload, with it only in a parent of the process, and set in the child.
                 self.check_profiled(self.child(["env"], preload=False, env={**by_hand, "NVTX_INJECTION64_PATH": str(path)}))
                 self.check_profiled(self.child(self.WITHOUT, env=by_hand))
                 self.check_profiled(self.child([*self.WITHOUT, f"CUDA_INJECTION64_PATH={path}"]))
@@ -464,7 +464,7 @@ class Children(Turns):
 
 
 class Injections(Turns):
-    """Others who are in the process by LD_PRELOAD or CUDA_INJECTION64_PATH, as we are."""
+    """Others in the process through LD_PRELOAD or CUDA_INJECTION64_PATH, as we are."""
 
     TEXT = "malloc:x:4096 kernel:a:3 sync free:x print:done return:3"
 
@@ -474,7 +474,7 @@ class Injections(Turns):
         return tool
 
     def test_by_the_driver(self):
-        # It is called as without us, and we begin with the first allocation.
+        # It is called as it would be without us, and we start with the first allocation.
         for name, said in (("libtool.so", "left to /"), ("libToolsInjection64.so", "left to Nsight Systems, /")):
             with self.subTest(name):
                 tool = self.tool(name)
@@ -500,13 +500,13 @@ class Injections(Turns):
                 self.assertNotIn("injected", done.stderr)
 
     def test_variables_are_left_alone(self):
-        # And those that nobody has set name us.
+        # Variables that no user has set name our library.
         command = ["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH $NVTX_INJECTION64_PATH"']
         done = self.script("", command=command, env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
         self.assertEqual((done.stdout, done.stderr), (f"/opt/tool.so {inherited()}\n", ""))
 
     def test_a_launcher_gets_no_variables(self):
-        # Nsight Compute ends programs that it finds ours in: what it starts has the environment that it has without us.
+        # Nsight Compute ends programs in which it finds our variables, so what it starts has the same environment as without us.
         show = 'echo "$CUDA_INJECTION64_PATH|$NVTX_INJECTION64_PATH"'
         for name in ("ncu", "nsys", "compute-sanitizer"):
             with self.subTest(name):
@@ -524,7 +524,7 @@ class Injections(Turns):
         done = self.script("", command=["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH"'],
                            env={"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu"})
         self.assertEqual((done.stdout, done.stderr), ("\n", ""))
-        # The driver does not call us: we begin with the first allocation.
+        # The driver does not call us, so we start with the first allocation.
         done = self.check(self.TEXT, [], [3], WINDOW="always", env={"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu"})
         self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
 

@@ -18,9 +18,9 @@ import unittest
 
 source, build, cmake = map(pathlib.Path, sys.argv[1:4])
 
-# Of the build that this test belongs to, so that the headers are found where they were found.
+# From the build to which this test belongs, so that the headers are found in the same places.
 KEPT = ("CMAKE_CXX_COMPILER", "CMAKE_GENERATOR", "INJECT_CUDA_ROOT", "INJECT_DEPS_DIR", "INJECT_GLIBC_FLOOR")
-# Neither a folder nor something to look for.
+# Neither a folder nor a request to search.
 MISSING = ("-DINJECT_CUDNN_INCLUDE:STRING=OFF", "-DINJECT_NCCL_INCLUDE:STRING=OFF")
 
 
@@ -45,7 +45,7 @@ class Configure(unittest.TestCase):
                 self.assertNotIn(file, compiled)
 
     def test_without_a_compiler(self):
-        """As in pip's builds, which name a compiler in CXX whether there is one or not."""
+        """As in pip's builds, which name a compiler in CXX whether it exists or not."""
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([cmake, "-S", source, "-B", folder], env={**os.environ, "CXX": f"{folder}/none"}, capture_output=True,
                                   text=True, timeout=120, check=False)

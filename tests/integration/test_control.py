@@ -23,7 +23,7 @@ import simulated
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 TRAINING = pathlib.Path(__file__).resolve().parent / "training.py"
 NOBODY = 65534
-# Runs for half a minute unless it is ended.
+# Runs for half a minute unless it is killed.
 LONG = "print:up loop:6000 [ kernel:k:1 sync sleep:5 ]"
 
 FORKS = """
@@ -69,7 +69,7 @@ class Case(simulated.SimulatedTest):
         return {**kept, "LC_ALL": "C", "XDG_RUNTIME_DIR": str(self.runtime)}
 
     def begin(self, text=LONG, command=None, control="1", ready=True, **options):
-        """Starts a program that prints "up" once CUDA is initialised; returns it once it listens."""
+        """Starts a program that prints "up" once CUDA is initialised; returns when it is listening."""
         work = self.folder / f"process{len(list(self.folder.iterdir()))}"
         work.mkdir()
         given = {"OUT": "out", "SUMMARY": "off", "WINDOW": "api", "CONTROL": control, **options}
@@ -86,7 +86,7 @@ class Case(simulated.SimulatedTest):
 
     @staticmethod
     def end(program, number=signal.SIGKILL):
-        """Its stderr."""
+        """Returns its stderr."""
         if program.poll() is None:
             program.send_signal(number)
         if program.stdout.closed:
@@ -101,7 +101,7 @@ class Case(simulated.SimulatedTest):
                               timeout=30, check=False, **options)
 
     def ask(self, *words):
-        """{key: value} of an answer that is no error."""
+        """{key: value} of a successful answer."""
         done = self.call(*words)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return dict(line.split(": ", 1) for line in done.stdout.splitlines())
@@ -113,13 +113,13 @@ class Case(simulated.SimulatedTest):
 
     @staticmethod
     def strangers():
-        """Ids of processes that listen in the folders that all of this user's processes share: another run of this test, where
-        they pass over an unfit folder."""
+        """Process ids that listen in the folders shared by all of this user's processes: another run of this test, where it skips an
+        unsuitable folder."""
         shared = (f"/run/user/{os.geteuid()}/libinject", f"/tmp/libinject-{os.geteuid()}")
         return {path.stem for folder in shared for path in pathlib.Path(folder).glob("*.sock")}
 
     def listed(self):
-        """[(PID, STATE, WINDOWS)] of the list, strangers left out; the rest of what it says."""
+        """[(PID, STATE, WINDOWS)] of the list, without strangers; and the rest of its output."""
         strangers = self.strangers()
         done = self.call("list")
         strangers |= self.strangers()
@@ -145,7 +145,7 @@ class Case(simulated.SimulatedTest):
             while part := connection.recv(65536):
                 text += part
         except ConnectionResetError:
-            pass  # what was sent had not been read
+            pass  # the data sent had not been read
         return text.decode()
 
     def await_true(self, condition):
@@ -266,9 +266,9 @@ class Clients(Case):
         stuck = [self.connect(program.pid) for _ in range(5)]
         begin = time.monotonic()
         self.ask("status", program.pid)
-        # Each of them is waited for for two seconds.
+        # Each connection is waited for for two seconds.
         self.assertLess(time.monotonic() - begin, 8)
-        # More than it serves at once: the next one waits until they are dropped.
+        # More connections than it serves at once: the next one waits until they are dropped.
         stuck += [self.connect(program.pid) for _ in range(5)]
         self.ask("status", program.pid)
         for connection in stuck[:5]:
@@ -313,7 +313,7 @@ class Clients(Case):
         self.assertIsNone(program.poll())
 
     def serve(self, pid, greeting, reply):
-        """Something at `pid`'s socket that is not libinject."""
+        """Serves something other than libinject at `pid`'s socket."""
         self.sockets.mkdir(mode=0o700, exist_ok=True)
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(server.close)
@@ -396,7 +396,7 @@ class Files(Case):
         program = self.begin(command=[sys.executable, "-c", CLOSES])
         connection = self.connect(program.pid)
         (program.work / "close").touch()
-        # Wakes the listener, whose number has become a file of the program's.
+        # Wakes the listener, whose descriptor has become a file of the program's.
         try:
             connection.sendall(b"status\n")
         except BrokenPipeError:
@@ -452,7 +452,7 @@ class OtherUsers(Case):
         program = self.begin()
         self.sockets.chmod(0o777)
         self.socket_of(program.pid).chmod(0o777)
-        # The test's interpreter may be where nobody may read.
+        # The test's interpreter may be in a folder that others can't read.
         ready, told = os.pipe()
         child = os.fork()
         if child == 0:

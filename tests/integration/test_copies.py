@@ -10,14 +10,14 @@ import unittest
 
 import simulated
 
-# The simulated link moves 10 bytes in a nanosecond, the devices' memories 1,000, the link between devices 100.
+# The simulated link moves 10 bytes per nanosecond, the devices' memories 1,000, the link between devices 100.
 MB = 1_000_000
 
 
 class Copies(simulated.SimulatedTest):
     def rows(self, text, **options):
         """{(device, direction, source, target): row}"""
-        # Memory is allocated, and streams are made, before the window.
+        # Memory is allocated, and streams are created, before the window.
         done = self.script(text, **{"WINDOW": "api", "devices": 2, **options})
         self.assertEqual(done.out.lost(), {})
         found = {}
@@ -44,7 +44,7 @@ class Copies(simulated.SimulatedTest):
             ("1", "Peer-to-Peer", "Device 1", "Device 0"): ("1", "20000", "20000.0", "2.000", "2.000", "100.000"),
             ("0", "Peer-to-Peer", "Device 0", "Device 1"): ("1", "10000", "10000.0", "1.000", "1.000", "100.000"),
             ("0", "Device-to-Device", "Device", "Device"): ("1", "1000", "1000.0", "1.000", "1.000", "1000.000")})
-        # By its memory's clock and width, and by NVML; of the link between two devices nothing is known.
+        # From its memory's clock and width, and from NVML; the link between two devices is unknown.
         for (_, direction, _, _), row in rows.items():
             link = {"Device-to-Device": ("1676.160", "59.7"), "Peer-to-Peer": ("", "")}.get(direction, ("15.754", "63.5"))
             self.assertEqual(self.cells(row, "Link (GB/s)", "Link (%)"), link)
@@ -54,7 +54,8 @@ class Copies(simulated.SimulatedTest):
         self.assertEqual(self.cells(row, "Small Copies", "Small Copies (%)"), ("3", "75.0"))
 
     def test_copies_that_the_host_waits_for(self):
-        # Behind a long kernel. Copies without a stream return when they have ended, as those into pageable memory do.
+        # After a long kernel. Copies without a stream return when they have ended, and so do those into pageable
+        # memory.
         rows = self.rows("duration:a:500000000 copy:h2d:8:1 kernel:b:1:1 sync start kernel:a:1:1 loop:3 [ copy:h2d:80:1 ] "
                          "copy:h2d:80 copy:d2h:80:1 loop:2 [ copy:d2h:80:1:pageable ] sync stop")
         self.assertEqual({key[1:]: self.cells(row, "Count", "Synchronizing", "Synchronizing (%)") for key, row in rows.items()},
@@ -63,7 +64,7 @@ class Copies(simulated.SimulatedTest):
                           ("Device-to-Host", "Device", "Pinned"): ("1", "0", "0.0")})
 
     def test_copies_that_are_waited_for_at_once(self):
-        # As PyTorch does: an asynchronous copy, and the stream's end.
+        # As PyTorch does it: an asynchronous copy, then a stream synchronization.
         text = "duration:a:500000000 copy:d2h:80:1 kernel:b:1:1 sync start {} sync stop"
         for body, waited in (("kernel:a:1:1 copy:d2h:80:1 stream_sync:1", "1"), ("kernel:a:1:1 copy:d2h:80:1 last_error stream_sync:1", "1"),
                              ("kernel:a:1:1 copy:d2h:80:1 kernel:b:1:1 stream_sync:1", "0"),
@@ -98,7 +99,7 @@ class Copies(simulated.SimulatedTest):
         return {key[1:]: row["Hint"] for key, row in self.rows(text, **options).items()}
 
     def test_hints_for_what_takes_time(self):
-        # By a slow link, so that copies are nearly all that this does: 40 ms each.
+        # Over a slow link, so that nearly all of the time is spent in copies: 40 ms each.
         size = 4 * MB
         self.assertEqual(self.hints(f"copy:h2d:8 start copy:h2d:{size}::pageable copy:d2h:{size}::pageable copy:h2d:{size} sync stop",
                                     env={"CUDASIM_RATES": "h2d=100,d2h=100"}), {

@@ -8,13 +8,13 @@ usage: test_cudnn.py LIBRARY PROGRAMS SIMULATION
 
 import simulated
 
-# What the programs' convolution computes for one sample: 64 channels of 56 x 56, 128 filters of 3 x 3, stride 2.
+# FLOPs of the programs' convolution for one sample: 64 channels of 56 x 56, 128 filters of 3 x 3, stride 2.
 SAMPLE = 2 * 128 * 28 * 28 * 64 * 9
 # Their network: two LSTM layers in both directions, 256 to 512, over 20 + 15 + 9 + 3 steps.
 NETWORK = 2 * 47 * 2 * 4 * 512 * ((256 + 512) + (1024 + 512))
-PRODUCT = 2 * 96 * 32 * 64  # for each sample
+PRODUCT = 2 * 96 * 32 * 64  # per sample
 
-# Plans are read once CUDA is there.
+# Plans are read once CUDA is initialised.
 BEGIN = "conv:forward"
 
 
@@ -23,7 +23,7 @@ class CudnnTest(simulated.SimulatedTest):
         return super().script(text, **{"WINDOW": "api", **options})
 
     def row(self, table, text):
-        """The one row of `table` after a window in which `text` runs."""
+        """The only row of `table` after a window in which `text` runs."""
         (row,) = self.script(text).out.rows(table)
         return row
 
@@ -33,7 +33,7 @@ class CudnnTest(simulated.SimulatedTest):
         self.assertEqual({column: found[column] for column in expected}, expected)
 
     def flops(self, text, **options):
-        """Of the window in which `text` runs."""
+        """FLOPs of the window in which `text` runs."""
         done = self.script(text, **options)
         self.check_unharmed(done, text)
         return int(done.out.windows()[0]["FLOPs"] or 0)
@@ -120,7 +120,7 @@ class Plans(CudnnTest):
             return calls["cudnnBackendGetAttribute"]
         self.assertGreater(reads(1), 0)
         self.assertEqual(reads(100), reads(1))
-        # Nobody wants to know.
+        # Nothing uses the result.
         self.assertEqual(reads(1, HOOKS="cudart,cublas"), 0)
         self.assertEqual(reads(1, WINDOW="off"), 0)
 
@@ -174,7 +174,7 @@ class Functions(CudnnTest):
                        Algorithm="persistent static", Calls="1", FLOPs=str(NETWORK), Hint="")
 
     def products(self, network, calls=1):
-        """The table's rows for one network: its calls', and those of its products by their sizes: how many, and their FLOPs."""
+        """The table's rows for one network: those of its calls, and those of its products by size: their number and FLOPs."""
         done = self.script(f"{BEGIN} start loop:{calls} [ rnn:{network} ] stop sync")
         (row,) = done.out.rows("rnn_sum.csv")
         (together, *parts) = done.out.rows("gemm_sum.csv")

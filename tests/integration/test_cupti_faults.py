@@ -21,7 +21,7 @@ class FaultTest(simulated.SimulatedTest):
         return self.script(text, program=program, before=[hide], env={"HIDDEN_LIBRARIES": hidden}, **options)
 
     def check_hooks_only(self, done, *fragments):
-        """One line says why, and the tables have what the hooks saw."""
+        """One line gives the reason, and the tables have what the hooks saw."""
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         (line,) = done.warnings()
         self.assertIn("no device activity is recorded", line)
@@ -34,7 +34,7 @@ class FaultTest(simulated.SimulatedTest):
         self.assertEqual((calls["__cudaLaunchKernel"], calls["cudaMemcpy"]), (5, 1))
         self.assertEqual(out.libraries(), {"cublasGemmEx": (1, 0, 0), "cublasGemmEx > cublasLtMatmul": (1, 0, 0)})
         self.assertEqual(out.ranges(), {("r", "PushPop"): 1})
-        # Nothing is missing that was to come.
+        # Nothing that was expected is missing.
         self.assertEqual(out.lost(), {})
         self.assertEqual(len(out.windows()), 1)
 
@@ -123,13 +123,13 @@ class Taken(FaultTest):
         self.assertEqual(len(given_up), 1)
 
     def test_buffers_taken_after_a_window(self):
-        # Newer profilers don't subscribe: they take the buffer callbacks.
+        # Newer profilers don't subscribe: they replace the buffer callbacks.
         done = self.script("start kernel:a:3 stop sync until_calls:cuptiFinalize:1 take_buffers kernel:b:4 sync client_records print:done")
         self.assertEqual((done.stdout, done.warnings()), ("client's kernels: 4\ndone\n", []))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
     def test_buffers_taken_while_the_window_before_is_collected(self):
-        # Our own thread is in a flush, which waits for the kernel that runs: CUPTI is not finalized under it.
+        # Our own thread is in a flush, which waits for the running kernel: CUPTI is not finalized meanwhile.
         text = ("duration:long:700000000 start kernel:a:3 kernel:long:1 stop until_calls:cuptiActivityFlushAll:1 start "
                 "kernel:b:2:1 stream_sync:1 take_buffers kernel:c:4 sync client_records stop print:done return:3")
         done = self.script(text, faults="no_attach_wait")
@@ -155,7 +155,7 @@ class Failing(FaultTest):
                 # Nothing is left attached.
                 calls = done.simulated_calls()
                 if function != "cuptiSubscribe":
-                    # Each ends by one or the other.
+                    # Each subscription ends by one or the other.
                     self.assertEqual(calls["cuptiSubscribe"], calls["cuptiUnsubscribe"] + calls["cuptiFinalize"])
 
     def test_a_failure_that_passes(self):
@@ -164,7 +164,7 @@ class Failing(FaultTest):
         self.assertEqual(len(done.warnings()), 1)
 
     def test_copies_alone_can_not_be_enabled(self):
-        # The second kind asked for is copies.
+        # The second kind to be enabled is copies.
         done = self.script(faults="cupti_fail=cuptiActivityEnable:35:2:1", timeout=20)
         self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
         self.assertEqual(done.out.operations(), {})
@@ -173,7 +173,7 @@ class Failing(FaultTest):
         self.assertEqual(done.out.lost(), {})
 
     def test_no_clock_of_ours(self):
-        # CUPTI's own clock is the wall's: times are brought to ours all the same.
+        # CUPTI's own clock is the wall clock: times are converted to ours nevertheless.
         done = self.script(faults="cupti_fail=cuptiActivityRegisterTimestampCallback:7", check=False)
         self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
         base = done.out.run["time_zero"]["clock_monotonic_ns"]
@@ -197,7 +197,7 @@ class Failing(FaultTest):
     def test_a_fatal_error(self):
         done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop print:done sync return:3", timeout=20)
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
-        # It takes what it has not handed over yet with it, and sees no launch after.
+        # The records that it has not delivered yet are lost with it, and it sees no launch afterwards.
         self.assertEqual((done.out.kernels(), done.out.lost()), ({}, {"missing_activity_records": 4}))
         (line,) = done.warnings()
         self.assertIn("fatal error", line)
@@ -221,7 +221,7 @@ class Records(FaultTest):
     def test_late_while_the_program_goes_on(self):
         done = self.check("late=100", {"a": 100, "b": 50}, {},
                           text="start kernel:a:100 kernel:b:50 stop loop:10 [ kernel:c:5 sleep:30 ] until_calls:cuptiFinalize:1 sync")
-        # As soon as they have come, not at the program's end.
+        # As soon as they have arrived, not at the program's end.
         window = done.out.run["windows"][0]
         self.assertGreater(window["detached_ns"] - window["end_ns"], 90_000_000)
         self.assertEqual(done.warnings(), [])
@@ -250,13 +250,13 @@ class Records(FaultTest):
         self.check("out_of_order", {"a": 100, "b": 50}, {})
 
     def test_all_at_once(self):
-        # They take the same records, from the first one on.
+        # The same records are affected, from the first one on.
         self.check(["drop=3", "repeat=5", "zero_time=7", "out_of_order", "late=50"], {"a": 93, "b": 50},
                    {"activity_records": 3, "invalid_timestamps": 4}, repeated=2)
 
     def test_in_several_windows(self):
         done = self.script("start kernel:a:10 stop fault:drop:3 start kernel:b:10 stop fault:zero_time:2 start kernel:c:10 stop sync")
-        # What has no record would pass for idle time.
+        # Work without a record would look like idle time.
         for row in done.out.windows():
             whole = row["Window"] == "1"
             for column in ("GPU Busy (ns)", "GPU Busy (%)"):
@@ -275,10 +275,10 @@ class Records(FaultTest):
 
 
 class OtherThreads(FaultTest):
-    """CUPTI is not pulled from under a thread that is in the middle of a call: the report counts where it is."""
+    """CUPTI is not finalized while another thread is in the middle of a call: the report counts calls in progress."""
 
     def test_one_in_cuProfilerStop(self):
-        # It is waited for, and CUPTI is finalized after it.
+        # The call is waited for, and CUPTI is finalized after it.
         for ms in (5, 60):
             for program in ("cuda", "driver"):
                 with self.subTest(ms=ms, program=program):
@@ -308,7 +308,7 @@ class OtherThreads(FaultTest):
         self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_while_CUPTI_is_subscribed_to(self):
-        """The driver, asked before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
+        """The driver, asked before, would have said that there is no context. (CUPTI is attached about 100 ms ahead.)"""
         for ms in (60, 200, 350):
             for pause in (1060, 1100, 1130):
                 with self.subTest(ms=ms, pause=pause):
@@ -334,7 +334,7 @@ class OtherThreads(FaultTest):
         self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
 
     def test_one_that_calls_nvmlInit_after_cuInit(self):
-        """Nothing could keep it from doing so while our thread attaches CUPTI: that has been done inside cuInit."""
+        """Nothing could prevent it from doing so while our thread attaches CUPTI, so that is done inside cuInit."""
         for start in (10, 150, 900):
             with self.subTest(start=start):
                 done = self.script(f"device_count sleep:{max(start - 80, 20)} nvml_init kernel:a:1 until_open kernel:b:2 sync",
@@ -348,7 +348,7 @@ class OtherThreads(FaultTest):
         self.assertEqual((done.misuse(), done.out.kernels()), (0, {"b": 2}))
 
     def test_one_that_begins_to_create_a_context_as_activity_is_switched_on(self):
-        """The driver, asked right before that, would have said that there is none. (CUPTI is attached some 100 ms ahead.)"""
+        """The driver, asked right before, would have said that there is no context. (CUPTI is attached about 100 ms ahead.)"""
         for pause in (1040, 1060, 1080, 1100, 1120, 1140):
             with self.subTest(pause=pause):
                 done = self.script(f"device_count sleep:{pause} kernel:a:1 until_open kernel:b:2 sync", faults="context_ms=300,enable_ms=100",
@@ -364,7 +364,7 @@ class OtherThreads(FaultTest):
                 self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context_while_CUPTI_is_given_up(self):
-        """The driver, asked before that, would have said that there is none."""
+        """The driver, asked before, would have said that there is no context."""
         for ms in (150, 250, 350):
             with self.subTest(ms=ms):
                 done = self.script(f"device_count sleep:{ms} kernel:a:1 sync until_closed until_calls:cuptiFinalize:1 sleep:50",
@@ -373,10 +373,10 @@ class OtherThreads(FaultTest):
 
 
 class NoContext(FaultTest):
-    """Without a context CUPTI stays after a window, until there is one."""
+    """Without a context CUPTI stays attached after a window, until there is one."""
 
     def test_one_that_is_no_primary_one(self):
-        # The driver can't be asked about it.
+        # The driver can't be asked whether there is one.
         self.script("count until_closed create kernel:a:1 sync until_calls:cuptiFinalize:1", program="driver", WINDOW="time:0s+50ms")
 
     def test_the_profiler_calls_are_watched_afterwards(self):
@@ -399,7 +399,7 @@ class Attaching(FaultTest):
         self.assertGreaterEqual(done.out.run["windows"][0]["start_ns"] + done.out.run["time_zero"]["clock_monotonic_ns"], end)
 
     def test_longer_than_the_program_is_held(self):
-        # After a second it goes on, long before CUPTI is attached.
+        # It continues after a second, long before CUPTI is attached.
         done = self.script("kernel:before:1 start is_open kernel:early:2 until_open kernel:b:2 stop sync print:done",
                            faults="attach_ms=4000")
         self.assertEqual(done.stdout, "is_open: 0\ndone\n")
@@ -408,8 +408,8 @@ class Attaching(FaultTest):
         self.assertEqual(done.out.kernels(), {"b": 2})
 
     def test_behind_a_kernel_that_waits_for_a_held_launch(self):
-        # The gate holds the launch that the running kernel needs: it lets go in time, or no window would open. On a busy
-        # machine the other thread may come when it has let go already, but hardly every time.
+        # The gate holds the launch for which the running kernel waits: unless it releases in time, no window would open. On a busy machine
+        # the other thread may arrive when the gate has been released already, but rarely every time.
         text = " ".join(f"kernel:waiter:1:1 background [ until_calls:cuptiSubscribe:{i} loop:20 [ kernel:other:1:3 sleep:2 ] "
                         f"kernel:setter:1:2 ] start until_open kernel:b:2 stop join sync until_calls:cuptiFinalize:{i}"
                         for i in range(1, 4))
@@ -418,7 +418,7 @@ class Attaching(FaultTest):
         self.assertEqual(done.out.kernels()["b"], 6)
         overhead = done.out.run["overhead"]
         self.assertGreater(overhead["gate_holds"], 0)
-        # Until the gate lets go by itself, 30 ms after it has closed.
+        # Until the gate releases by itself, 30 ms after it was closed.
         self.assertGreater(overhead["gate_ns"], 1_000_000)
 
     def test_behind_a_kernel_that_waits_for_the_program_itself(self):
@@ -461,7 +461,7 @@ class Closing(FaultTest):
         self.assertEqual(done.out.kernels(), {"a": 3})
 
     def test_cupti_hangs(self):
-        """cuptiActivityDisable and cuptiFinalize, at a window's end: whoever asks for windows is not held for long."""
+        """cuptiActivityDisable and cuptiFinalize, at a window's end: threads that request windows are not blocked for long."""
         for function in ("cuptiActivityDisable", "cuptiFinalize"):
             with self.subTest(function):
                 text = (f"start kernel:a:3 sync stop until_calls:{function}:1 kernel:b:1 start kernel:c:1 stop start stop "
@@ -471,8 +471,8 @@ class Closing(FaultTest):
                 self.assertEqual(len([line for line in done.warnings() if "windows can neither be opened nor closed until it does" in line]), 1)
 
     def test_a_kernel_after_the_window_where_cupti_is_kept(self):
-        """Its thread's buffer is of an attachment that is over when the next window's records come into it."""
-        # CUPTI is kept for the graph's sake, and detached about a second after the window.
+        """Its thread's buffer is from an attachment that is over when the next window's records are written into it."""
+        # CUPTI is kept because of the graph, and detached about a second after the window.
         text = ("duration:late:4000000 capture:1 kernel:own:1:1 end_capture:1:x start graph:x:1 sync stop until_calls:cuptiUnsubscribe:1 "
                 "background [ wait:closed loop:500 [ kernel:late:1:2 sleep:3 ] signal:ended wait:open kernel:b:2:2 signal:launched ] "
                 "start kernel:a:3 sync stop signal:closed until_calls:cuptiUnsubscribe:2 wait:ended start signal:open wait:launched sync stop join sync")
@@ -482,7 +482,7 @@ class Closing(FaultTest):
         self.assertEqual(done.out.lost(), {})
 
     def test_a_stop_behind_long_kernels_holds_nobody(self):
-        # They end once the program has gone on.
+        # They end once the program has continued.
         done = self.script("start kernel:long:2:1 stop kernel:go:2 sync", faults="wait_for=long/go")
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.out.kernels(), {"long": 2})

@@ -26,9 +26,9 @@ while "--without" in sys.argv:
     without.append(sys.argv[place + 1])
     del sys.argv[place:place + 2]
 
-# So soon after its launch began does a kernel begin that it does not wait for the launch to be over.
+# A kernel begins so soon after its launch began that it does not wait for the launch to end.
 AT_ONCE = {"CUDASIM_LAUNCH_NS": "1"}
-# So late after its launch does a kernel begin that all launches are over by then.
+# A kernel begins so long after its launch that all launches are over by then.
 LATE = {"CUDASIM_LAUNCH_NS": "20000000"}
 
 
@@ -36,7 +36,7 @@ class Diagnosed(simulated.SimulatedTest):
     urgent = True
 
     def diagnosed(self, text, **how):
-        """{(window, device): row}, equal to what the raw records say."""
+        """{(window, device): row}, equal to the results from the raw records."""
         how.setdefault("WINDOW", "api")
         done = self.script(text, **how)
         self.gaps = [gap for time in idle_truth.read(str(done.out.path)) for gap in time.gaps]
@@ -56,7 +56,7 @@ class Diagnosed(simulated.SimulatedTest):
         return row
 
     def caused(self, cause, least, text, share=0.5, **how):
-        """More than `share` of the gaps beside the start-up are `cause`'s, `least` ns of them at least; {cause: share}."""
+        """More than `share` of the gaps other than start-up are due to `cause`, at least `least` ns of them; returns {cause: share}."""
         self.diagnosed(text, **how)
         gaps = [(gap.cause, gap.end - gap.begin) for gap in self.gaps if gap.cause != idle_truth.START_UP]
         times = [time for _, time in gaps]
@@ -83,7 +83,7 @@ class Causes(Diagnosed):
                     "duration:k:2000000 kernel:k:1:1 sync start loop:8 [ kernel:k:1:1 stream_sync:1 ] stop")
 
     def test_waiting_for_a_number(self):
-        """A copy of some bytes to the host is how programs wait."""
+        """Programs wait by copying a few bytes to the host."""
         self.caused("Synchronization", 1000,
                     "duration:k:2000000 kernel:k:1 copy:d2h:64 sync start loop:8 [ kernel:k:1 copy:d2h:64 ] stop")
 
@@ -138,7 +138,7 @@ class Causes(Diagnosed):
 
     @unittest.skipIf("nccl" in without, "built without nccl")
     def test_kernels_beside_collectives(self):
-        # Long enough that the collective begins beside the kernel on a busy machine as well.
+        # Long enough for the collective to begin beside the kernel on a busy machine as well.
         row = self.one("duration:k:50000000 all_reduce kernel:k:1:1 sync start loop:5 [ kernel:k:1:1 all_reduce sync ] stop",
                        env={"CUDASIM_KERNELS": "nccl=1000000"})
         self.assertEqual(int(row["Exposed Collective (ns)"]), 0)
@@ -149,7 +149,7 @@ class Causes(Diagnosed):
         self.assertEqual([int(row["Kernel Busy (ns)"]) for row in self.rows], [10_000] * 20)
 
     def test_a_wait_at_the_end_of_a_window(self):
-        # No call of the window ends it: the thread that closes the window is read.
+        # No call in the window ends it, so the thread that closes the window is read.
         self.caused("Host Wait", 29_000_000, "kernel:k:1 sync loop:7 [ start kernel:k:1 sync sleep:30 stop ]")
 
 
@@ -179,7 +179,7 @@ class Threads(Diagnosed):
 
 
 class Spans(Diagnosed):
-    # What waits for the device has one thing after the other: the first one ends once all have been launched.
+    # Kernels that keep the device busy, one after the other: the first one ends once all have been launched.
     HELD = {"faults": "wait_for=held/free"}
 
     def test_a_device_that_lags_behind(self):
@@ -199,9 +199,9 @@ class Spans(Diagnosed):
         self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)")], [900_000_000, 900_000_000])
 
     def test_copies_ahead(self):
-        """A loader copies on a stream of its own while the device is at work on earlier iterations."""
+        """A loader copies on a stream of its own while the device works on earlier iterations."""
         ahead = "start copy:h2d:4000000:2 stream_sync:2 kernel:k:1:1 copy:h2d:4000000:2 stream_sync:2 busy:5000"
-        for end, start_up in (("stop sync", 0), ("sync stop", 10_000_000)):  # the host is as far ahead then, or waits
+        for end, start_up in (("stop sync", 0), ("sync stop", 10_000_000)):  # in one case the host is that far ahead, in the other it waits
             with self.subTest(end):
                 row = self.one(f"duration:k:100000000 kernel:k:1:1 copy:h2d:64:2 sync kernel:k:1:1 {ahead} {end}",
                                env={"CUDASIM_RATES": "h2d=2000"}, faults="no_attach_wait")
@@ -219,7 +219,7 @@ class Spans(Diagnosed):
         self.assertLessEqual(float(row["Kernel Concurrency"]), 2)
 
     def test_copies(self):
-        # 4 MB at 2,000 bytes a microsecond are 2 ms: beside a kernel, and alone.
+        # 4 MB at 2,000 bytes per microsecond take 2 ms: beside a kernel, and alone.
         for text, overlap in (("kernel:held:1:1 copy:h2d:4000000:2 stream_sync:2 kernel:free:1:3 sync", 100),
                               ("copy:h2d:4000000:2 sync kernel:k:1:1", 0)):
             with self.subTest(text):
@@ -242,7 +242,7 @@ class Spans(Diagnosed):
         self.assertEqual(idle_truth.differences(str(done.out.path)), [])
 
     def test_correlation_ids_that_come_again(self):
-        """CUPTI was attached anew: it counts from the beginning."""
+        """CUPTI was attached anew, so ids start over."""
         done = self.script("kernel:k:1 sync start loop:5 [ kernel:k:2 sync ] stop sync until_calls:cuptiFinalize:1 start loop:5 [ kernel:k:3 "
                            "busy:300 ] "
                            "sync stop", WINDOW="api")

@@ -17,12 +17,12 @@ import time
 import simulated
 
 TRAINING = pathlib.Path(__file__).resolve().parent / "training.py"
-# Far longer than any window here: a program that comes to its own end was not ended.
+# Far longer than any window here: a program that reaches its own end was not ended early.
 LONG = "loop:3000 [ kernel:k:1 sync sleep:5 ]"
 
 
 def state_of(pid):
-    """The process's state, or nothing if there is none."""
+    """The process's state, or an empty text if it does not exist."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
@@ -34,8 +34,8 @@ class Case(simulated.SimulatedTest):
         out = done.out
         self.assertEqual(out.run["state"], "closed")
         self.assertEqual([row["State"] for row in out.windows()], ["closed"] * windows)
-        # A call across a window's edge may return after the window is settled, where the machine is busy: it is not looked at
-        # for the causes of idle time.
+        # On a busy machine, a call across a window's edge may return after the window is settled: it is not considered for the causes of
+        # idle time.
         self.assertLessEqual(set(out.lost()), {"device_time_records"})
         return out
 
@@ -83,7 +83,7 @@ class LastWindow(Case):
         self.assertEqual((done.code, done.stdout), (4, "done\n"))
 
     def test_without_one_nothing_ends(self):
-        # Without xN there is always another one to come; and one that has not been yet.
+        # Without xN another window may always come; and so may one that has not opened yet.
         for text, window in (("loop:2 [ start kernel:k:3 stop ]", "api"), ("kernel:k:1 sleep:150", "time:10ms+10ms/30ms"),
                              ("kernel:k:3", "launch:5+5"), ("kernel:k:3", "time:1h+1s"), ("kernel:k:3", "always")):
             with self.subTest(window):
@@ -130,7 +130,7 @@ class Timeout(Case):
         self.check_complete(done)
 
     def test_opens_no_window_afterwards(self):
-        # SIGINT is blocked: the program goes on, and is not profiled any more.
+        # SIGINT is blocked: the program continues, and is no longer profiled.
         done = self.script("", command=["sh", "-c", "trap '' INT; exec \"$0\" start kernel:a:1 stop until_text:messages:SIGINT start "
                                         "kernel:b:1 stop open sync", simulated.programs / "script_cuda"], WINDOW="api",
                            TIMEOUT="1500ms", LOG_FILE="messages")
@@ -145,7 +145,7 @@ class Timeout(Case):
 
 
 class Workers(Case):
-    """A Python script with worker processes: none is left."""
+    """A Python script with worker processes, none of which is left."""
 
     def train(self, *workers, action="exit", seconds=20, **options):
         options.setdefault("env", {})["WINDOW_STEPS"] = "20"
@@ -157,7 +157,7 @@ class Workers(Case):
         return done, children
 
     def check_gone(self, children):
-        """They have been ended: by themselves they would stay for a minute."""
+        """They have been ended: by themselves they would run for a minute."""
         deadline = time.monotonic() + 20
         left = children
         while left and time.monotonic() < deadline:

@@ -19,25 +19,25 @@ NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13
 
 
 def kernels(words, count, pause=20):
-    """Each of 50 ms, and ended before the next begins."""
+    """Kernels of 50 ms, each of which ends before the next begins."""
     return f"duration:k:50000000 loop:{count} [ kernel:k:1 sync {words} sleep:{pause} ]"
 
 
 COUNTER = "nvmlDeviceGetTotalEnergyConsumption"
-# The counter moves until after the window's end.
+# The counter updates until after the window's end.
 AFTER = "sleep:150"
 # A window long enough for its energy to be known on a machine that is slow to read.
 TEXT = f"kernel:k:1 sync start {kernels('', 40)} stop {AFTER}"
 
 
 def readings(count):
-    """Waits until clocks have been read so often."""
+    """Waits until clocks have been read that often."""
     return f"until_calls:nvmlDeviceGetCurrentClocksEventReasons:{count}"
 
 
 class EnergyTest(simulated.SimulatedTest):
-    # The lowest limit, twice which is hardly more than what is used: what is not known of the time until a busy machine comes to the first
-    # reading is less.
+    # The lowest limit: twice the limit is hardly more than the power used, which reduces the uncertainty of the time until a busy machine
+    # takes the first reading.
     def run_it(self, text=TEXT, power="step_us=20000,busy_mw=300000,limit_mw=160000", faults=(), devices=1, **options):
         return self.script(text, env={"CUDASIM_POWER": power} if power else None, faults=faults, devices=devices, **{"WINDOW": "api", **options})
 
@@ -45,7 +45,7 @@ class EnergyTest(simulated.SimulatedTest):
         return [row for row in done.out.rows("energy_sum.csv") if row["Of"] == "window"]
 
     def used(self, done, device=0, begin=None, end=None):
-        """What the simulated device used in the first window, by the simulation's own account."""
+        """Energy that the simulated device used in the first window, by the simulation's own record."""
         run = done.out.run
         base, (window, *_) = run["time_zero"]["clock_monotonic_ns"], run["windows"]
         begin, end = begin or base + window["start_ns"], end or base + window["end_ns"]
@@ -98,13 +98,13 @@ class Energy(EnergyTest):
         for step in (20, 50, 100):
             text = f"kernel:k:1 sync start {kernels('', 10)} until_more_calls:{COUNTER}:40 stop"
             (device,) = self.run_it(text, power=f"step_us={step * 1000},busy_mw=300000").out.run["energy"]["devices"]
-            # Left out: the machine was too slow to tell.
+            # Missing if the machine was too slow to tell.
             if "counter_step_ns" in device:
                 self.assertGreater(device["counter_step_ns"], step * 0.5e6)
                 self.assertLess(device["counter_step_ns"], step * 2.5e6)
 
     def test_a_step_that_was_never_seen(self):
-        # Each call takes as long as ten steps.
+        # Each call takes as long as ten updates.
         (device,) = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} stop", power="step_us=1000,energy_cost_us=10000").out.run["energy"]["devices"]
         self.assertNotIn("counter_step_ns", device)
 
@@ -144,7 +144,7 @@ class Energy(EnergyTest):
         self.assertAlmostEqual(float(row["Energy per Sample (J)"]), truth, delta=truth / 3)
 
     def test_energy_per_unit(self):
-        """By what is said of each iteration."""
+        """From the units reported for each iteration."""
         steps = " ".join(f"units:{100 + i} kernel:k:1 sync sleep:200" for i in range(14))
         done = self.run_it(f"kernel:k:1 sync start duration:k:700000000 {steps} stop {AFTER}", SUMMARY="summary")
         parts = {row["Iteration"]: row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1"}
@@ -201,7 +201,7 @@ class Energy(EnergyTest):
         self.check_two_windows(done)
 
     def test_a_window_that_ends_with_the_program(self):
-        # Read once since it began. The program's end waits for the reading there.
+        # Read once since it began. The program's end waits for that reading.
         done = self.run_it(f"kernel:k:1 sync start until_more_calls:{COUNTER}:2 {kernels('', 60)}")
         (row,) = self.windows(done)
         self.check_energy(done, row, self.used(done))
@@ -237,13 +237,13 @@ class Faults(EnergyTest):
         (row,) = self.windows(done)
         count = int(row["Clock Readings"])
         self.assertTrue(25 <= count <= 40, count)
-        # Ten of them, or a few more where the program was late; one that was on its way may have the flags from before.
+        # Ten of them, or a few more if the program was late; a reading in progress may have the previous flags.
         self.assertTrue(850 / count < float(row["Held Down (%)"]) < 1700 / count, (row["Held Down (%)"], count))
 
     def test_what_the_driver_refuses(self):
         for column, function in FUNCTIONS.items():
             for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
-                # Another function of the same readings tells that there were enough.
+                # Another function of the same readings shows that there were enough.
                 waits = f"until_calls:nvmlDeviceGet{'PowerUsage' if function.endswith('Temperature') else 'Temperature'}:10"
                 done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} {waits} stop", faults=f"api_fail={function}:{code}")
                 (row,) = self.windows(done)
@@ -252,13 +252,13 @@ class Faults(EnergyTest):
                 self.assertTrue(any(name.startswith(function) for name in device["missing"]), device["missing"])
                 others = [row[other] for other in FUNCTIONS if other not in (column, "Energy (J)")]
                 self.assertNotIn("", others, (function, others))
-                # It is not asked for ever.
+                # It is not called forever.
                 self.assertLess(done.simulated_calls()[function], 20)
 
     def test_no_limit(self):
         done = self.run_it(faults=f"api_fail=nvmlDeviceGetEnforcedPowerLimit:{NOT_SUPPORTED}")
         (row,) = self.windows(done)
-        # 10 kW would be possible: that is too much for what is known of the edges of so short a window.
+        # 10 kW would be possible, which is too much uncertainty at the edges of so short a window.
         self.assertEqual(row["SM Clock (MHz)"], "1755.0")
         if row["Energy (J)"]:
             self.check_energy(done, row, self.used(done))
@@ -277,7 +277,7 @@ class Faults(EnergyTest):
         self.check_energy(done, row, self.used(done))
 
     def test_a_counter_that_is_reset(self):
-        # The simulated counter begins anew at its latest step, and then moves by more than was used since: a high limit allows for that.
+        # The simulated counter restarts at its latest update, and then advances by more than was used since: a high limit allows for that.
         done = self.run_it(f"kernel:k:1 sync start {kernels('', 10)} fault:energy_reset:1 {kernels('', 10)} until_more_calls:{COUNTER}:2 stop {AFTER}",
                            power="step_us=20000,busy_mw=300000")
         (row,) = self.windows(done)
@@ -301,7 +301,7 @@ class Faults(EnergyTest):
 
 
 class Costs(EnergyTest):
-    # And what there is at the beginning; what is begun with something left may cost more.
+    # Plus the initial allowance; a call begun with some budget left may exceed it.
     AT_ONCE = 30_000_000 + 10_000_000
 
     def test_readings_take_a_thousandth_of_a_processor(self):
@@ -311,19 +311,19 @@ class Costs(EnergyTest):
         self.assertGreater(energy["readings_cpu_ns"], 0)
 
     def test_a_counter_that_is_dear_to_read(self):
-        """As an H200's: three milliseconds a call. Windows have their energy all the same."""
+        """As on an H200: three milliseconds per call. Windows have their energy nevertheless."""
         window = f"start {kernels('', 40)} stop"
         done = self.run_it(f"kernel:k:1 sync {window} sleep:2000 {window} {AFTER}",
                            power="step_us=100000,busy_mw=300000,limit_mw=160000,energy_cost_us=3000")
         self.check_two_windows(done)
         energy = done.out.run["energy"]
-        # The pause between the windows earns, too.
+        # The pause between the windows adds to the budget, too.
         self.assertLess(energy["readings_cpu_ns"], (energy["readings_ns"] + 2e9) / 1000 + self.AT_ONCE)
         self.assertLess(energy["devices"][0]["energy_readings"], 16)
 
     def test_nothing_is_read_without_a_window(self):
         done = self.run_it(f"kernel:k:1 sync start {kernels('', 5)} stop sleep:3000 {kernels('', 20)}")
-        # Readings go on for a second after the window.
+        # Readings continue for a second after the window.
         self.assertLess(done.out.run["energy"]["readings_ns"], 3_000_000_000)
 
 

@@ -20,9 +20,9 @@ TEXT = ("gemm kernel:warm:1 sync loop:2 [ start kernel:a:3 gemm copy:h2d:64 push
 OPTIONS = {"WINDOW": "api", "METRICS": "auto", "METRICS_INTERVAL": "200us", "METRICS_TIMELINE": "1", "LOG_FILE": "log.txt",
            "SUMMARY": "summary.txt", "CONTROL": "1", "PROM": "p.prom"}
 KERNELS = {"a": 6, "b": 4, "c": 8, "sm90_lt_matmul_128x128": 2}
-# Of messages about one thing that has failed.
+# Maximum number of messages about a single failure.
 MOST_LINES = 6
-EVERY = None  # or the part and how many there are
+EVERY = None  # or the part, and the number of parts
 
 
 class Faults(simulated.SimulatedTest):
@@ -38,23 +38,24 @@ class Faults(simulated.SimulatedTest):
 
     def check(self, done, what):
         self.assertEqual((done.code, done.stdout), (3, "done\n"), (what, done.stderr))
-        # A profiler that refuses to be shut down is there as CUPTI is left: that counts as misuse, twice, if no later window shuts it down.
+        # If a profiler refuses to be shut down, it is still there as CUPTI is detached: this counts as misuse, twice, if no later window
+        # shuts it down.
         self.assertIn(done.misuse(), (0, 2) if "cuptiProfilerDeInitialize" in what else (0,), what)
         told = done.warnings()
         log = done.work / "log.txt"
         if log.exists():
             told += [line for line in log.read_text(encoding="utf-8").splitlines() if "] info: " not in line]
         self.assertLessEqual(len(told), MOST_LINES, (what, told))
-        # The tables are what they should be, or it is said that they are not.
+        # The tables are correct, or it is reported that they are not.
         folders = done.folders()
-        if not told and not what.startswith("write:"):  # which messages are as well
+        if not told and not what.startswith("write:"):  # some messages are lost as well
             self.assertEqual(len(folders), 1, what)
             out = simulated.Folder(folders[0])
             lost = out.lost()
             lost.pop("metric_samples", None)
             if not lost:
-                # On CUPTI's clock times are not to the nanosecond those of the devices (test_cupti_faults.py).
-                # Launches whose calls CUPTI can't name are unattributed, and counted as that.
+                # With CUPTI's clock, times do not match those of the devices to the nanosecond (test_cupti_faults.py). Launches whose calls
+                # CUPTI can't name are unattributed, and counted as such.
                 exact = "TimestampCallback" not in what and "GetCallbackName" not in what
                 if exact and done.simulated_calls()["cuptiActivityRegisterTimestampCallback"]:
                     self.check_folder(out, done)
@@ -69,7 +70,7 @@ class Faults(simulated.SimulatedTest):
             if EVERY is None:
                 numbers = sorted({1, 2, 3, count // 2, count - 1, count} & set(numbers))
             plans += [(function, number, later) for number in numbers for later in (False, True)]
-        # Of those, too, a part: of some functions the first calls, of others the last.
+        # Only a part of those, too: the first calls of some functions, the last of others.
         if EVERY is None:
             return plans[::7]
         part, parts = EVERY
@@ -95,7 +96,7 @@ class Faults(simulated.SimulatedTest):
         self.assertGreater(sum(reached.values()), 0.5 * plans)
 
     def test_no_memory_from_the_start(self):
-        # Exceptions have memory all the same (entry/exception_memory.cpp).
+        # Exceptions have reserved memory (entry/exception_memory.cpp).
         done = self.run_planned("malloc:1+")
         self.check(done, "malloc:1+")
         self.assertGreater(self.counts(done)["failed"], 0)

@@ -14,14 +14,14 @@ import time
 import simulated
 from sanitized import unsanitized
 
-# Page faults come once a thread: its own state, and the code that records. The simulated CUPTI has a lock, which may be held.
+# Page faults that occur once per thread: its own state, and the recording code. The simulated CUPTI has a lock, which may be contended.
 MOST = {"faults": 12, "waits": 12}
-# Of a processor, for a launch in a window beyond one outside: what it takes on a quiet machine several times over.
+# CPU microseconds per launch in a window, beyond one outside: several times the cost on a quiet machine.
 MOST_US = 4
-# The simulation's own, which records as CUPTI does.
+# The simulation's own memory; it records as CUPTI does.
 HEAP = "warm_heap:60000000 "
 STEP = "kernel:fwd:400 kernel:bwd:600 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
-# On a busy machine the search may see nothing but equal launches at first, and take each of many for an iteration.
+# On a busy machine the search may see only equal launches at first, and take each of many for an iteration.
 SHORT_STEP = "kernel:fwd:4 kernel:bwd:6 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
 
 
@@ -30,12 +30,12 @@ def costs(done, name, kind):
 
 
 class FirstWindow(simulated.SimulatedTest):
-    # A disk's write-back makes pages fault again whenever others have written much, and that is not the library's doing.
+    # Write-back to a disk causes page faults whenever other processes have written much, which is not the library's doing.
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
     def fewest(self, run, most, patience):
-        """Of a few runs. Those in which our thread had no processor, so that the memory took longer than the window waits for it (`patience`,
-        in ms), say nothing."""
+        """The minimum over a few runs. Runs in which our thread had no CPU, so that preparing the memory took longer than the window waits
+        for it (`patience`, in ms), are ignored."""
         counts, late = [], []
         for _ in range(10):
             done, found = run()
@@ -85,7 +85,7 @@ class FirstWindow(simulated.SimulatedTest):
                 self.assertEqual(done.out.window_kernels(), kernels, done.stderr)
 
     def test_no_window_follows(self):
-        """The folder is made while CUPTI is attached ahead of the window, and leaves with a program that ends before it."""
+        """The folder is created while CUPTI is attached ahead of the window, and removed by a program that ends before it."""
         done = self.script(f"loop:997 [ {SHORT_STEP} ] sleep:100", WINDOW="iter:1000+10", TRACE="off")
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertRegex(done.warnings()[0], "the program ended before a window opened")

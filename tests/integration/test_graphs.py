@@ -10,7 +10,7 @@ import simulated
 
 
 class Replayed(simulated.SimulatedTest):
-    """Calls that are captured into a CUDA graph: whenever it is launched they are calls."""
+    """Calls captured into a CUDA graph count as calls whenever it is launched."""
     WORK = 2 * 128 * 128 * 64
     KERNEL = "sm90_lt_matmul_128x128"
 
@@ -37,7 +37,7 @@ class Replayed(simulated.SimulatedTest):
         self.assertEqual(done.out.libraries()["cublasGemmEx > cublasLtMatmul"], (1, 5, 5))
         families = {row["Family"]: row for row in done.out.rows("family_sum.csv")}
         self.assertEqual((families["GEMM"]["Instances"], families["GEMM"]["In Library Calls (%)"]), ("5", "100.0"))
-        # The program's own kernel is known to be no library's.
+        # The program's own kernel is known not to be a library's.
         self.assertEqual(done.out.run["graph_kernels_without_call"], 0)
         self.assertEqual(done.out.lost(), {})
         self.check_unharmed(done, text)
@@ -77,7 +77,7 @@ class Replayed(simulated.SimulatedTest):
 
 
 class Owed(simulated.SimulatedTest):
-    """Calls that no GPU record comes of: none is missing."""
+    """Calls for which no GPU record comes: none is missing."""
 
     def test_graphs_without_gpu_work(self):
         for text, launches, kernels in (("kernel:a:1 graph:x:1 graph:x:1 kernel:b:1", 2, {"a": 1, "b": 1}), ("graph:x:1", 1, {}),
@@ -108,11 +108,12 @@ class Owed(simulated.SimulatedTest):
         self.assertEqual((window["Copies"], window["Memsets"], window["Submissions"]), ("2", "1", "4"))
 
 class Times(simulated.SimulatedTest):
-    """The record of a graph's kernel may have the end of the node's next replay, if that ran before it was read."""
+    """The record of a graph's kernel may have the end of the node's next replay, if that ran before the record was
+    read."""
     CAPTURED = "capture:1 kernel:a:1:1 kernel:b:1:1 end_capture:1:x"
 
     def check(self, done, kernels):
-        """Every instance took as long as the device says, and those that can't be told are counted."""
+        """Every instance took as long as on the device, and instances that can't be determined are counted."""
         rows = {row["Name"].split("(")[0]: row for row in done.out.rows("cuda_gpu_kern_sum.csv")}
         self.assertEqual({name: (int(row["Instances"]), int(row["Max (ns)"])) for name, row in rows.items()},
                          {name: (count, 10_000) for name, count in kernels.items()})
@@ -137,14 +138,14 @@ class Times(simulated.SimulatedTest):
         self.assertEqual(done.out.lost(), {"invalid_timestamps": 1})
 
     def test_other_work_in_the_stream_after_it(self):
-        # Of a node that ran once nothing is known but that what follows had ended by then.
+        # For a node that ran once, it is only known that the following one had ended by then.
         done = self.script(f"{self.CAPTURED} start fault:overwritten_end:2 graph:x:1 kernel:c:1:1 stop sleep:5 fault:drop:2 graph:x:1 "
                            "sync", WINDOW="api")
         self.check(done, {"c": 1})
         self.assertEqual(done.out.lost()["invalid_timestamps"], 2)
 
     def test_replays_that_take_longer_now_and_then(self):
-        # In the window a kernel may take as long as it likes, and after its end no longer than usual.
+        # In the window a kernel may take any time, after its end no longer than usual.
         done = self.script(f"{self.CAPTURED} start loop:3 [ graph:x:1 ] sync duration:a:5000000 graph:x:1 sync duration:a:10000 "
                            "loop:3 [ graph:x:1 ] stop sync", WINDOW="api")
         rows = {row["Name"].split("(")[0]: row for row in done.out.rows("cuda_gpu_kern_sum.csv")}

@@ -52,7 +52,7 @@ class Used(simulated.SimulatedTest):
         self.near(int(roles["main"][TIME]), told["main"]["inner"]["time"], "main", around)
         # libinject's threads have work around the window as well.
         self.near(int(roles["process"][TIME]) - int(roles["libinject"][TIME]), told["main"]["inner"]["time"] + told["threads"], "process", around)
-        # One of the threads has ended: what no reading has seen of it is the rest's.
+        # One of the threads has ended: the part that no reading has seen is in the rest.
         self.near(int(roles["other thread"][TIME]) + int(roles["[rest]"][TIME]), told["threads"], "threads")
         workers, ended = roles["loader worker"], roles["[ended children]"]
         self.assertEqual(int(roles["process"]["Count"]), sum(int(roles[role]["Count"]) for role in THREADS if role in roles))
@@ -63,7 +63,7 @@ class Used(simulated.SimulatedTest):
         self.assertGreaterEqual(int(workers["Count"]), 2)
         (window,) = out.windows()
         process = roles["process"]
-        # By the readings' own span, which is the window's but for what is between an edge and its reading.
+        # Over the readings' own span, which is the window's except for the time between an edge and its reading.
         self.assertLess(abs(int(process["Span (ns)"]) - int(window["Duration (ns)"])), 0.1 * int(window["Duration (ns)"]))
         self.assertGreaterEqual(int(process["Start (ns)"]), int(window["Start (ns)"]))
         used = sum(int(row[TIME]) for role, row in roles.items() if role == "process" or role in ("loader worker", "other child", "[ended children]"))
@@ -76,7 +76,7 @@ class Used(simulated.SimulatedTest):
         self.assertEqual(roles["child with CUDA"]["Count"], "1")
 
     def test_many_short_windows_are_counted(self):
-        """Each costs two readings: where there are too many for a thousandth of a processor, rows are missing, and counted."""
+        """Each costs two readings: if these exceed a thousandth of a CPU, rows are missing, and counted."""
         done = self.script(" ".join(60 * ["start runtime_kernel:k sync stop"]), WINDOW="api")
         out = done.out
         readings = out.run["host_readings"]
@@ -94,7 +94,7 @@ class Inputs(simulated.SimulatedTest):
                                             str(iterations)], timeout=180, WINDOW="iter:20+40")
             self.assertEqual(done.code, 0, done.stderr)
             out = done.out
-            # On a busy machine readings may come too late for the window, which is counted: then it is run again.
+            # On a busy machine readings may come too late for the window, which is counted: then the run is repeated.
             if not out.run["host_readings"]["windows_not_read"]:
                 break
         (diagnosis,) = out.run["diagnosis"]
@@ -108,10 +108,10 @@ class Inputs(simulated.SimulatedTest):
 
     def test_slow_decoding_in_workers(self):
         cause, text = self.cause("decode")
-        # Where others take the processors all the same, that is what the worker waits for.
+        # If other processes take the CPUs, that is what the worker waits for.
         self.assertEqual(cause, "workers" if self.share("Workers Computing (%)") >= self.share("Workers Queued (%)") else "processors", text)
         self.assertGreater(self.share("Workers Computing (%)") + self.share("Workers Queued (%)"), 70)
-        # It sleeps for a moment as it hands a batch over.
+        # It sleeps for a moment as it hands over a batch.
         self.assertLess(4 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
         self.assertEqual(self.workers["Count"], "1")
 
@@ -144,13 +144,13 @@ class Inputs(simulated.SimulatedTest):
                 self.assertLess(self.share("Workers Computing (%)"), 50)
 
     def test_not_told_where_another_thread_may_be_waited_for(self):
-        """Workers are asleep, and so is the main thread: what it waits for is a thread of its own that pins the batches, or as here one that
-        serves the workers from the process itself; or a program that a worker has started."""
+        """Workers are asleep, and so is the main thread: it waits for a thread of its own that pins the batches, or as here for one that
+        serves the workers from the process itself; or for a program that a worker has started."""
         for pattern in ("served", "converted"):
             with self.subTest(pattern=pattern):
                 cause, text = self.cause(pattern)
                 self.assertIsNone(cause, text)
-                # What computes meanwhile is counted, also of a program that comes and goes between two readings.
+                # CPU use in the meantime is counted, including that of a program that comes and goes between two readings.
                 self.assertGreater(float(self.process["Cores Used"]), 0.3)
 
 

@@ -17,7 +17,7 @@ import unittest
 
 library = None
 
-# The two variables are the one trace that the library leaves, and only programs that print their environment show it.
+# The two variables are the library's only trace, visible only in programs that print their environment.
 PROGRAMS = {
     "true": ["true"],
     "false": ["false"],
@@ -106,7 +106,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("in use at exit: 0 bytes", done.stderr)
 
     def test_points_cuda_and_nvtx_at_itself(self):
-        # In a spelling that children tell from one that somebody has written (test_coexistence.py Children).
+        # In a spelling that children distinguish from one set by a user (test_coexistence.py Children).
         for already, expected in ((None, f"{library.parent}/././{library.name}"), ("/somebody/else.so", "/somebody/else.so")):
             for variable in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
                 env = environment(True)
@@ -123,7 +123,7 @@ class Hosts(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "loaded\n", ""))
 
     def test_a_probe_for_cuda_gets_an_error(self):
-        # Under the preload the names are there, and the calls say that there is no CUDA.
+        # Under the preload the names exist, and the calls report that there is no CUDA.
         probes = {"cudaGetDeviceCount": 302, "cudaMalloc": 302, "cublasCreate_v2": 1, "cuptiSubscribe": 15}
         code = ("import ctypes, os; found = ctypes.CDLL(None); empty = [None] * 3\n"
                 f"for name in {list(probes)}: print(name, [getattr(found, name)(*empty) for _ in range(2)])\n"

@@ -51,7 +51,7 @@ class Install(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         first = cls.folder / "first"
         subprocess.run([cmake, "--install", build, "--prefix", str(first)], check=True, capture_output=True)
-        # Somewhere else than where it was installed to: nothing in it may depend on the place.
+        # Moved after installation: nothing in it may depend on the location.
         cls.prefix = first.rename(cls.folder / "moved")
 
     def library(self):
@@ -82,7 +82,7 @@ class Install(unittest.TestCase):
         return gzip.decompress((self.prefix / "share" / "man" / f"man{name[-1]}" / f"{name}.gz").read_bytes()).decode()
 
     def test_manual_page_has_the_variables(self):
-        """As INJECT_HELP=1 prints them: name, default, meaning, what is accepted."""
+        """As INJECT_HELP=1 prints them: name, default, meaning, accepted values."""
         shown = subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(self.library()), "INJECT_HELP": "1"}, capture_output=True, text=True,
                                timeout=60, check=True).stderr
         shown = shown[shown.index("INJECT_WINDOW"):]

@@ -15,7 +15,7 @@ sys.path.append(sys.argv.pop(4))
 import recording  # noqa: E402  (its folder is known only now)
 
 STEP = "kernel:first:1 kernel:middle:2 kernel:adam_step:1 sleep:5"
-# Steps by which iterations are recognised, and those by which it becomes known where the program is.
+# Steps by which iterations are recognised, and those that locate the program within them.
 KNOWN = f"loop:8 [ {STEP} ] looks:2 loop:4 [ {STEP} ] looks:2"
 
 
@@ -28,7 +28,7 @@ class Report(Training):
     def test_found(self):
         done = self.training(WINDOW="iter:15+3", ITER_RECORD="stream")
         found = done.out.run["iterations"]
-        # On a busy machine our thread may look late, and at an iteration in progress.
+        # On a busy machine our thread may look late, and during an iteration.
         self.assertLessEqual(found.pop("locked_after"), 12)
         self.assertLessEqual(found.pop("changes"), 1)
         self.assertEqual(found, {
@@ -50,14 +50,14 @@ class Report(Training):
         self.assertFalse(any(phase for _, _, phase in lock.spans))
         for number, position, _ in lock.spans:
             self.assertEqual(stream.names[stream.events[position][2]], "_Z5firstv", number)
-        # Those that were seen to begin when they did, the window's among them.
+        # Those whose beginnings were seen as they happened, including the window's.
         begins = {position: number for number, position, _ in lock.spans}
         live = [begins[position] for position, _ in stream.boundaries]
         self.assertEqual(live, list(range(live[0], 40)))
         self.assertEqual([begins[position] for position, _ in stream.opens + stream.closes], [15, 18])
 
     def test_validation(self):
-        """What runs between two iterations begins with the same kernels: the recording tells them apart in the end."""
+        """Work between two iterations begins with the same kernels: the recording distinguishes them in the end."""
         done = self.script(f"sync loop:2 [ loop:20 [ {STEP} ] loop:3 [ kernel:first:1 kernel:middle:2 ] sync ]",
                            WINDOW="iter:1000+1", ITER_RECORD="stream", check=False)
         stream = recording.read_file(str(done.work / "stream"))
@@ -69,13 +69,13 @@ class Report(Training):
         self.assertEqual(begin - phase[1], 10)
 
     def test_another_source(self):
-        """In windows of another trigger iterations are looked for as well: each sees its own launches."""
+        """In windows of another trigger iterations are searched for as well: each window sees its own launches."""
         done = self.script(f"sync start loop:12 [ {STEP} ] stop sleep:20 kernel:other sync", WINDOW="api", API="off")
         found = done.out.run["iterations"]
         self.assertEqual((found["source"], found["found"], found["recognised_by"]), ("callbacks", True, "optimizer"))
 
     def test_layers_before_the_first_optimizer(self):
-        """They repeat, too, and are taken for iterations at first: nothing of that is left in the table."""
+        """They repeat, too, and are taken for iterations at first: nothing of that remains in the table."""
         layer = "kernel:a kernel:b kernel:c sleep:1"
         done = self.script(f"sync start loop:8 [ kernel:in loop:20 [ {layer} ] kernel:adam_step sleep:2 ] stop sync", WINDOW="api",
                            API="off")
@@ -95,7 +95,7 @@ class Report(Training):
         self.assertFalse(done.out.run.get("iterations", {}).get("found"))
 
     def test_auto_ends_its_search(self):
-        """After its window, and as soon as the program says by itself when windows open."""
+        """After its window, and as soon as the program itself controls when windows open."""
         done = self.training(400, WINDOW="auto")
         self.assertEqual(len(done.out.windows()), 1)
         self.assertLess(done.out.run["iterations"]["iterations_run"], 390)
@@ -115,7 +115,7 @@ class Report(Training):
 
 
 class OtherWindows(Training):
-    """Windows that are asked for beside those of iterations, and windows that are closed early."""
+    """Windows requested in addition to those of iterations, and windows that are closed early."""
 
     def reasons(self, done):
         return [row["Reason"].split(" (")[0] for row in done.out.windows()]
@@ -126,7 +126,7 @@ class OtherWindows(Training):
         self.assertEqual(done.out.window_kernels(), [8, 8, 8])
 
     def test_across_a_boundary(self):
-        """A window that is open where one of iterations would begin: that one is left out, those after it are not."""
+        """A window is open when one of iterations would begin: that one is skipped, those after it are not."""
         done = self.script(f"sync {KNOWN} loop:6 [ {STEP} ] open loop:4 [ {STEP} ] close until_text:messages:closed; loop:60 [ {STEP} ] sync",
                            WINDOW="iter:20+1/10x3", LOG_FILE="messages")
         first, second, third = self.reasons(done)
@@ -147,17 +147,17 @@ class OtherWindows(Training):
         self.assertEqual(done.out.window_kernels(), [8, 121])
 
     def test_endings(self):
-        """The last of several windows, and one that is closed early, end the program where that was asked for."""
+        """The last of several windows, and one that is closed early, end the program if that was requested."""
         done = self.training(4000, WINDOW="iter:20+2/10x2", AFTER="exit")
         self.assertEqual(done.out.window_kernels(), [8, 8])
         done = self.script(f"sync {KNOWN} loop:10 [ {STEP} ] close loop:60000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
         self.assertNotIn("over", done.stdout)
         self.assertEqual(done.out.window_kernels(), [8])
-        # Once what follows has been timed.
+        # Once the following steps have been timed.
         self.assertGreaterEqual(sum(int(row["Iteration"]) > 22 for row in done.out.rows("step_times.csv")), 30)
 
     def test_schedule_and_a_window_that_was_asked_for(self):
-        """A schedule closes its own windows alone."""
+        """A schedule only closes its own windows."""
         done = self.script("sync open sleep:300 kernel:mine close sleep:100 sync", WINDOW="time:5000ms+50ms")
         self.assertEqual(done.out.window_kernels(), [1])
 

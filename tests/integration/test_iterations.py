@@ -22,15 +22,15 @@ NEVER_OPENED = "the program ended before a window opened"
 PROFILER_CALLS = ("cudaProfilerStart", "cudaProfilerStop")
 GRAPHS = "CUPTI is not finalized because the program uses CUDA graphs"
 
-# A program trains for minutes before its window. These train for milliseconds: they pause once there is enough to
-# recognise, after the next steps, by which it becomes known where the program is, and for CUPTI to be attached: until
-# our own thread has looked, however late on a busy machine.
+# A program trains for minutes before its window. These train for milliseconds: they pause once there is enough to recognise, and again
+# after the next steps, which locate the program, and for CUPTI to be attached: until our own thread has looked, however late on a busy
+# machine.
 PAUSE = "sleep:40 looks:2"
 PAUSES = (11, 13, 18)
 STEPS = 32
 START, COUNT = 20, 5
 
-# Four of these are too few for a pattern of their own, should the library look while the first step is under way.
+# Four of these are too few for a pattern of their own, in case the library looks during the first step.
 MICRO_BATCH = "kernel:embed:1 kernel:attend:1 kernel:loss:1 kernel:loss_backward:1 kernel:embed_backward:1"
 PLAIN = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:1"
 SYNCED = PLAIN + " sync"
@@ -38,7 +38,7 @@ LENGTHS = [3, *random.Random(7).choices(range(2, 10), k=STEPS - 1)]
 
 
 class Program:
-    """`step(i)`: the words of step i, or the same words for each. `after`: {step: what runs between it and the next}."""
+    """`step(i)`: the words of step i, or the same words for each. `after`: {step: work between it and the next}."""
 
     def __init__(self, step, setup="sync", tail="sync", program="cuda", after=None, steps=STEPS):
         self.step = step if callable(step) else lambda _: step
@@ -75,7 +75,7 @@ def threads_step(i):
 
 
 def skipped_step(i):
-    """A loss scaler that skips an optimizer at times: it checks the gradients first."""
+    """A loss scaler that sometimes skips an optimizer step: it checks the gradients first."""
     return "kernel:forward:3 kernel:backward:2 kernel:multi_tensor_apply_scale:1 copy:d2h:4" + (
         "" if i % 9 == 4 else " kernel:adam:3")
 
@@ -129,12 +129,12 @@ class IterationTest(simulated.SimulatedTest):
                 "windows": out.window_kernels(), "threads": threads, "lost": out.lost()}
 
     def ran(self, done, kernel="adam"):
-        """{start: how many of them had started before}, of the kernels of that name which ran on the device."""
+        """{start: number of earlier ones} for the kernels of that name which ran on the device."""
         starts = sorted(start for _, name, _, _, _, start, _ in done.device_work() if kernel in name)
         return {start: i for i, start in enumerate(starts)}
 
     def check_numbers(self, done, kernel="adam"):
-        """Each row has the kernels of the step of its number, whichever steps the program has really taken."""
+        """Each row has the kernels of the step with its number, whichever steps the program has really executed."""
         out = done.out
         base = out.run["time_zero"]["clock_monotonic_ns"]
         ran = self.ran(done, kernel)
@@ -206,13 +206,13 @@ class Windows(IterationTest):
                 self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_the_profilers_own_share(self):
-        """Steps outside the window are known, so that what the window adds to a step is measured."""
+        """Steps outside the window are known, so the time that the window adds to a step is measured."""
         done = self.train(Program(SYNCED, steps=52), WINDOW="iter:20+10")
         row = next(row for row in done.out.rows("window_sum.csv") if row["Device"] == "0")
         low, high = float(row["Profiler Overhead Low (%)"]), float(row["Profiler Overhead High (%)"])
         self.assertTrue(low <= high < 100, row)
         share = float(row["Profiler Overhead (%)"] or 0)
-        # It is shown where it is seen, and only there; -0.05 … 0.05 are printed alike.
+        # It is shown where it is visible, and only there; values from -0.05 to 0.05 are printed alike.
         if abs(low) > 0.05:
             self.assertEqual(row["Profiler Overhead (%)"] != "", low > 0, row)
         self.assertTrue(share == 0 or low - 0.051 <= share <= high + 0.051, row)
@@ -247,7 +247,7 @@ class Windows(IterationTest):
         self.assertEqual(done.out.run["messages"], [line])
 
     def test_layers_taken_for_iterations(self):
-        """The window opens at the 20th layer, in the second step. Once it is known what a step is, it opens at the 20th of these."""
+        """The window opens at the 20th layer, in the second step. Once the steps are known, it opens at the 20th of these."""
         layer = "kernel:cell:1 kernel:gate:1 copy:h2d:64"
 
         def step(i):
@@ -286,7 +286,7 @@ class Windows(IterationTest):
                 self.assertIn(f"{NEVER_OPENED} (INJECT_WINDOW={window}): {STEPS} training iterations ran", line)
 
     def test_no_iterations(self):
-        """One line, at the end, which says what there was."""
+        """One line, at the end, that says what was found."""
         text = "sync kernels:a:150 copy:h2d:64 sync return:3"
         done = self.script(text, WINDOW="iter:5+2")
         self.assertEqual(done.folders(), [])
@@ -310,7 +310,7 @@ class Windows(IterationTest):
                 self.assertIn("profiling is off", done.warnings()[0])
 
     def test_validation_between_two_steps(self):
-        """It begins as a step does, and its work is in the window, but in no iteration."""
+        """It begins like a step, and its work is in the window, but in no iteration."""
         for name, window, after in (("inside", "iter:18+5", 19), ("ahead", "iter:22+3", 19)):
             with self.subTest(name):
                 validation = "loop:4 [ copy:h2d:64 kernel:forward:3 sync ] copy:d2h:4"
@@ -338,12 +338,12 @@ class Auto(IterationTest):
                 self.assertEqual(done.out.reasons(), [f"iterations {numbers[0]}-{numbers[-1]} (auto)"])
                 self.assertEqual(done.out.kernels()["adam"], 10)
                 self.assertEqual({row["Complete"] for row in self.iterations(done.out)}, {"1"})
-                # Steady: for a second.
+                # Steady for a second.
                 self.assertGreater(int(done.out.windows()[0]["Start (ns)"]), 1_000_000_000)
                 self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
 
     def test_as_the_program_says(self):
-        """Also where iterations have been found already."""
+        """Even if iterations have been found already."""
         for program in ("cuda", "driver"):
             with self.subTest(program):
                 step = "kernel:forward:2 kernel:backward:2 kernel:adam:1 sync"
@@ -359,7 +359,7 @@ class Auto(IterationTest):
 
 
     def test_as_the_program_says_within_a_step(self):
-        """What the window begins with is no iteration's that was followed before it: numbers count what the window shows."""
+        """The window begins with work of an iteration that was not followed before it: numbers count from what the window shows."""
         step = "kernel:forward:2 kernel:backward:2 kernel:adam:1 sync sleep:1"
         done = self.script(f"sync loop:100 [ {step} ] kernel:forward:2 kernel:backward:2 start kernel:adam:1 sync "
                            f"loop:30 [ {step} ] stop loop:10 [ {step} ]", WINDOW="auto")
@@ -379,20 +379,20 @@ class Table(IterationTest):
             self.assertEqual((row["Launches"], row["Kernels"], row["Copies"], row["Memsets"]),
                              (str(launches), str(kernels), "1", "0"), row)
             self.assertEqual(int(row["Kernel Time (ns)"]), 10_000 * kernels)
-            if row is not rows[-1]:  # which may end with its window, before the device has done its work
+            if row is not rows[-1]:  # it may end with its window, before the device has finished
                 self.assertGreater(int(row["Duration (ns)"]), int(row["GPU Busy (ns)"]))
         for one, other in zip(rows, rows[1:]):
             if one["Window"] == other["Window"] and one["Label"] == other["Label"] == "iteration":
                 self.assertEqual(int(one["Start (ns)"]) + int(one["Duration (ns)"]), int(other["Start (ns)"]))
                 self.assertEqual(int(one["Iteration"]) + 1, int(other["Iteration"]))
-        # The sums over the rows are the window's, and the kernel table's (which each test compares as well).
+        # The sums over the rows are those of the window and of the kernel table (which each test compares as well).
         self.assertEqual(sum(int(row["Kernels"]) for row in rows), sum(done.out.kernels().values()))
         self.assertEqual(done.out.kernels()["adam"], adams)
         self.assertEqual(sum(int(row["Iterations"]) for row in done.out.windows()), len(complete))
         return complete
 
     def test_gaps(self):
-        """From an iteration's last work to the next one's first, on the device; known from what really ran."""
+        """From an iteration's last work to the next one's first, on the device; computed from what really ran."""
         done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}")
         rows = self.check_table(done, COUNT)
         work = sorted((start, end) for _, _, _, _, _, start, end in done.device_work())
@@ -413,7 +413,7 @@ class Table(IterationTest):
         self.check_numbers(done)
 
     def test_step_times(self):
-        """Each from the end of the work before it to its own first work, by what really ran; none in the window or right after it."""
+        """Each from the end of the work before it to its own first work, from what really ran; none in the window or right after it."""
         done = self.train(Program(SYNCED + " sleep:2", after={START + COUNT: "until_calls:cuptiFinalize:1"}), WINDOW=f"iter:{START}+{COUNT}")
         self.check_table(done, COUNT)
         base = done.out.run["time_zero"]["clock_monotonic_ns"]
@@ -427,20 +427,20 @@ class Table(IterationTest):
                 if 0 < at < len(steps):
                     self.assertGreater(base + time, steps[at - 1][-1][1], (row, at))
                     self.assertLess(base + time, steps[at][0][0], (row, at))
-        # The first one has nothing before it that was seen, and the one after the window comes right after the profiler.
+        # Nothing before the first one was seen, and the one after the window directly follows the profiler.
         numbers = {row["Iteration"] for row in rows}
         self.assertFalse({0, *range(START, START + COUNT + 1)} & numbers)
         self.assertGreater(max(numbers), START + COUNT)
 
     def test_a_host_that_runs_ahead(self):
-        """It waits for the device after every fourth step, and for none of the others, which take as long as launching them does."""
+        """It waits for the device after every fourth step, and for none of the others, which take only the time of launching them."""
         steps, every, kernel = 120, 4, 5_000_000
         after = {i: "sync" for i in range(every - 1, steps, every)}
         after[START + 2 * every] = "until_calls:cuptiFinalize:1"
         done = self.train(Program(PLAIN.removeprefix("copy:h2d:64 "), setup=f"duration:forward:{kernel} sync", after=after, steps=steps), WINDOW=f"iter:{START}+8", SUMMARY="summary", BATCH="64")
         self.assertEqual(self.numbers(done.out), list(range(START, START + 8)))
         (window,) = done.out.windows()
-        least = 3 * kernel  # three of them a step
+        least = 3 * kernel  # three kernels per step
         rows = done.out.rows("step_times.csv")
         self.assertLess(statistics.median(int(row["Duration (ns)"]) for row in rows), least)
         times = [float(row["Step Time (ns)"]) for row in rows if row["Step Time (ns)"]]
@@ -487,7 +487,7 @@ class Table(IterationTest):
         self.assertNotIn("samples/s", (without.work / "summary").read_text(encoding="utf-8"))
 
     def test_in_windows_of_calls_and_ranges(self):
-        """Numbers count what the windows show; where a window holds whole steps, all of them are complete."""
+        """Numbers count what the windows show; if a window contains whole steps, all of them are complete."""
         for window, begin, end in (("api", "start", "stop"), ("nvtx:train", "push:train", "pop"),
                                    ("signal", "raise:USR2 until_open", "sync raise:USR2 until_closed")):
             for program in ("cuda", "driver"):
@@ -508,7 +508,7 @@ class Table(IterationTest):
         self.assertEqual([int(row["Iteration"]) for row in complete], list(range(24)))
 
     def test_in_a_window_by_the_clock(self):
-        """It cuts the first step and the last one: what of them lies in the window is there, but not as whole ones."""
+        """It cuts off the first step and the last one: their parts within the window are there, but not as complete steps."""
         done = self.script(f"sync loop:10 [ {PLAIN} sleep:2 ] until_open while_open [ {PLAIN} sleep:2 ] {PLAIN} sync",
                            WINDOW=f"time:{100 * simulated.PACE}ms+{400 * simulated.PACE}ms")
         (window,) = done.out.windows()
@@ -524,7 +524,7 @@ class Table(IterationTest):
             self.assertLessEqual(int(row["Start (ns)"]) + int(row["Duration (ns)"]), end)
 
     def check_whole(self, done, least):
-        """Rows that are said to be complete have a step's work; returns their numbers."""
+        """Rows marked as complete have a step's work; returns their numbers."""
         rows = self.iterations(done.out)
         complete = [row for row in rows if row["Complete"] == "1"]
         self.assertEqual({(row["Kernels"], row["Copies"]) for row in complete}, {("4", "1")}, rows)
@@ -538,7 +538,7 @@ class Table(IterationTest):
         return numbers
 
     def test_in_windows_by_the_clock(self):
-        """Between two of them the program runs on unseen: what the first one cuts does not go on in the second."""
+        """Between two of them the program continues unseen: a step cut off by the first one does not continue in the second."""
         step = "copy:h2d:64 sleep:1 kernel:forward:2 sleep:1 kernel:backward:1 sleep:1 kernel:adam:1 sleep:1"
         for period in (109, 131):
             with self.subTest(period):
@@ -547,7 +547,7 @@ class Table(IterationTest):
                 self.check_whole(done, 10)
 
     def test_cut_by_the_clock_before_a_window_without_a_launch(self):
-        """What looks as if it were all of a step but for its last launch is none, whatever comes next."""
+        """Work that looks like a whole step except for its last launch is not a step, whatever comes next."""
         head, tail = "copy:h2d:64 kernel:forward:40 kernel:backward:40 kernel:adam:1 ", "kernel:norm:1 "
         done = self.script(f"sync until_open loop:8 [ {head}{tail} ] {head}sync until_closed {tail}until_open until_closed sync",
                            WINDOW=f"time:50ms+{400 * simulated.PACE}ms/{1000 * simulated.PACE}msx2")

@@ -14,13 +14,13 @@ import collections
 import simulated
 
 NS = 1_000_000
-# What the simulated device measures while a kernel runs whose name holds that (tests/sim/cupti_metrics.cpp).
+# Values that the simulated device measures while a kernel runs whose name contains the key (tests/sim/cupti_metrics.cpp).
 ALWAYS = {"SM Active (%)": 100, "IPC": 2, "Warps Active (%)": 50, "Occupancy (%)": 50, "DRAM Read (%)": 30,
           "DRAM Write (%)": 10, "L2 (%)": 20, "PCIe Read (MB/s)": 2000, "PCIe Write (MB/s)": 1000,
           "FMA Pipe (%)": 0, "FP64 Pipe (%)": 0, "Tensor Pipe (%)": 0}
 DURING = {"gemm": {**ALWAYS, "Tensor Pipe (%)": 90}, "fp64": {**ALWAYS, "FP64 Pipe (%)": 80},
           "other": {**ALWAYS, "FMA Pipe (%)": 40}}
-# Figures per active cycle: weighted with these.
+# Values per active cycle: weighted with these.
 RATIOS = ("IPC", "Occupancy (%)")
 ACTIVE = "SM Active (%)"
 IDLE = frozenset()
@@ -29,7 +29,7 @@ Span = collections.namedtuple("Span", "start end key window")
 
 
 class Samples:
-    """A device's samples, with the number of the window that each began in."""
+    """A device's samples, with the number of the window in which each began."""
 
     def __init__(self, out, device):
         windows = [(int(row["Start (ns)"]), int(row["Start (ns)"]) + int(row["Duration (ns)"]), int(row["Window"]))
@@ -47,7 +47,7 @@ class Samples:
         self.starts = [row[0] for row in self.rows]
 
     def mean(self, title, rows):
-        """Of [(weight, values)]; None if nothing was measured."""
+        """Weighted mean of [(weight, values)]; None if nothing was measured."""
         total = weight = 0
         for part, values in rows:
             if values[title] is None:
@@ -68,7 +68,7 @@ def overlap(begin, until, start, end):
 
 
 def solve(matrix, side):
-    """Gauss's elimination; with a little on the diagonal, so that what nothing tells of is 0."""
+    """Gaussian elimination with a small diagonal term, so that undetermined values are 0."""
     size = len(side)
     rows = [[value + (1e-9 * (value + 1) if i == j else 0) for j, value in enumerate(row)] + [side[i]]
             for i, row in enumerate(matrix)]
@@ -83,13 +83,13 @@ def solve(matrix, side):
 
 
 class Joined:
-    """What the samples of a device say of its kernels."""
+    """A device's samples, joined with its kernels."""
 
     def __init__(self, done, device):
         out = done.out
         self.samples = Samples(out, device)
         base = out.run["time_zero"]["clock_monotonic_ns"]
-        windows = collections.defaultdict(list)  # of launches, by their ids, which begin anew with each attachment
+        windows = collections.defaultdict(list)  # windows of launches by correlation id, which starts over with each attachment
         for row in out.rows("cuda_api_trace.csv"):
             start = int(row["Start (ns)"])
             windows[row["CorrID"]].append((start, next(
@@ -104,18 +104,18 @@ class Joined:
                                          max(launch for launch in windows[row["CorrId"]] if launch[0] <= start)[1]))
         self.kernels.sort()
         known = {(kernel.start, kernel.end) for kernel in self.kernels}
-        # Those that ran, and that no window launched.
+        # Kernels that ran but were launched in no window.
         self.others = [(start - base, end - base) for kind, _, on, _, _, start, end in done.device_work()
                        if kind == "kernel" and str(on) == device and end and (start - base, end - base) not in known]
         self.join()
 
     def known(self, window, end):
-        """After a window's end: as long as kernels of it or of one before it are to end."""
+        """How long after a window's end it is known what runs: as long as kernels of it or of one before it have not ended."""
         return any(kernel.window <= window and kernel.end >= end for kernel in self.kernels)
 
     def join(self):
         self.parts = []  # [(length, {keys that run: part of the sample}, values)]
-        # The last one waits for another window.
+        # The last one is held for another window.
         for start, end, began, values in self.samples.rows[:-1]:
             window = max((number for begin, number in self.samples.windows if begin <= start), default=0)
             if any(overlap(start, end, *other) for other in self.others) or (not began and not self.known(window, end)):
@@ -129,7 +129,7 @@ class Joined:
             self.parts.append((end - start, states, values))
 
     def row(self, key):
-        """(samples, their time with the kernel, of that shared)"""
+        """(samples, their time with the kernel, the shared part of that)"""
         samples = time = shared = 0
         for length, states, _ in self.parts:
             mine = {state: part for state, part in states.items() if key in state}
@@ -139,12 +139,12 @@ class Joined:
         return samples, time, shared
 
     def whole(self, key):
-        """[(length, values)] of the samples that are the kernel's alone."""
+        """[(length, values)] of the samples that contain only this kernel."""
         return [(length, values) for length, states, values in self.parts
                 if sum(part for state, part in states.items() if key in state) >= 0.99]
 
     def apart(self, key, title):
-        """What the device does while the kernel runs, by least squares over all samples."""
+        """The device's values while the kernel runs, by least squares over all samples."""
         times = collections.Counter()
         for length, states, _ in self.parts:
             for state, part in states.items():
@@ -172,7 +172,7 @@ class Joined:
 class MetricsTest(simulated.SimulatedTest):
     urgent = True
 
-    # A window with samples from its begin on, or from where it is that they can be taken.
+    # A window with samples from its begin on, or from the first time at which they can be taken.
     BEGIN = "start until_sampling"
 
     def script(self, text, **options):
@@ -180,7 +180,7 @@ class MetricsTest(simulated.SimulatedTest):
                                           **options})
 
     def close(self, told, expected, what, within=0.0):
-        """`told`: as it stands in a table."""
+        """`told`: as in a table."""
         if expected is None:
             self.assertEqual(told, "", what)
         else:
@@ -192,7 +192,7 @@ class MetricsTest(simulated.SimulatedTest):
                 if all(row[column].removesuffix("()") == value for column, value in sought.items())]
 
     def check_kernels(self, done, true=True):
-        """kernel_metrics.csv, by samples and records alone; and, where kernels run alone, by what the device truly does."""
+        """kernel_metrics.csv, computed from samples and records only; and, if kernels run alone, compared with the device's true values."""
         out = done.out
         rows = out.rows("kernel_metrics.csv")
         per_device = {}
@@ -257,12 +257,12 @@ class MetricsTest(simulated.SimulatedTest):
         return rows
 
     def lost(self, done):
-        """What was sampled is in the figures, or counted as lost: our thread may come late (test_metrics.py has the account)."""
+        """All samples are in the values, or counted as lost, as our thread may be late (test_metrics.py checks the account)."""
         return done.out.lost().get("metric_samples", 0)
 
     def check_good(self, done):
         self.assertEqual(done.warnings(), [])
-        # On a machine that is short of processors our thread may come too late for some; how many is test_metrics.py's.
+        # On a machine with too few CPUs our thread may be too late for some; test_metrics.py checks how many.
         self.assertEqual(set(done.out.lost()) - {"metric_samples"}, set())
         self.check_windows(done)
         return self.check_kernels(done)
@@ -307,18 +307,18 @@ class Kernels(MetricsTest):
         self.close(row["Tensor Pipe (%)"], 90, row["Name"], within=0.1)
 
     def test_on_two_streams(self):
-        # gemm and other run beside each other all the time, gemm and fp64 half of it.
+        # gemm runs beside other all the time, and beside fp64 half of it.
         for _ in range(3):
             done = self.script(f"duration:gemm:2000000 duration:other:2000000 duration:fp64:1000000 kernel:warm:1 sync {self.BEGIN} loop:10 "
                                "[ kernel:gemm:1:1 kernel:other:1:2 sync kernel:gemm:1:1 kernel:fp64:1:2 sync ] stop")
             rows = {row["Name"].removesuffix("()"): row for row in self.check_good(done)}
-            # Where samples were lost for want of a processor there may be too few.
+            # If samples were lost for lack of CPU time, there may be too few.
             if all(row["Reliable"] == "yes" for row in rows.values()):
                 break
-        # How much, exactly, is worked out above; a thread that lost its processor launches the second one late.
+        # The exact amount is computed above; a thread that was preempted launches the second one late.
         for name in rows:
             self.assertGreater(float(rows[name]["Shared (%)"]), 0, name)
-        # What the device did meanwhile, whoever did it.
+        # The device's values at that time, whichever kernel caused them.
         self.assertGreater(float(rows["other"]["Tensor Pipe (%)"]), 0)
         self.assertGreater(float(rows["gemm"]["FMA Pipe (%)"]), 0)
 
@@ -374,7 +374,7 @@ class Windows(MetricsTest):
             self.close(row["FP64 Pipe (%)"], 0, row["Name"], within=0.1)
 
     def test_kernels_that_run_on_after_the_window(self):
-        # … and are followed by others, of which there are no records.
+        # They are followed by others, for which there are no records.
         done = self.script(f"{self.TIMES} kernel:warm:1 sync {self.BEGIN} kernel:gemm:40 stop sleep:10 kernel:other:40 sync")
         (row,) = self.check_good(done)
         self.assertGreater(int(row["Samples"]) + self.lost(done), 350)
@@ -403,23 +403,23 @@ class Windows(MetricsTest):
                 self.close(window["Tensor Utilization (%)"], 90 * share, window, within=0.2)
 
     def test_longer_than_samples_can_wait(self):
-        # 65,536 samples are held; at 10 us that is 0.7 s. With a kernel in 2 ms CUPTI's buffer is full after ten.
+        # 65,536 samples are held; at 10 us that is 0.7 s. With one kernel per 2 ms, CUPTI's buffer is full after ten.
         for _ in range(3):
             done = self.script(f"duration:gemm:3000000 duration:fp64:2000000 kernel:warm:1 sync {self.BEGIN} loop:400 [ kernel:gemm:1 sync "
                                "kernel:fp64:1 sync ] stop", METRICS_INTERVAL="10us", METRICS_TIMELINE=None)
-            # On a machine short of processors our thread may come too late for a buffer of 20 ms.
+            # On a machine with too few CPUs our thread may come too late for a buffer of 20 ms.
             if not any("come faster than they can be decoded" in line for line in done.warnings()):
                 break
         self.assertEqual(done.warnings(), [])
-        # No kernel was told of too late to be joined.
+        # No kernel was reported too late to be joined.
         self.assertEqual(set(done.out.lost()) - {"metric_samples"}, set())
         rows = {row["Name"].removesuffix("()"): row for row in done.out.rows("kernel_metrics.csv")}
         for name, kernel in (("gemm", 3 * NS), ("fp64", 2 * NS)):
             row = rows[name]
-            # The error is one that is exceeded in 5 of 100 cases, in all of a kernel's metrics at once.
+            # The error is exceeded in 5 of 100 cases, for all of a kernel's metrics at once.
             for title, value in DURING[name].items():
                 self.close(row[title], value, (name, title), within=2 * float(row[f"± {title}"]))
-            # Two, or four, have become one, where our thread came too late to join them before; none is there twice.
+            # Two or four samples have been merged into one if our thread came too late to join them before; none is there twice.
             self.assertGreater(int(row["Samples"]) + self.lost(done), 400 * kernel // 80_000)
             self.assertLess(int(row["Samples"]), 400 * kernel // 10_000 + 800)
 
@@ -431,7 +431,7 @@ class Iterations(MetricsTest):
         self.assertEqual(done.warnings(), [])
         out = done.out
         samples = Samples(out, "0")
-        # By the order of work on the one stream: an iteration begins with its copy.
+        # By the order of work on the only stream: an iteration begins with its copy.
         work = sorted((int(row["Start (ns)"]), int(row["Start (ns)"]) + int(row["Duration (ns)"]))
                       for row in out.rows("cuda_gpu_trace.csv"))
         rows = [row for row in out.rows("iteration_sum.csv") if row["Device"] == "0" and row["Label"] == "iteration"]
@@ -450,7 +450,7 @@ class Iterations(MetricsTest):
             self.assertEqual([one[title] for title in samples.titles], [all_of_them[title] for title in samples.titles])
 
     def test_in_a_window_of_many_samples(self):
-        # More than are held apart: neighbours share a cell.
+        # More than are held separately: neighbours share a cell.
         done = self.script("duration:gemm:5000000 duration:other:3000000 loop:60 [ copy:h2d:64 kernel:gemm:4 kernel:other:1 "
                            "kernel:adam_other:1 sync ]", WINDOW="iter:20+30", METRICS_INTERVAL="20us")
         self.assertEqual(done.warnings(), [])
@@ -461,7 +461,7 @@ class Iterations(MetricsTest):
         work = sorted(int(row["Start (ns)"]) for row in done.out.rows("cuda_gpu_trace.csv"))
         for i, row in enumerate(rows[:-1]):
             for title in ("SM Active (%)", "Tensor Pipe (%)", "FMA Pipe (%)"):
-                # Samples that a busy machine has lost leave the neighbours' cells to tell of their time.
+                # If a busy machine has lost samples, the neighbours' cells represent their time.
                 self.close(row[title], samples.between(title, work[7 * i], work[7 * i + 7]), (i, title), within=5 if self.lost(done) else 0.5)
 
 
@@ -470,7 +470,7 @@ class Lost(MetricsTest):
     STEP = Windows.STEP
 
     def test_overflow(self):
-        # The figures are those of the samples that there are.
+        # Values are computed from the samples that exist.
         done = self.script(f"{self.TIMES} kernel:warm:1 sync {self.BEGIN} loop:3 [ {self.STEP} sync ] fault:pm_buffer:30 "
                            f"until_calls:cuptiPmSamplingEnable:2 fault:pm_buffer:off until_sampling loop:20 [ {self.STEP} sync ] stop",
                            faults="pm_enable_ms=90")
@@ -495,7 +495,8 @@ class Lost(MetricsTest):
         self.assertEqual(done.out.lost(), {})
 
     def test_of_one_device(self):
-        # What is known of the other is not mixed with it. Steps enough for samples to be, where these begin late on a busy machine.
+        # Values known of the other device are not mixed with it. There are enough steps for samples even if these begin late on a busy
+        # machine.
         done = self.script(f"{self.TIMES} kernel:warm:1 sync device:1 kernel:warm:1 sync {self.BEGIN} loop:16 [ device:0 {self.STEP} device:1 "
                            f"{self.STEP} device:0 sync device:1 sync ] stop", faults="cupti_fail=cuptiPmSamplingEnable:26:1:1")
         self.assertEqual(len(done.warnings()), 1)
@@ -513,14 +514,14 @@ class Summary(MetricsTest):
         for _ in range(5):
             done = self.script("duration:gemm:4000000 duration:fp64:3000000 duration:other:2000000 kernel:warm:1 sync start loop:8 "
                                "[ kernel:gemm:2 kernel:fp64:1 kernel:other:1 ] sync stop", SUMMARY="stderr")
-            # On a busy machine the launching thread may have no processor for so long that the GPU waits for it.
+            # On a busy machine the launching thread may be without a CPU for so long that the GPU waits for it.
             if done.out.windows()[0]["Verdict"] != "launch-bound":
                 break
         self.assertRegex(done.stderr, r"  measured: SM Active \d+\.\d%, FMA Pipe ")
         unused = [line.strip() for line in done.stderr.splitlines() if " unused, " in line]
         self.assertEqual([line.split(": ")[-1] for line in unused], ["other()", "gemm()", "fp64()"])
         self.assertRegex(unused[1], r"^6\.(39|40).ms unused, Tensor Pipe at 90\.0%, occupancy 50\.0% of ")
-        # The grids of one block would say latency.
+        # The grids of one block would indicate latency.
         self.assertEqual(done.out.windows()[0]["Verdict"], "GPU-bound (compute)")
         self.assertIn("judged by measurement: 100.0% of it", done.stderr)
 

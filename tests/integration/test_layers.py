@@ -17,7 +17,7 @@ import unittest
 
 source, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 
-# Each layer and those that it depends on; it sees what these see as well.
+# Each layer and the layers on which it depends; it sees what these see as well.
 DEPENDS = {name: depends.split() for name, depends in re.findall(
     r"inject_layer\((\w+)(?: DEPENDS ([\w ]+))? SOURCES", "\n".join(
         path.read_text() for path in sorted((source / "libinject").glob("*/CMakeLists.txt"))))}

@@ -11,7 +11,7 @@ import unittest
 
 import simulated
 
-# Read before the classes are made, whose decorators ask for it.
+# Read before the classes are created, whose decorators need it.
 without = []
 while "--without" in sys.argv:
     place = sys.argv.index("--without")
@@ -20,13 +20,13 @@ while "--without" in sys.argv:
 
 
 def takes(group):
-    """The test needs a library whose headers the build had."""
+    """The test needs a library whose headers were available to the build."""
     return unittest.skipIf(group in without, f"built without {group}")
 
 
 class Attribution(simulated.SimulatedTest):
     def script(self, text, **options):
-        # The handles are made before the window.
+        # The handles are created before the window.
         return super().script(text, **{"WINDOW": "api", **options})
 
     def test_a_call_inside_a_call(self):
@@ -69,7 +69,7 @@ class Attribution(simulated.SimulatedTest):
         calls = done.out.calls()
         self.assertEqual({name: calls[name] for name in ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaMemcpy", "cudaMemset")},
                          {"cudaLaunchKernel": 3, "__cudaLaunchKernel": 2, "cudaMemcpy": 1, "cudaMemset": 1})
-        # The driver's launch inside a hooked call is no call of its own.
+        # The driver's launch inside a hooked call is not counted as a call.
         self.assertNotIn("cuLaunchKernel", calls)
         self.assertEqual(done.out.libraries(), {})
         self.assertEqual(done.out.windows()[0]["Submissions"], "7")
@@ -93,7 +93,7 @@ class Attribution(simulated.SimulatedTest):
         done = self.script(text)
         self.check_unharmed(done, text)
         self.assertEqual(done.out.kernels(), {"a": 2, "c": 1})
-        # It submitted nothing: no record is missing.
+        # It submitted nothing, so no record is missing.
         self.assertEqual(done.out.lost(), {})
         results = [row["Result"] for row in done.out.rows("cuda_api_trace.csv") if row["Name"] == "__cudaLaunchKernel"]
         self.assertEqual(results, ["0", "0", "719", "0"])
@@ -108,7 +108,7 @@ class Attribution(simulated.SimulatedTest):
 
 
 class Products(simulated.SimulatedTest):
-    """gemm_sum.csv: what cuBLAS's calls multiply, and the kernels that they launched."""
+    """gemm_sum.csv: cuBLAS's products, and the kernels that they launched."""
 
     def rows(self, text, **options):
         done = self.script(text, **{"WINDOW": "api", **options})
@@ -144,13 +144,14 @@ class Products(simulated.SimulatedTest):
         self.check(row, TypeA="fp16", ComputeType="fp32")
 
     def test_the_handles_math_mode(self):
-        # cublasMath_t: default, tensor operations (fp16), pedantic, tf32, fp32 and fp64 by other products; 16 is a flag beside them.
+        # cublasMath_t: default, tensor operations (fp16), pedantic, tf32, fp32 and fp64 emulated by other products; 16 is an additional
+        # flag.
         for mode, compute in ((0, "fp32"), (1, "fp32 (fp16)"), (2, "fp32"), (3, "fp32 (tf32)"), (4, "other"), (8, "fp32"), (12, "other"),
                               (16, "fp32"), (17, "fp32 (fp16)"), (19, "fp32 (tf32)")):
             with self.subTest(mode=mode):
                 _, (row,) = self.rows(f"sgemm math_mode:{mode} start sgemm stop sync")
                 self.check(row, TypeA="fp32", ComputeType=compute)
-        # A call that says so is not changed by it.
+        # A call with an explicit compute type is not affected.
         _, (row,) = self.rows("sgemm math_mode:3 start pedantic stop sync")
         self.check(row, TypeA="fp32", ComputeType="fp32")
 
@@ -175,7 +176,7 @@ class Products(simulated.SimulatedTest):
                    FLOPs=str(4 * 2 * 64 * 32 * 16), Bytes=str(2 * (64 * 16 + 4 * (16 * 32 + 64 * 32))))
 
     def test_descriptors_alone(self):
-        """cublasLtMatmul's own hook reads layouts and description by the library's getters."""
+        """cublasLtMatmul's own hook reads layouts and description with the library's getters."""
         _, (row,) = self.rows("gemm start loop:5 [ gemm ] stop sync", HOOKS="cublaslt")
         self.check(row, API="cublasLtMatmul", M="128", N="128", K="64", TypeA="fp16", ComputeType="fp32", Epilogue="", Lda="128",
                    Calls="5", Kernels="5", FLOPs=str(2 * 128 * 128 * 64))
@@ -233,7 +234,7 @@ class Hooks(simulated.SimulatedTest):
     def test_cublaslt_alone(self):
         libraries, calls = self.record("cublaslt")
         self.assertEqual(libraries, {"cublasLtMatmul": (1, 1, 1)})
-        # Without the runtime's hooks its launches are the driver's.
+        # Without the runtime's hooks, launches are the driver's.
         self.assertEqual(calls, {"cuLaunchKernel": 4})
 
     def test_cublas_and_cudart(self):
@@ -265,7 +266,7 @@ class ApiStatistics(simulated.SimulatedTest):
     def test_off(self):
         done = self.script(self.text, WINDOW="api", API="off")
         calls = done.out.calls()
-        # What submits device work is kept: the kernels are its.
+        # Calls that submit device work are kept: kernels belong to them.
         self.assertNotIn("cudaDeviceSynchronize", calls)
         self.assertEqual(done.out.kernels(), {"a": 2, "sm90_gemm_f32_nt_128x128": 1})
         self.assertEqual(done.out.libraries(), {"cublasSgemm_v2": (1, 1, 1)})

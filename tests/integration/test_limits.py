@@ -15,8 +15,8 @@ class LimitTest(simulated.SimulatedTest):
 
 
 class Ring(LimitTest):
-    """INJECT_RING=64K has room for 1,020 host records between two looks of our own thread. A window before this one keeps it
-    from looking: it collects that one, and CUPTI's flush waits for a kernel that `free` ends, a second at most."""
+    """INJECT_RING=64K has room for 1,020 host records between two passes of our own thread. An earlier window keeps it busy: it collects
+    that window, and CUPTI's flush waits for a kernel that `free` ends, at most a second."""
 
     BUSY = "kernel:k:1:1 sync start kernel:held:1:1 stop until_calls:cuptiActivityFlushAll:1 start "
 
@@ -24,7 +24,7 @@ class Ring(LimitTest):
         options = {"faults": ["wait_for=held/free", "no_attach_wait"], **options}
         done = super().script(text.replace("BUSY ", self.BUSY), **options)
         for _ in range(3):
-            # On a machine short of processors the flush may have been over before the launches came.
+            # On a machine with too few CPUs the flush may have ended before the launches came.
             if "BUSY " not in text or {"host_records", "range_records"} & set(done.out.lost()):
                 break
             done = super().script(text.replace("BUSY ", self.BUSY), **options)
@@ -39,7 +39,7 @@ class Ring(LimitTest):
         # A launch that found no room: its kernel is counted by its time.
         self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 6_001)
         self.assertGreater(int(window["Unattributed"]), 0)
-        # Calls, with the one that waits: recorded or lost.
+        # Calls, including the one that waits: recorded or lost.
         self.assertEqual(int(window["API Calls"]) + lost["host_records"], 6_002)
         rows = {row["Thread Name"]: int(row["Instances"]) for row in done.out.rows("thread_kern_sum.csv")}
         self.assertEqual(rows["[unknown]"], int(window["Unattributed"]))
@@ -67,7 +67,7 @@ class Ring(LimitTest):
         self.assertEqual((rows[1]["Lost Host Records"], rows[1]["Unattributed"]), ("0", "0"))
 
     def test_each_window_has_its_own_losses(self):
-        # The second one opens before the first one's have been looked at.
+        # The second one opens before the first one's records have been processed.
         done = self.script("BUSY kernel:a:6000 stop start kernel:b:3000 kernel:free:1 sync stop", RING="64K")
         windows = _, first, second = done.out.windows()
         self.assertEqual(int(first["API Calls"]) + int(first["Lost Host Records"]), 6_000)
@@ -84,8 +84,8 @@ class Ring(LimitTest):
 
 
 class Buffers(LimitTest):
-    """INJECT_BUFFERS=1M are 16 buffers of some 300 kernels each, which come back once the kernels have run: those that wait
-    for one that runs until `free` is launched have not."""
+    """INJECT_BUFFERS=1M gives 16 buffers of about 300 kernels each, which return once the kernels have run: kernels that wait for one that
+    runs until `free` is launched have not."""
 
     HELD = "kernel:k:1:1 sync start kernel:held:1 "
 
@@ -95,8 +95,8 @@ class Buffers(LimitTest):
     def check_counted(self, text, launched):
         done = self.script(text, BUFFERS="1M")
         lost = done.out.lost()
-        # Each launch looks like an iteration here. Of more than 10,000 the oldest have no row any more; a thread that has had no
-        # processor may bring their kernels.
+        # Each launch looks like an iteration here. Of more than 10,000 the oldest no longer have a row, but a thread that had no CPU may
+        # still deliver their kernels.
         self.assertEqual(set(lost) - {"busy_time_records"}, {"activity_records"})
         self.assertEqual(sum(done.out.kernels().values()) + lost["activity_records"], launched)
         (window,) = done.out.windows()
@@ -149,15 +149,15 @@ class Tables(LimitTest):
         self.assertLessEqual(run["overhead"]["attachments"], 2 + 2 * simulated.pauses(run))
 
     def test_many_short_threads(self):
-        # Each takes one of CUPTI's buffers, 8 whole ones and 96 quarters, and leaves it nearly empty. They are called back once
-        # half of the memory is in use, by 40 threads.
+        # Each takes one of CUPTI's buffers, 8 full ones and 96 quarters, and leaves it nearly empty. They are recalled once half of the
+        # memory is in use, by 40 threads.
         done = self.script("start loop:5 [ threads:44 [ kernel:t:3 ] until_delivered:120 looks:2 ] sync stop")
         self.assertEqual(done.out.kernels(), {"t": 660})
         self.assertEqual(done.out.lost(), {})
         self.assertEqual([row["Instances"] for row in done.out.rows("thread_kern_sum.csv")], ["3"] * 220)
 
     def test_many_threads_that_launch_once(self):
-        # Where threads that launch no more hold all buffers, they are called back: on a busy machine not before the next kernel.
+        # If threads that no longer launch hold all buffers, these are recalled: on a busy machine not before the next kernel.
         done = self.script("start threads:120 [ kernel:once:1 meet:end:120 ] until_delivered:40 loop:10 [ looks:2 kernel:later:1 ] sync stop")
         kernels = done.out.kernels()
         self.assertEqual(sum(kernels.values()) + done.out.lost().get("activity_records", 0), 130)

@@ -11,8 +11,8 @@ import unittest
 
 import simulated
 
-BASE = 500.0  # MB in use on each simulated device beside what the program has
-RESERVED = 600.0  # more, in what the older of NVML's functions says
+BASE = 500.0  # MB in use on each simulated device, in addition to the program's
+RESERVED = 600.0  # in addition, in the result of NVML's older function
 
 
 def lines(done):
@@ -37,11 +37,11 @@ class MemoryTest(simulated.SimulatedTest):
         return rows
 
     def counts(self, row):
-        """(allocations, frees, MB allocated, live, at most)"""
+        """(allocations, frees, MB allocated, live, peak)"""
         return (int(row["Allocations"]), int(row["Frees"]), *(float(row[f"{name} (MB)"]) for name in ("Allocated", "Live", "Peak")))
 
     def edges(self, done):
-        """[(MB at the start, at the end)] of device 0; None where there is none."""
+        """[(MB at the start, at the end)] of device 0; None if missing."""
         rows = [row for row in done.out.rows("window_sum.csv") if row["Device"] == "0"]
         return [tuple(float(row[f"Memory at {edge} (MB)"]) if row[f"Memory at {edge} (MB)"] else None
                       for edge in ("Start", "End")) for row in rows]
@@ -57,7 +57,7 @@ class Allocations(MemoryTest):
         self.assertEqual(self.counts(rows["0", "cudaMalloc"]), (4, 2, 7.5, 4.5, 6.0))
         self.assertEqual(rows["0", "cudaMalloc"]["Largest (MB)"], "4.000")
         self.assertEqual(rows["0", "cudaMalloc"]["Kind"], "device")
-        # The window's calls are what they were.
+        # The window's calls are unchanged.
         self.assertEqual(done.out.calls(), {"__cudaLaunchKernel": 1, "cudaFree": 1, "cudaMalloc": 1})
         self.assertEqual(done.out.run["unknown_frees"], 0)
         self.check_unharmed(done, text)
@@ -67,7 +67,7 @@ class Allocations(MemoryTest):
                 "malloc:f:6000:pool malloc:g:7000:host malloc:h:8000:host_alloc start kernel:k:1 stop "
                 "free:a:async free:b free:c free:d free:e free:f free:g:host free:h:host")
         done = self.script(text, WINDOW="api")
-        # The pitches that the program was told.
+        # The pitches that the program got.
         pitches = [int(line.split()[1]) for line in done.stdout.splitlines()]
         self.assertEqual(len(pitches), 2)
         sizes = {"cudaMallocAsync": 1000, "cudaMallocAsync_ptsz": 2000, "cudaMallocManaged": 3000,
@@ -101,7 +101,7 @@ class Allocations(MemoryTest):
         self.assertEqual((done.out.run["unknown_frees"], done.out.lost()), (0, {}))
 
     def test_an_address_that_is_given_again(self):
-        # The simulation's allocator gives freed addresses again, as the device's does.
+        # The simulation's allocator reuses freed addresses, as the device's does.
         done = self.script("start kernel:k:1 stop mallocs:70000:4096 malloc:a:4096", WINDOW="api", timeout=120)
         row = self.memory(done)["0", "cudaMalloc"]
         self.assertEqual((int(row["Allocations"]), int(row["Frees"])), (70001, 70000))
@@ -112,7 +112,7 @@ class Allocations(MemoryTest):
         text = "malloc:b:1000 malloc:a:1000000:driver start kernel:k:1 stop free:a free:b:twice"
         done = self.script(text, WINDOW="api")
         self.assertEqual(done.out.run["unknown_frees"], 1)
-        # The second free of b has failed, and was none.
+        # The second free of b failed, and does not count.
         self.assertEqual(self.counts(self.memory(done)["0", "[all]"]), (1, 1, 0.001, 0.0, 0.001))
         self.check_unharmed(done, text)
 
@@ -181,7 +181,7 @@ class Failures(MemoryTest):
             self.assertEqual("1 failed, of 3.000kB" in line, device == "0")
 
     def test_a_context_that_is_not_there(self):
-        # Without an answer of the driver's, no device has it.
+        # Without an answer from the driver, it is assigned to no device.
         done = self.script("kernel:k:1 fault:api_fail:cuCtxGetDevice:201 malloc:a:1000 start kernel:k:1 stop", WINDOW="api")
         self.assertEqual(self.counts(self.memory(done)["[unknown]", "cudaMalloc"]), (1, 0, 0.001, 0.001, 0.001))
 
@@ -208,7 +208,7 @@ class Timeline(MemoryTest):
         self.check_unharmed(done, text)
 
     def test_the_peak_between_two_readings(self):
-        # Nothing but the hooks can have seen it.
+        # Only the hooks can have seen it.
         done = self.script("malloc:a:1000000 start kernel:k:1 sync malloc:b:900000000 free:b malloc:c:1000000 stop", WINDOW="api")
         top = max(self.timeline(done), key=lambda row: float(row["Highest (MB)"]))
         total = self.memory(done)["0", "[all]"]
@@ -244,7 +244,7 @@ class Timeline(MemoryTest):
             self.assertEqual((row["Iteration"], row["Label"]), (inside[0], "iteration") if inside else ("", "outside"))
         self.assertGreater(len({row["Iteration"] for row in rows}), 10)
 
-    # Read while windows are open; two of them come before and after each change.
+    # Read while windows are open; two readings come before and after each change.
     WATCHED = "until_more_calls:nvmlDeviceGetMemoryInfo_v2:8"
 
     def test_in_use(self):
@@ -257,7 +257,7 @@ class Timeline(MemoryTest):
                          [BASE + 1, BASE + 8, BASE + 28, BASE + 8])
         # Device 1 is not used.
         self.assertEqual({row["Device"] for row in done.out.rows("memory_timeline.csv")}, {"0"})
-        # What the driver allocates is in use, and not among what is counted.
+        # The driver's allocations are in use, but not among the counted ones.
         self.assertEqual(max(high for _, high in self.levels(self.timeline(done))), 21.0)
         self.check_unharmed(done, text)
 
@@ -272,13 +272,13 @@ class Timeline(MemoryTest):
 
 
 class Edges(MemoryTest):
-    # Each edge's reading is waited for, of both devices. Of the link the first four are asked, of the memory more often.
+    # The reading at each edge is waited for, for both devices. The link is queried four times, the memory more often.
     READ = "until_calls:nvmlDeviceGetMaxPcieLinkWidth:{}"
     TEXT = (f"malloc:a:1000000 start kernel:k:1 sync {READ.format(2)} malloc:b:2000000 sleep:30 stop {READ.format(4)} "
             "malloc:c:4000000 ")
 
     def script(self, text, *arguments, faults=(), **options):
-        # Whether CUPTI has been given up between two windows hangs on the machine's pace.
+        # Whether CUPTI has been detached between two windows depends on the machine's speed.
         faults = [faults] if isinstance(faults, str) else list(faults)
         return super().script(text, *arguments, faults=["finalize_keeps_nothing", *faults], **options)
 
@@ -323,11 +323,11 @@ class Edges(MemoryTest):
                              [4, 8, 4, 16])
 
     def test_an_older_library(self):
-        # Its `used` has what the driver keeps for itself.
+        # Its `used` includes the driver's own memory.
         done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlDeviceGetMemoryInfo_v2:25")
         self.assertEqual(self.edges(done), [(BASE + RESERVED + 1, BASE + RESERVED + 3)])
 
-    # The same, where no reading comes.
+    # The same, if no reading comes.
     UNREAD = "malloc:a:1000000 start kernel:k:1 sync malloc:b:2000000 stop malloc:c:4000000"
 
     def check_nothing_read(self, done, why):

@@ -17,17 +17,17 @@ ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 ACTIVE = GROUP + "sm__cycles_active" + ELAPSED
 TITLES = ["SM Active (%)", "IPC", "FMA Pipe (%)", "FP64 Pipe (%)", "Tensor Pipe (%)", "Warps Active (%)", "Occupancy (%)",
           "DRAM Read (%)", "DRAM Write (%)", "L2 (%)", "PCIe Read (MB/s)", "PCIe Write (MB/s)"]
-# What the simulated device measures while a kernel of that name runs (tests/sim/cupti_metrics.cpp).
+# Values that the simulated device measures while a kernel of that name runs (tests/sim/cupti_metrics.cpp).
 ALWAYS = {"SM Active (%)": 100, "IPC": 2, "Warps Active (%)": 50, "Occupancy (%)": 50, "DRAM Read (%)": 30,
           "DRAM Write (%)": 10, "L2 (%)": 20, "PCIe Read (MB/s)": 2000, "PCIe Write (MB/s)": 1000}
 PIPES = {"FMA Pipe (%)": 0, "FP64 Pipe (%)": 0, "Tensor Pipe (%)": 0}
 DURING = {"gemm": {**ALWAYS, **PIPES, "Tensor Pipe (%)": 90}, "fp64": {**ALWAYS, **PIPES, "FP64 Pipe (%)": 80},
           "other": {**ALWAYS, **PIPES, "FMA Pipe (%)": 40}}
 LONG = "duration:gemm:4000000 duration:fp64:3000000 duration:other:2000000"
-# What a window that an API call opens waits for sampling at the most: part of the second that its attachment may take.
+# The longest time that a window opened by an API call waits for sampling: part of the second that its attachment may take.
 LONGEST_WAIT = 700 * NS
 STEP = "kernel:gemm:2 kernel:fp64:1 kernel:other:1 sync"
-# A window with samples from its begin on, or from where it is that they can be taken.
+# A window with samples from its begin on, or from the first time at which they can be taken.
 BEGIN = "start until_sampling"
 ONE_WINDOW = f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} stop"
 
@@ -47,20 +47,20 @@ class MetricsTest(simulated.SimulatedTest):
         return [(int(row["Start (ns)"]), int(row["Start (ns)"]) + int(row["Duration (ns)"])) for row in out.windows()]
 
     def sampled(self, done, device=None):
-        """[(begin, end, interval)] on the tables' clock: where there can be samples, by what the simulation says; the first
-        one spans the set-up, and is left out."""
+        """[(begin, end, interval)] on the tables' clock: when there can be samples, by the simulation's report; the first sample spans the
+        set-up, and is left out."""
         base = done.out.run["time_zero"]["clock_monotonic_ns"]
         return [(one.started + one.interval - base, one.stopped - base, one.interval) for one in done.sampling()
                 if one.started and one.stopped and device in (None, one.device)]
 
     def lost_time(self, out):
-        """What the samples that are counted as lost stand for."""
+        """The time represented by the samples that are counted as lost."""
         return out.lost().get("metric_samples", 0) * out.run["metrics"]["interval_ns"]
 
     def check_samples(self, done, devices=(0,), after=False):
-        """What lies in one kernel alone has its values, what lies in none has zeros: by what the simulation says it ran.
-        Returns how many of them must lie in one kernel, in a window (or in or `after` one), where sampling ran: so many are
-        there, or counted as lost, however late our thread comes on a machine that is short of processors."""
+        """Samples within a single kernel have its values, samples without a kernel have zeros, compared with what the simulation ran.
+        Returns how many must lie within one kernel, in a window (or in or `after` one), while sampling ran: that many are there, or counted
+        as lost, however late our thread is on a machine with too few CPUs."""
         out = done.out
         base = out.run["time_zero"]["clock_monotonic_ns"]
         kernels = {}
@@ -91,7 +91,7 @@ class MetricsTest(simulated.SimulatedTest):
                 for first, last in windows:
                     for sampled, until, interval in self.sampled(done, device):
                         time = min(over, last, until) - max(begin, first, sampled)
-                        # Those on the edges are not the kernel's alone.
+                        # Samples on the edges are not the kernel's alone.
                         due += max(0, time // interval - 2) if name in DURING else 0
         self.assertGreaterEqual(busy + out.lost().get("metric_samples", 0), due)
         return due
@@ -103,13 +103,13 @@ class MetricsTest(simulated.SimulatedTest):
         for first, last in self.windows(done.out):
             missing -= sum(max(0, min(last, end) - max(first, start)) for start, end in rows)
             for begin, end, interval in self.sampled(done, device):
-                # Less those that are cut by the window's begin or by the end of sampling.
+                # Without those that are cut by the window's begin or by the end of sampling.
                 missing += max(0, min(last, end) - max(first, begin) - 2 * interval)
         self.assertLessEqual(missing, self.lost_time(done.out))
 
     def check_opened_in_time(self, done, device=0, gap=0):
-        """A window whose opening can wait opens once sampling runs, or after the longest wait for it: where it was asked for
-        `gap` nanoseconds after the end of the one before it or later."""
+        """A window whose opening can wait opens once sampling runs, or after the longest wait for it, if it was requested at least `gap`
+        nanoseconds after the end of the previous one."""
         before = 0
         for begin, end in self.windows(done.out):
             ready = any(start - interval <= begin < until for start, until, interval in self.sampled(done, device))
@@ -117,13 +117,13 @@ class MetricsTest(simulated.SimulatedTest):
             before = end
 
     def check_some(self, done, least):
-        """So many samples of windows, or of what is counted as lost."""
+        """That many samples of windows, including those counted as lost."""
         self.assertGreaterEqual(len(self.samples(done.out)) + done.out.lost().get("metric_samples", 0), least)
 
     def check_account(self, done, again=False):
-        """Every sample that CUPTI gave is there, and all others that it took are counted as lost. Not more than could have
-        been taken: when within the calls for them sampling began and ended only the simulation knows. Where it begins `again`,
-        as after each overflow, what lies between is lost as well, and what a window has before sampling begins."""
+        """Every sample that CUPTI delivered is there, and all others that it took are counted as lost; no more than could have been taken:
+        only the simulation knows when sampling began and ended within the calls. If it begins `again`, as after each overflow, the samples
+        in between are lost as well, and those of a window before sampling begins."""
         metrics = done.out.run["metrics"]
         times = sorted((one for one in done.sampling() if one.started), key=lambda one: (one.device, one.enabled))
         self.assertTrue(all(one.stopped and one.disabled for one in times), times)
@@ -143,7 +143,7 @@ class MetricsTest(simulated.SimulatedTest):
         self.assertLessEqual(accounted, most)
 
     def check_order(self, done):
-        """As often shut down as started; the rest the simulation counts (simulated.Result.misuse)."""
+        """Shut down as often as started; the simulation counts the rest (simulated.Result.misuse)."""
         calls = done.simulated_calls()
         self.assertEqual(calls["cuptiPmSamplingEnable"], calls["cuptiPmSamplingDisable"])
         self.assertEqual(calls["cuptiProfilerInitialize"], calls["cuptiProfilerDeInitialize"])
@@ -154,8 +154,8 @@ class MetricsTest(simulated.SimulatedTest):
     def check_good(self, done, devices=(0,), after=False, may_say=None):
         self.assertEqual([line for line in done.warnings() if may_say is None or may_say not in line], [])
         lost = done.out.lost()
-        # The thread whose launch ends a `launch:` window reads its own processor time after that: if it is preempted in between
-        # for as long as the window takes to settle, the one reading comes too late, and is counted.
+        # The thread whose launch ends a `launch:` window reads its own CPU time after that: if it is preempted in between for as long as
+        # the window takes to settle, that reading comes too late, and is counted.
         self.assertLessEqual(set(lost), {"metric_samples", "device_time_records"})
         self.assertLessEqual(lost.get("device_time_records", 0), 1)
         self.assertEqual(done.out.run["metrics"]["devices"], list(devices))
@@ -181,7 +181,7 @@ class Collected(MetricsTest):
         self.assertGreaterEqual(metrics["samples"], len(self.samples(done.out)))
         for share in ("start_ns", "stop_ns", "decode_cpu_ns"):
             self.assertGreater(metrics[share], 0)
-        # One after the other, and what is missing is told.
+        # One after the other, and missing samples are reported.
         rows = self.samples(done.out)
         gaps = sum(before["End (ns)"] != after["Start (ns)"] for before, after in zip(rows, rows[1:]))
         self.assertLessEqual(gaps, done.out.lost().get("metric_samples", 0))
@@ -208,14 +208,14 @@ class Collected(MetricsTest):
                 self.assertEqual(done.out.run["metrics"]["interval_ns"], wanted)
 
     def test_a_window_opens_once_samples_are_taken(self):
-        # As long as it takes on the hardware.
+        # As long as it takes on real hardware.
         done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop", faults="pm_enable_ms=90")
         self.check_good(done)
         self.check_opened_in_time(done)
         self.assertGreater(done.out.run["metrics"]["start_ns"], 90 * NS)
 
     def test_long_after_the_window_has_ended(self):
-        # Kernels that it launched go on: samples as well, until the last of them is over.
+        # Kernels launched in it continue, and so do samples, until the last of them has ended.
         done = self.script("duration:gemm:30000000 kernel:warm:1 sync start until_sampling kernel:gemm:3 stop sync")
         self.assertGreater(self.check_good(done, after=True), 800)
 
@@ -224,7 +224,7 @@ class Collected(MetricsTest):
         self.assertGreater(self.check_good(done), 60)
 
     def test_with_cupti_on_the_wall_clock(self):
-        # Records' times are then right within a microsecond, not to the nanosecond.
+        # Records' times are then accurate to a microsecond, not to the nanosecond.
         done = self.script(ONE_WINDOW, check=False, faults="cupti_fail=cuptiActivityRegisterTimestampCallback:27")
         self.assertEqual(done.warnings(), [])
         self.check_some(done, 100)
@@ -261,7 +261,7 @@ class Windows(MetricsTest):
         self.assertGreater(self.check_good(done), 300)
         self.check_opened_in_time(done)
         self.assertEqual(done.simulated_calls()["cuptiPmSamplingEnable"], 3)
-        # Which metrics, once.
+        # Metrics are chosen once.
         self.assertEqual(done.simulated_calls()["cuptiProfilerHostGetBaseMetrics"], 3)
 
     def test_opened_while_the_sampling_for_the_one_before_ends(self):
@@ -312,7 +312,7 @@ class Windows(MetricsTest):
         self.assertGreater(self.check_good(done), 500)
 
     def test_opened_before_sampling_begins(self):
-        # Nothing may wait here either: what the window has not is counted.
+        # Nothing may wait here either: samples that the window lacks are counted.
         text = f"init {LONG} kernel:warm:1 sync {BEGIN} kernel:gemm:1 sync stop sleep:15 start kernel:gemm:9 sync stop"
         done = self.script(text, program="driver", faults="pm_enable_ms=150,pm_decode_ms=30")
         self.check_account(done)
@@ -321,11 +321,11 @@ class Windows(MetricsTest):
         self.assertGreaterEqual(inside + done.out.lost().get("metric_samples", 0), (end - begin) // 100_000 - 4)
 
     def test_with_graphs(self):
-        # CUPTI is unsubscribed, and not finalized.
+        # CUPTI is unsubscribed, but not finalized.
         done = self.script(f"{LONG} capture:1 kernel:gemm:2:1 end_capture:1:g {BEGIN} graph:g:1 sync stop "
                            f"until_calls:cuptiPmSamplingDisable:1 {BEGIN} graph:g:1 sync stop")
         self.assertEqual(len(done.out.windows()), 2)
-        # Said where the second window did not come before the detachment.
+        # Reported if the second window did not come before the detachment.
         self.check_good(done, may_say="CUPTI is not finalized because the program uses CUDA graphs")
         self.assertEqual(done.simulated_calls()["cuptiPmSamplingEnable"], 2)
 
@@ -354,7 +354,8 @@ class Devices(MetricsTest):
         for device in (1, 3):
             self.check_opened_in_time(done, device)
     def test_one_that_comes_later(self):
-        # While it is being set up, as long as on the hardware, samples of the other go on: none finds its buffer full.
+        # While it is being set up, which takes as long as on real hardware, sampling of the other one continues: neither finds its buffer
+        # full.
         done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} device:1 kernel:warm:1 sync until_sampling:2 "
                            f"loop:2 [ {STEP} ] device:0 {STEP} stop", faults="pm_enable_ms=90")
         self.assertGreater(self.check_good(done, (0, 1)), 400)
@@ -427,7 +428,7 @@ class Refused(MetricsTest):
                    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)", tries=1)
 
     def test_busy(self):
-        # Once a window, and no more.
+        # Once per window, and no more.
         self.check("cupti_fail=cuptiPmSamplingEnable:26", "another profiler uses its counters", tries=2)
         self.check("cupti_fail=cuptiPmSamplingEnable:7", "another profiler uses its counters", tries=2)
 
@@ -505,7 +506,7 @@ class Faults(MetricsTest):
         self.check_covered(done)
         self.assertGreater(self.check_samples(done), 100)
     def test_decoding_fails_for_good(self):
-        # What does not come any more is lost.
+        # Samples that are no longer delivered are lost.
         done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:5 loop:2 [ {STEP} ] stop",
                            faults="cupti_fail=cuptiPmSamplingDecodeData:999:4")
         (line,) = done.warnings()
@@ -535,7 +536,7 @@ class Faults(MetricsTest):
                 f"fault:pm_buffer:off until_sampling loop:2 [ {STEP} ] stop")
 
     def test_an_overflow_of_one_of_two(self):
-        # Both begin anew: the other one's buffer would be full before the first is set up.
+        # Both are restarted: the other one's buffer would be full before the first is set up.
         done = self.script(f"{LONG} kernel:warm:1 sync device:1 kernel:warm:1 sync start until_sampling:2 {STEP} fault:pm_buffer:30 "
                            f"until_calls:cuptiPmSamplingEnable:4 fault:pm_buffer:off until_sampling:2 loop:2 [ {STEP} ] device:0 "
                            f"loop:2 [ {STEP} ] stop", faults="pm_enable_ms=90", devices=2)
@@ -547,7 +548,7 @@ class Faults(MetricsTest):
             self.check_covered(done, device)
 
     def test_a_part_of_the_device_tells_nothing(self):
-        # No sample is ever complete with it: all is well without, from the first window on.
+        # With it no sample is ever complete; without it all is well, from the first window on.
         left_out = ["NVLink Receive (MB/s)", "NVLink Transmit (MB/s)", "PCIe Read (MB/s)", "PCIe Write (MB/s)"]
         done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingEnable:2 until_sampling {STEP} stop",
                            faults="pm_silent_pcie", LOG="info")
@@ -594,12 +595,12 @@ class Faults(MetricsTest):
         self.assertIn("of hardware metrics lost: ", done.stderr)
 
     def test_what_an_emptied_image_cuts_in_two(self):
-        # The SMs' part of each new image's first sample went with the image before: not one figure is of it.
+        # The SMs' part of each new image's first sample was lost with the previous image: no value is derived from it.
         done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} loop:12 [ {STEP} ] stop", SUMMARY="stderr")
         self.check_good(done)
         metrics = done.out.run["metrics"]
         self.assertGreater(metrics["decode"]["emptied"], 1)
-        # The last one may have been emptied for nothing, and a sample been under way when sampling stopped.
+        # The last one may have been emptied for nothing, and a sample may have been in progress when sampling stopped.
         if metrics["overflows"] == 0:
             self.assertLessEqual(abs(metrics["decode"]["emptied"] - metrics["lost"]["incomplete"]), 1)
         self.assertEqual({row["Occupancy (%)"] for row in self.samples(done.out)} - {"", "50.000"}, set())
@@ -613,7 +614,7 @@ class Faults(MetricsTest):
         self.check_good(done)
         metrics = done.out.run["metrics"]
         self.assertEqual(metrics["lost"]["contradictory"], 40)
-        # On a busy machine our thread comes late, and samples are lost for that before there is one of these.
+        # On a busy machine our thread is late, and samples are lost for that reason before there is one of these.
         self.assertGreater(metrics["lost"][metrics["first_lost"]["reason"]], 0)
         self.assertEqual(metrics["first_lost"]["error"], "")
         self.assertEqual([row for row in self.samples(done.out) if float(row["Warps Active (%)"]) > float(row["SM Active (%)"])], [])
@@ -629,7 +630,7 @@ class Faults(MetricsTest):
         self.assertLessEqual(metrics["lost"].get("incomplete", 0), metrics["decode"]["emptied"])
 
     def test_no_sample_can_be_evaluated(self):
-        # With fewer metrics neither: that is said once, and sampling ends.
+        # Not even with fewer metrics: that is reported once, and sampling ends.
         done = self.script(f"{LONG} kernel:warm:1 sync start until_calls:cuptiPmSamplingEnable:5 loop:8 [ {STEP} ] stop",
                            faults="cupti_fail=cuptiProfilerHostEvaluateToGpuValues:1")
         (line,) = done.warnings()
@@ -642,16 +643,16 @@ class Faults(MetricsTest):
         for _ in range(3):
             metrics = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:12 {STEP} stop").out.run["metrics"]
             decode = metrics["decode"]
-            # On a busy machine there may be as much as there is room for each time.
+            # On a busy machine there may be as many samples as fit each time.
             if decode["emptied"] < decode["calls"]:
                 break
         steps = [decode[step] for step in ("data_cpu_ns", "times_cpu_ns", "evaluate_cpu_ns", "empty_cpu_ns")]
         self.assertGreater(min(steps[:3]), 0)
         self.assertLessEqual(sum(steps), metrics["decode_cpu_ns"])
         self.assertGreaterEqual(decode["samples"], metrics["samples"])
-        # Not after each call: that takes as long as all that there is room for, whatever came.
+        # Not after each call, because emptying takes as long as for a full image, whatever was decoded.
         self.assertLess(decode["emptied"], decode["calls"])
-        # As many as there is memory for, where that is less than what comes in eight pauses: a third of them at a time.
+        # As many as fit into memory, if that is less than eight pauses deliver: a third of them at a time.
         self.assertEqual(decode["image_samples"], (16 << 20) // 32768 - 1)
         self.assertLessEqual(decode["image_bytes"], 16 << 20)
         self.assertEqual((decode["pause_ns"], decode["shortened"]), (decode["image_samples"] // 3 * 100_000, 0))
@@ -661,7 +662,7 @@ class Faults(MetricsTest):
         self.assertLessEqual(first["clock_monotonic_end_ns"], first["read_clock_monotonic_ns"])
 
     def test_decoding_is_done_before_the_buffer_is_full(self):
-        # It fills by time, not by samples alone. Sooner at first, then as late as it can wait with as much in hand.
+        # It fills with time, not only with samples. Sooner at first, then as late as possible with the same margin.
         for interval in (500, 1000):
             with self.subTest(interval):
                 done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} until_calls:cuptiPmSamplingDecodeData:9 stop",
@@ -671,7 +672,7 @@ class Faults(MetricsTest):
                 self.check_account(done)
                 self.check_covered(done)
                 self.assertEqual((metrics["overflows"], decode["shortened"]), (0, 0))
-                # By 8 kB a sample and 8 kB each 40 us.
+                # 8 kB per sample, and 8 kB per 40 us.
                 held = (32 << 20) / 8192 * 1000 / (1000 / interval + 1000 / 40)
                 self.assertAlmostEqual(decode["pause_ns"] / 1000, held / 2, delta=0.01 * held)
                 self.assertEqual(decode["image_samples"],
@@ -681,7 +682,7 @@ class Faults(MetricsTest):
                 self.assertLessEqual(decode["image_bytes"] + decode["buffer_bytes"], 48 << 20)
 
     def test_an_overflow_that_nothing_tells_of(self):
-        # Samples are missing between two decodes: that is noticed, counted, and decoding comes sooner, down to 10 ms.
+        # Samples are missing between two decodes: this is noticed and counted, and decoding comes sooner, down to every 10 ms.
         for samples in (150, 60):
             with self.subTest(samples):
                 done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} loop:12 [ {STEP} ] stop", LOG="info",
@@ -697,14 +698,14 @@ class Faults(MetricsTest):
                 self.check_account(done)
 
     def test_overflow(self):
-        # Three milliseconds' worth of room, until it has been set up anew, as long as on the hardware.
+        # Room for three milliseconds, until it has been set up anew, which takes as long as on real hardware.
         done = self.script(self.OVERFLOW, SUMMARY="stderr", faults="pm_enable_ms=90")
         self.assertEqual(done.warnings(), [])
         metrics = done.out.run["metrics"]
         self.assertGreater(metrics["overflows"], 0)
         self.assertEqual(set(done.out.lost()), {"metric_samples"})
         self.assertIn("of hardware metrics lost: measure fewer (INJECT_METRICS), or raise INJECT_METRICS_INTERVAL", done.stderr)
-        # It begins anew after each: samples until the end, or as many that are counted.
+        # It restarts after each: samples until the end, or as many that are counted.
         self.check_account(done)
         self.check_covered(done)
         self.assertGreater(self.check_samples(done), 100)
@@ -741,7 +742,7 @@ class Faults(MetricsTest):
                 break
         self.assertGreater(self.check_good(done), 200)
         self.assertGreater(done.out.lost()["metric_samples"], 150)
-        # Those come all the same, in the next image, and without a duration.
+        # Those are delivered nevertheless, in the next image, and without a duration.
         metrics = done.out.run["metrics"]
         self.assertGreater(metrics["lost"]["without_times"], 100)
         self.assertEqual((metrics["lost"]["bad_times"], metrics["first_lost"]["reason"]), (0, "without_times"))
@@ -779,7 +780,7 @@ class Faults(MetricsTest):
 
 
 class Foreign(MetricsTest):
-    """The program uses CUPTI itself, by a library that is linked with it."""
+    """The program uses CUPTI itself, through a library that is linked with it."""
 
     def test_it_finalizes_cupti(self):
         done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} finalize {STEP} sleep:50 stop sync {BEGIN} {STEP} stop "
@@ -817,7 +818,7 @@ class Foreign(MetricsTest):
 
 class Stopping(MetricsTest):
     ALL = " ".join(f"device:{device} kernel:warm:1 sync" for device in range(8))
-    # The call that was not waited for any more has returned, and what it began is ended.
+    # The call whose wait was given up has returned, and the sampling that it began is stopped.
     RETURNED = "until_calls:cuptiPmSamplingDisable:1 sleep:100"
 
     def test_while_devices_are_being_opened(self):
@@ -825,11 +826,11 @@ class Stopping(MetricsTest):
             with self.subTest(end):
                 done = self.script(f"{LONG} {self.ALL} start {STEP} {end}", devices=8, faults="pm_enable_ms=300")
                 self.assertEqual((done.code, done.warnings()), (4, []))
-                # Not all of them: that takes longer than anybody waits.
+                # Not all of them, which would take longer than any wait.
                 self.assertLess(self.check_order(done)["cuptiPmSamplingEnable"], 8)
 
     def test_a_call_that_does_not_return_in_time(self):
-        # CUPTI stays subscribed under it, until it has returned, and is not finalized any more.
+        # CUPTI stays subscribed until the call has returned, and is not finalized any more.
         done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop {self.RETURNED} start {STEP} stop sync return:4",
                            faults="pm_enable_ms=3500")
         self.assertEqual(done.code, 4)
@@ -838,7 +839,7 @@ class Stopping(MetricsTest):
         self.assertEqual(done.simulated_calls()["cuptiFinalize"], 0)
 
     def test_one_that_was_only_slow(self):
-        # It has got on since: the next window's samples are waited for.
+        # It has made progress since: the next window's samples are waited for.
         done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop {self.RETURNED} fault:pm_enable_ms:off start "
                            f"until_sampling {STEP} stop sync return:4", faults="pm_enable_ms=3500")
         self.assertEqual(done.code, 4)
@@ -877,7 +878,7 @@ class Ends(MetricsTest):
         self.check_order(done)
 
     def test_before_a_window_has_opened(self):
-        # CUPTI has been attached for one that does not come.
+        # CUPTI has been attached for a window that does not come.
         done = self.script(f"{LONG} kernel:warm:1 sync loop:30 [ {STEP} ] exit:5", WINDOW="time:700ms+1s")
         self.assertEqual(done.code, 5)
         self.check_order(done)

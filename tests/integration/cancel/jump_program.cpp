@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Leaves a hooked call by siglongjmp, uses the stack where its frame was for something else, and launches a
-// kernel by the driver from there: nothing that the program keeps there may change.
+// Leaves a hooked call by siglongjmp, reuses the stack where its frame was, and launches a kernel with the
+// driver API from there: nothing that the program keeps there may change.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -25,10 +25,10 @@ Function* driver(const char* name) {
 }
 #define DRIVER(name) driver<decltype(::name)>(#name)
 
-// The call's frame was further in than this one's begins: somewhere among these words.
+// The call's frame was further down the stack than this one: somewhere among these words.
 __attribute__((noinline)) int words_changed(CUfunction function) {
   constexpr std::size_t kWords = 4096;
-  // What a call of the runtime's would have there, if it has launched nothing yet.
+  // The value that a runtime call would have there if it has launched nothing yet.
   constexpr std::size_t kWord = std::size_t{1} << 32;
   volatile std::size_t words[kWords];
   for (std::size_t i = 0; i < kWords; ++i) words[i] = kWord;
@@ -50,7 +50,7 @@ int main() {
     return 3;
   }
   std::signal(SIGALRM, [](int) { siglongjmp(before_the_call, 1); });
-  // More often than there is room for open calls.
+  // More jumps than there is room for open calls.
   static int jumps = 0;  // not on the stack, which the jump restores
   for (; jumps < 40; ++jumps) {
     if (sigsetjmp(before_the_call, 1) == 0) {
@@ -61,7 +61,7 @@ int main() {
       std::printf("%d words changed\n", changed);
       return 1;
     }
-    // Called from where the call was that has been left: it is not inside that one.
+    // Called from the same place as the abandoned call, so it is not inside that one.
     cudaPeekAtLastError();
   }
   if (DRIVER(cuCtxSynchronize)() != CUDA_SUCCESS) return 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Cancels a thread inside a hooked call. The C++ runtime that unwinds is this program's, not the one inside
+// Cancels a thread inside a hooked call. The C++ runtime that unwinds is the program's, not the one inside
 // the library.
 #include <cuda_runtime_api.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A hooked function that never returns, as a collective does whose peer has gone.
+// A hooked function that never returns, like a collective whose peer has gone.
 #include <semaphore.h>
 #include <unistd.h>
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Preloaded before libinject: counts what libinject asks of the C library, by function, and lets calls fail.
+// Preloaded before libinject: counts libinject's calls to the C library, by function, and lets calls fail.
 //
-//   FAULT_PLAN=FUNCTION:N[+]   its Nth call from libinject fails as it would where the system refuses; with
-//                              the +, every later one as well
-//   FAULT_WAIT=FUNCTION:N:MS   its Nth call from libinject, and every later one, takes so many ms longer;
-//                              several with commas
-//   FAULT_COUNTS=FILE          at the process's end lines FUNCTION COUNT, and `failed COUNT`
+//   FAULT_PLAN=FUNCTION:N[+]   its Nth call from libinject fails as if the system refused it; with +, every
+//                              later one as well
+//   FAULT_WAIT=FUNCTION:N:MS   its Nth call from libinject, and every later one, takes MS ms longer; several
+//                              are separated by commas
+//   FAULT_COUNTS=FILE          at the process's end, lines FUNCTION COUNT, and `failed COUNT`
 //
-// A call is libinject's if it returns into the code of libinject.so. All others go on to the C library in a
-// tail call, so that what asks who its caller is (dlopen, dlsym) finds the program.
+// A call is libinject's if it returns into the code of libinject.so. All others are passed on to the C
+// library in a tail call, so that functions that determine their caller (dlopen, dlsym) find the program.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ int find_library(dl_phdr_info* info, std::size_t, void*) {
   return 1;
 }
 
-// The first call comes while the process has one thread, with every preloaded library in place.
+// The first call comes while the process has one thread, with all preloaded libraries in place.
 void look_around() {
   dl_iterate_phdr(&find_library, nullptr);
   if (const char* const text = std::getenv("FAULT_PLAN")) {
@@ -139,7 +139,7 @@ template <typename Function>
 Function* real(Counter& counter) {
   void* found = counter.real.load(std::memory_order_relaxed);
   if (found == nullptr) {
-    // dlsym itself is among what is replaced here.
+    // dlsym itself is among the replaced functions.
     static auto* const lookup = reinterpret_cast<decltype(&dlsym)>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
     found = lookup(RTLD_NEXT, counter.name);
     counter.real.store(found, std::memory_order_relaxed);
@@ -162,7 +162,7 @@ __attribute__((destructor)) void write_counts() {
 
 }  // namespace
 
-// FAULT(RESULT, NAME, what a failure returns, its errno or 0, (parameters), (arguments)).
+// FAULT(RESULT, NAME, value returned on failure, its errno or 0, (parameters), (arguments)).
 #define FAULT_BY(result, name, failure, error, parameters, call) \
   extern "C" result name parameters {                            \
     static constinit Counter counter{#name};                     \
@@ -184,7 +184,7 @@ FAULT(void*, mmap, MAP_FAILED, ENOMEM,
       (void* address, std::size_t length, int protection, int flags, int file, off_t offset),
       (address, length, protection, flags, file, offset))
 FAULT(int, madvise, -1, EINVAL, (void* address, std::size_t length, int advice), (address, length, advice))
-// libinject goes past the function of that name.
+// libinject bypasses the function of that name.
 extern "C" long syscall(long number, ...) {
   static constinit Counter counter{"syscall"};
   static constinit Counter remappings{"mremap"};

@@ -34,7 +34,7 @@ import test_streams
 EVENTS = "KGHDPSYLT"
 FRACTIONS = (0.0, 0.12, 0.24, 0.36, 0.48)  # of the signs, where a stream begins
 LEVELS = ("high", "medium", "low")
-# Each program counting the same.
+# Each program has the same weight.
 TARGETS = {"high": 0.995, "medium": 0.95, "low": 0.70}
 
 FAMILIES = {
@@ -75,12 +75,12 @@ def members(lines):
 
 
 def perturbed(lines, in_steps, fraction, draw, lossy):
-    """The stream from there on, changed; and the rate of signs that were left out or doubled. `lossy`: any sign may be lost."""
+    """The perturbed stream from there on, and the rate of signs that were dropped or doubled. `lossy`: any sign may be lost."""
     rate, scale = draw.uniform(0.001, 0.01), math.exp(draw.uniform(-math.log(2), math.log(2)))
     events = [i for i, line in enumerate(lines) if line[0] in EVENTS]
     start = events[int(fraction * len(events))]
     rare = set(draw.sample(range(start, len(lines)), draw.randint(3, 12)))
-    times, out, last = {}, [], None  # how often a sign comes
+    times, out, last = {}, [], None  # copies of each sign in the output
     for i, line in enumerate(lines):
         letter = line[0]
         if letter in "FE":
@@ -98,7 +98,7 @@ def perturbed(lines, in_steps, fraction, draw, lossy):
             out += [f"{letter} {passed} {thread} {stream} {rest}"] * times[i]
             if i in rare:
                 out.append(f"K 1000 {thread} 1 999999 999999")
-                for step in range(i + 1, len(lines)):  # it may be in a step of that thread's
+                for step in range(i + 1, len(lines)):  # it may be in a step of that thread
                     if lines[step][0] == "T" and lines[step].split(" ", 3)[2] == thread:
                         if in_steps[step] and in_steps[step][0] <= i:
                             in_steps = {**in_steps, step: [*in_steps[step], i + 0.5]}
@@ -112,7 +112,7 @@ def perturbed(lines, in_steps, fraction, draw, lossy):
 
 
 def truth(text):
-    """[(earliest beginning, first sign)] of the iterations, the signs of one, and where the last one ends."""
+    """[(earliest beginning, first sign)] of the iterations, the number of signs in one, and where the last one ends."""
     position, marks = 0, []
     for line in text.splitlines():
         if line[0] in EVENTS:
@@ -131,7 +131,7 @@ def truth(text):
 
 
 def is_right(begins, true, each, end, rate):
-    """Whether iterations found are the true ones, see above; None: too few are left."""
+    """Whether the iterations found are the true ones, see above; None if too few are left."""
     tolerance = max(2, rate * each)
     if len(true) < 5:
         return None
@@ -165,7 +165,7 @@ def judge(replay, text, rate, passes, lossy):
     if level is None:
         return None, None, None
     true, each, end = truth(text)
-    # That in progress at the lock was counted back to.
+    # The iteration in progress at the lock was counted backwards.
     true = [iteration for iteration in true if iteration[0] > locked]
     # The last one may have no end.
     verdicts = [is_right(begins, true[offset::passes][:-1], each * passes, end, rate) for offset in range(passes)]
@@ -176,7 +176,7 @@ def judge(replay, text, rate, passes, lossy):
 
 
 def cases_of(name, path, options):
-    """[(program, its stream, number of the perturbation, where it begins, with its steps)]."""
+    """[(program, its stream, number of the perturbation, index of its beginning, whether with steps)]."""
     told = [True] if name in test_streams.WITHOUT_STEPS else [True, False]
     return [(name, path, number, cut, with_steps) for number in range(options.perturbations)
             for cut in range(options.cuts) for with_steps in told]
@@ -194,14 +194,14 @@ def run_case(options, case):
     text, rate = perturbed(lines, members(lines), fraction, draw, number % 2 == 1)
     expected = test_streams.PROGRAMS.get(name, test_streams.Expected())
     level, evidence, right = judge(options.replay, text, rate, expected.passes, number % 2 == 1)
-    # Only triggers that see windows alone begin there, and libinject states it.
+    # A stream only begins in the middle with triggers that see nothing but windows, and libinject reports that.
     return case, (("low", evidence + " in windows", right) if cut and level is not None else (level, evidence, right))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 def wilson(share, n):
-    """The 95 % interval of a share among n that are independent of each other."""
+    """The 95 % interval of a share among n independent cases."""
     if n == 0:
         return 0.0, 1.0
     z = 1.96
@@ -210,7 +210,7 @@ def wilson(share, n):
 
 
 def share_of(results):
-    """(share right, programs) of [(program, right)], each program counting the same."""
+    """(share right, number of programs) of [(program, right)], with equal weight for each program."""
     programs = {}
     for program, right in results:
         programs.setdefault(program, []).append(right)
@@ -228,7 +228,7 @@ def row(title, results):
 
 
 def chosen(results, stated):
-    """The highest level, none above the stated one, that what was found with this evidence meets; at least three programs."""
+    """The highest level, at most the stated one, that the results with this evidence meet; needs at least three programs."""
     share, programs = share_of(results)
     for level in LEVELS[LEVELS.index(stated):-1]:
         if programs >= 3 and share >= TARGETS[level]:
@@ -237,7 +237,7 @@ def chosen(results, stated):
 
 
 def unseen_families(judged):
-    """{level: [(program, right)]} with the level of each kind of evidence chosen without the family that is judged."""
+    """{level: [(program, right)]}, with the level for each kind of evidence chosen without the family that is judged."""
     found = {level: [] for level in LEVELS}
     for family in FAMILIES:
         others = {}
@@ -299,7 +299,7 @@ def main():
     parser.add_argument("--promise", action="store_true", help="fail if a level is right less often than the documentation says")
     options = parser.parse_args()
     names = {path.name.removesuffix(".stream.xz"): path for path in sorted(options.data.glob("*.stream.xz"))}
-    names = {name: path for name, path in names.items() if not name.endswith("_300")}  # longer ones of the same programs
+    names = {name: path for name, path in names.items() if not name.endswith("_300")}  # longer runs of the same programs
     missing = sorted(set(names) ^ set(FAMILY))
     if missing:
         sys.exit(f"without a family, or without a stream: {', '.join(missing)}")

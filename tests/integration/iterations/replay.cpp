@@ -32,7 +32,7 @@
 
 namespace {
 
-/// Which lines are signs in an optimizer's step: it says at its end how many of its thread's they were.
+/// Which lines are signs within an optimizer's step: its end says how many of its thread's signs they were.
 std::vector<bool> signs_in_steps(const std::vector<std::string>& lines) {
   std::vector<bool> inside(lines.size());
   std::map<std::uint64_t, std::vector<std::size_t>> of_thread;
@@ -60,7 +60,7 @@ std::vector<bool> signs_in_steps(const std::vector<std::string>& lines) {
 int main(int argc, char** argv) {
   constexpr std::string_view kLetters = "KGHDPSYLT";
   const bool signs_lost = argc > 1 && std::string_view(argv[1]) == "lost";
-  // The watch's own records are not looked at.
+  // The watch's own records are ignored.
   inject::BlockPool pool(2 * sizeof(inject::Block));
   inject::ThreadRegistry threads(pool);
   inject::ThreadRegistry::publish(&threads);

@@ -18,24 +18,24 @@ import unittest
 
 replay = data = recording = None  # set by main()
 
-EVENTS = "KGHDPSYLT"  # the lines that are one, see iteration_search.h
+EVENTS = "KGHDPSYLT"  # first letters of lines that are events, see iteration_search.h
 LOCK_AFTER = 5  # iterations, once the program does the same in each
-LOCK_AFTER_BY_STEPS = 10  # six steps have to be seen, and 200 signs
+LOCK_AFTER_BY_STEPS = 10  # six steps and 200 signs are needed
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What is expected of a program; one that is not listed below meets the defaults."""
-    unseen: int = 0         # first iterations, before the steady ones, whose beginnings may be told wrong
-    changes: int = 0        # of mind, once iterations have been found
-    optimizer: bool = True  # its kernels are known by their names
-    late: int = 0           # iterations beyond LOCK_AFTER: the goal is missed by them
-    phases: int = 0         # stretches between iterations that are none: the program's own marks say so
+    """What is expected of a program; one that is not listed below has the defaults."""
+    unseen: int = 0         # first iterations, before the steady ones, whose beginnings may be wrong
+    changes: int = 0        # of the lock, once iterations have been found
+    optimizer: bool = True  # its kernels are recognised by name
+    late: int = 0           # iterations by which LOCK_AFTER is exceeded
+    phases: int = 0         # periods between iterations that are not iterations, by the program's marks
     hidden: int = 0         # … that are taken for the end of the iteration before
-    passes: int = 1         # of the program's loop in what repeats
-    ahead: int = 0          # its numbers are too large by so much
+    passes: int = 1         # of the program's loop per repetition
+    ahead: int = 0          # by how much its numbers are too large
     found: bool = True
-    # What is otherwise where only launches are seen.
+    # Differences if only launches are seen.
     by_launches: dict = dataclasses.field(default_factory=dict)
 
 
@@ -98,12 +98,12 @@ WITHOUT_STEPS = ("cupy", "cupy_300", "flax", "jax", "jax_300", "jax_async", "jax
 
 
 class Found:
-    """What the replay prints: locks [(events seen, iterations over, optimizer)], the last one's spans {first event: number}
-    and phases [(first event, number)], and where the watch fired."""
+    """Output of the replay: locks [(events seen, iterations over, optimizer)], the last one's spans {first event: number} and phases
+    [(first event, number)], and where the watch fired."""
 
     def __init__(self, text):
         self.locks, self.spans, self.phases, self.boundaries, self.events = [], {}, [], [], 0
-        self.whole, last = [], None  # [(first event, that of what follows)]
+        self.whole, last = [], None  # [(first event, that of the next one)]
         for line in text.splitlines():
             kind, *fields = line.split(" ")
             if kind == "lock":
@@ -127,7 +127,7 @@ class Found:
 
 
 def cut(text, steps, draw):
-    """The stream as windows by the clock show it, three to six iterations long and up to two apart; and which events are left."""
+    """The stream as seen through clock windows, three to six iterations long and up to two apart; and which events are left."""
     last = min(60, max(steps))
     each = (steps[last][0] - steps[10][0]) / (last - 10)
     left, shown, position, lines, kept = int(12.3 * each), True, 0, [], []
@@ -148,7 +148,7 @@ def cut(text, steps, draw):
 
 
 def without_steps(text):
-    """As a PyTorch that does not tell of its optimizers' steps would have left it."""
+    """The stream of a PyTorch that does not report its optimizers' steps."""
     return "".join(line + "\n" for line in text.splitlines() if line[0] not in "ET")
 
 
@@ -158,7 +158,7 @@ def read(text):
 
 
 def between(phases, steps):
-    """[(begin, end, iteration that follows)] of what lies between two iterations: adjoining phases are one."""
+    """[(begin, end, next iteration)] of the periods between iterations; adjacent phases are merged."""
     at = {begin: k for k, (begin, _) in steps.items()}
     joined = []
     for _, begin, end in phases:
@@ -203,7 +203,7 @@ class Streams(unittest.TestCase):
         found = Found(subprocess.run([replay], input=text, capture_output=True, text=True, check=True, timeout=60).stdout)
         self.assertEqual(found.events, len(stream.events))
 
-        # Found soon, and for good.
+        # Found soon, and permanently.
         self.assertIsNotNone(steady)
         if not expected.found:
             self.assertEqual(found.locks, [])
@@ -215,7 +215,7 @@ class Streams(unittest.TestCase):
         in_progress = max(k for k, (begin, _) in steps.items() if begin < locked)
         self.assertLessEqual(in_progress, steady + LOCK_AFTER + expected.late)
 
-        # Where they begin, and their numbers: all of them, counted back to the first one. The last one may have no end.
+        # Where they begin, and their numbers: all of them, counted backwards to the first one. The last one may have no end.
         self.assertLessEqual(expected.unseen, steady + 2, "more than those before the steady ones, and the first two")
         last = max(steps)
         true = {begin: k for k, (begin, _) in steps.items() if expected.unseen <= k < last}
@@ -228,7 +228,7 @@ class Streams(unittest.TestCase):
         self.check_cut(name, text, steps, expected)
 
     def check_cut(self, name, text, steps, expected):
-        """Windows by the clock show pieces of it: an iteration is whole if all of it was seen, and begins where it does."""
+        """Clock windows show pieces of it: an iteration is complete if all of it was seen, and begins where it does."""
         lines, kept = cut(text, steps, random.Random(name))
         found = Found(subprocess.run([replay], input=lines, capture_output=True, text=True, check=True, timeout=60).stdout)
         self.assertEqual(found.events, len(kept))
@@ -241,21 +241,21 @@ class Streams(unittest.TestCase):
         self.assertEqual([(begin, end) for begin, end in found.whole if kept[end] - kept[begin] != end - begin], [])
         seen = {begin for begin, _ in found.whole}
         missed = [k for begin, k in whole.items() if k >= expected.unseen and begin not in seen]
-        # Where several windows show little of it, the first whole one may need the next to be told.
+        # If several windows show little of it, the first complete one may only be reported with the next.
         self.assertLessEqual(len(missed), len(whole) / 6, missed)
 
     def check_phases(self, found, steps, phases, expected, locked):
-        """What runs between two iterations belongs to neither."""
+        """Work between two iterations belongs to neither."""
         told = [(begin, number) for begin, number in found.phases if begin >= locked]
         true = between(phases, steps)
         self.assertEqual([number for _, number in told], [following for _, _, following in true])
         self.assertEqual(len(told), expected.phases)
         for (begin, number), (first, end, _) in zip(told, true):
-            # It ends where the iteration begins; its first few launches may look like the end of the one before.
+            # It ends where the iteration begins; its first few launches may look like the end of the preceding one.
             self.assertTrue(first <= begin <= first + (end - first) / 20, (number, begin, first, end))
 
     def check_watch(self, found, steps, phases, locked, in_progress):
-        """A window opens and closes where the watch fires: at every iteration, or at the beginning of what runs before it."""
+        """A window opens and closes where the watch fires: at every iteration, or at the beginning of the work that precedes it."""
         before = {following: (begin, end) for begin, end, following in between(phases, steps)}
         # It is armed in the middle of an iteration, whose end it may not recognise.
         expected = [k for k in sorted(steps) if k > in_progress + 1]
@@ -263,7 +263,7 @@ class Streams(unittest.TestCase):
         fired = [position for position in boundaries if position >= steps[expected[0]][0] or
                  expected[0] in before and position >= before[expected[0]][0]]
         self.assertLessEqual(len(boundaries) - len(fired), 1)
-        # After the last iteration a validation may follow, and nothing after it.
+        # The last iteration may be followed by a validation, and nothing else.
         fired = [position for position in fired if position < steps[expected[-1]][1]]
         self.assertEqual(len(fired), len(expected), fired)
         for k, position in zip(expected, fired):

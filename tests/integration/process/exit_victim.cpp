@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Ways to end, each with one window written, a second one open and work of it still queued on the device.
+// Ways to end, each with one window written, a second one open and its work still queued on the device.
 #include <cuda_profiler_api.h>
 #include <inject/inject.h>
 #include <signal.h>
@@ -26,8 +26,7 @@ namespace {
 
 cudaKernel_t late_kernel = nullptr;
 
-// Made before CUDA is initialised, so that its destructor runs after every exit handler that was registered
-// since.
+// Constructed before CUDA is initialised, so its destructor runs after every exit handler registered since.
 struct Late {
   ~Late() {
     if (late_kernel == nullptr) return;
@@ -36,7 +35,7 @@ struct Late {
   }
 } late;
 
-// 100 kernels in a window that has been written, 50 in one that is open: of 2 ms each, 100 ms of device time.
+// 100 kernels in a window that has been written, 50 in one that is open: at 2 ms each, 100 ms of device time.
 void work(std::uint64_t slow_ns = 2'000'000) {
   cudasim_set_kernel_duration("slow", slow_ns);
   const cudaKernel_t quick = kernel("quick");
@@ -50,7 +49,8 @@ void work(std::uint64_t slow_ns = 2'000'000) {
   say("launched");
 }
 
-// Files are written once a second: leaves libinject's own thread the time to say that a window is open again.
+// Files are written once a second: gives libinject's own thread the time to report that a window is open
+// again.
 void work_and_wait() {
   work();
   wait_for_open_on_disk();
@@ -75,7 +75,7 @@ void end_by_exit_of_a_thread() {
   std::thread([] { std::exit(5); }).join();
 }
 
-// The launching threads run on while the exit handlers do their work.
+// The launching threads continue while the exit handlers run.
 void end_while_threads_launch() {
   work();
   const cudaKernel_t busy = kernel("busy");
@@ -103,7 +103,7 @@ void end_while_threads_launch() {
 void end_with_late_destructor() {
   work();
   late_kernel = kernel("late");
-  // Its first launch is outside the window; all kernels of it come after the exit handlers.
+  // Its first launch is outside the window; all of its kernels come after the exit handlers.
 }
 
 void end_in_exit_handler() {
@@ -115,7 +115,7 @@ void end_in_exit_handler() {
   std::exit(7);
 }
 
-// Registered before CUDA is initialised: runs after libinject's.
+// Registered before CUDA is initialised, so it runs after libinject's.
 void end_in_early_exit_handler() {
   std::atexit([] {
     say("exit handler: last error %d", cudaPeekAtLastError());
@@ -125,7 +125,7 @@ void end_in_early_exit_handler() {
   std::exit(7);
 }
 
-// Registered after the window opened: runs before libinject's, what it launches is in the window.
+// Registered after the window opened, so it runs before libinject's, and its launches are in the window.
 void launch_in_exit_handler() {
   static cudaKernel_t handlers;
   work();
@@ -141,19 +141,19 @@ void end_in_signal_handler() {
   struct sigaction action {};
   action.sa_handler = [](int) { std::exit(9); };
   sigaction(SIGTERM, &action, nullptr);
-  constexpr std::uint64_t kSlow = 20'000'000;  // a second in all, longer than the signal takes to come
+  constexpr std::uint64_t kSlow = 20'000'000;  // a second in all, longer than the signal takes to arrive
   work(kSlow);
   const std::uint64_t before = cudasim_call_count("cudaDeviceSynchronize");
   std::thread([before] {
     wait_for_call("cudaDeviceSynchronize", before);
     kill(getpid(), SIGTERM);
   }).detach();
-  // The other thread must not get the signal: it would interrupt no hooked call.
+  // The other thread must not get the signal, which would interrupt no hooked call.
   cudaDeviceSynchronize();
   say("not reached");
 }
 
-// The handler interrupts the opening of a window and so whatever lock libinject holds meanwhile.
+// The handler interrupts the opening of a window, and whichever lock libinject holds at that moment.
 void end_in_signal_handler_while_opening() {
   struct sigaction action {};
   action.sa_handler = [](int) { std::exit(10); };
@@ -217,7 +217,7 @@ void end_by_exec() {
   _exit(13);
 }
 
-// A first window only, cut off.
+// Only a first window, which is cut off.
 void cut_first_window() {
   const cudaKernel_t quick = kernel("quick");
   open_window();

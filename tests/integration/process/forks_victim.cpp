@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Other processes, made before CUDA is initialised or with a window open: by fork, vfork, posix_spawn and
+// Child processes, created before CUDA is initialised or with a window open: by fork, vfork, posix_spawn and
 // exec.
 #include <cuda_profiler_api.h>
 #include <inject/inject.h>
@@ -61,7 +61,7 @@ pid_t spawn(const char* path, std::vector<const char*> arguments, int& failed) {
   return child;
 }
 
-// All that a child might try of its parent's CUDA and of libinject's own functions.
+// Everything that a child might try with its parent's CUDA and libinject's own functions.
 void try_everything(const char* who) {
   void* memory = nullptr;
   const cudaError_t allocated = cudaMalloc(&memory, 16);
@@ -126,7 +126,7 @@ void fork_and_outlive() {
   finish_window();
 }
 
-// Whatever the opening thread holds when the child is made, nobody in the child will ever release.
+// Locks that the opening thread holds when the child is created are never released in the child.
 void fork_while_opening() {
   prepare();
   cudasim_set_fault("attach_ms", "300");
@@ -160,7 +160,7 @@ void fork_while_threads_launch() {
   finish_window();
 }
 
-// Children are made at any point of a window's life.
+// Children are created at any point of a window's life.
 void fork_while_windows_come_and_go() {
   prepare();
   std::atomic<bool> done{false};
@@ -210,7 +210,7 @@ void vfork_with_hooked_calls() {
   launch(quick_kernel, 100);
   const pid_t child = vfork();
   if (child == 0) {
-    // Forbidden, and done all the same: on the parent's memory and thread.
+    // Forbidden, but done anyway: on the parent's memory and thread.
     cudaGetLastError();
     cudaProfilerStop();
     _exit(1);
@@ -251,7 +251,7 @@ void spawn_cuda_in_a_window() {
   launch(quick_kernel, 100);
   int failed = 0;
   say("spawned: %d", wait_for(spawn(kSelf, {"forks_victim", "one_window"}, failed)));
-  // By fork and exec as well, as Python's subprocess does it where it is asked for more.
+  // By fork and exec, as Python's subprocess does for some of its options.
   say("executed: %d", wait_for(in_child([] {
         execl(kSelf, "forks_victim", "one_window", nullptr);
         _exit(127);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Runs a program bare and under the preloaded library on the simulated CUDA, each in a folder of its own, and reads what
-the library wrote.
+"""Runs a program bare and under the preloaded library on the simulated CUDA, each in a folder of its own, and reads what the library wrote.
 
 usage of the tests: test_process_NAME.py LIBRARY PROGRAMS SIMULATION
 """
@@ -24,18 +23,17 @@ from sanitized import LOST_TO_PACE, PACE, SANITIZER, preload as preload_of, unsa
 
 library = programs = simulation = None
 
-# Longest time that the library may add to a run, far from what it does add: the closing of a window waits for the device,
-# 100 ms of work in these programs, and a loaded machine adds seconds of its own. Where the library has waited in vain for
-# as long as it may, it says so.
+# The longest time that the library may add to a run, far more than it usually adds: closing a window waits for the device, 100 ms of work
+# in these programs, and a loaded machine adds seconds of its own. If the library has waited for its maximum time in vain, it reports that.
 MOST_ADDED_SECONDS = 10 * PACE
 WAITED_IN_VAIN = "the device has not finished"
 PROFILING_STOPPED = "profiling has stopped"
 SPARES = {".run.json.spare", ".run.json.last"}
-# Where the machine, or its disk, does not get the last files done within the exit's deadline of 5 s, the program ends in the midst
-# of them, which one of these lines says: with a thirtieth of a processor that is so.
+# If the machine, or its disk, does not finish the last files within the exit's deadline of 5 s, the program ends while they are written,
+# and one of these lines says so: with a thirtieth of a CPU this happens.
 ENDED_MEANWHILE = ("the output folder is slow", "the files are not complete")
 
-# A child hung in __sanitizer::StackDepotBase, waiting for a lock that another thread of the parent's held.
+# A child hung in __sanitizer::StackDepotBase, waiting for a lock held by another thread of the parent.
 LOCKED_IN_CHILDREN = "its run-time library has locks of its own that a child, forked while other threads are at work, never gets"
 
 NOT_OURS = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
@@ -63,11 +61,11 @@ class Output:
         return {row["Name"]: int(row["Instances"]) for row in self.table("cuda_gpu_kern_sum")}
 
     def calls(self):
-        """Calls by the function's name."""
+        """Calls by function name."""
         return {row["Name"]: int(row["Num Calls"]) for row in self.table("cuda_api_sum")}
 
     def operations(self):
-        """Copies and memsets by their names."""
+        """Copies and memsets by name."""
         return {row["Operation"]: int(row["Count"]) for row in self.table("cuda_gpu_mem_time_sum")}
 
     def threads(self):
@@ -103,7 +101,7 @@ class Result:
                 if line.startswith("libinject[") and not line.split()[1].startswith("info")]
 
     def ended_meanwhile(self):
-        """The lines that say that the program ended while its files were being written."""
+        """The messages that the program ended while its files were being written."""
         return [line for line in self.problems() if any(text in line for text in ENDED_MEANWHILE)]
 
 
@@ -111,19 +109,19 @@ class Case(unittest.TestCase):
     may_break = {}  # rules of `inject check` that the folders of a test may break, and why
 
     def setUp(self):
-        self.cut_off = set()  # folders in which files are of different moments, as was told
+        self.cut_off = set()  # folders whose files may be from different moments, as reported
 
     def fresh_folder(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-process-"))
         folder.chmod(0o777)
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        # Whatever the library leaves keeps what the documentation promises.
+        # Everything that the library leaves keeps the documentation's promises.
         self.addCleanup(lambda: folder in self.cut_off or promises.hold(self, folder, self.may_break))
         return folder
 
     def run_program(self, command, preload=True, timeout=60, preloads=None, expected_files=(), keep_stderr=True, **options):
-        """Runs `command` in a fresh folder, where the library puts its output as `out-PID`. INJECT_* and other
-        variables are given as `env`. What else is left in the folder must be named in `expected_files`."""
+        """Runs `command` in a fresh folder, where the library puts its output as `out-PID`. INJECT_* and other variables are given as
+        `env`. Other files left in the folder must be listed in `expected_files`."""
         folder = self.fresh_folder()
         environment = {name: value for name, value in os.environ.items()
                        if name not in NOT_OURS and not name.startswith(("INJECT_", "CUDASIM_", "VICTIM_"))}
@@ -147,19 +145,19 @@ class Case(unittest.TestCase):
         else:
             for output in outputs:
                 names = {path.name for path in output.path.iterdir()}
-                # Where the profiler did not come to its last write, the room for run.json stays, as the records do.
+                # If the profiler did not get to its last write, the space reserved for run.json remains, as do the records.
                 cut = "records" in names or "run.json" not in names or output.state == "open" or PROFILING_STOPPED in result.stderr
                 left = {name for name in names if name.startswith(".")} - (SPARES if cut else set())
                 self.assertEqual(left, set(), f"temporary files are left\n{result.stderr}")
         return result
 
     def run_both(self, command, most_added=MOST_ADDED_SECONDS, **options):
-        """The preloaded run, after checking that its status and stdout are those of the bare one, that it wrote
-        nothing but its messages and summary to stderr, and that it did not take much longer."""
+        """The preloaded run, after checking that its status and stdout are those of the bare one, that it wrote nothing but its messages
+        and summary to stderr, and that it did not take much longer."""
         return self.run_beside(self.run_program(command, preload=False, **options), command, most_added, **options)
 
     def run_beside(self, bare, command, most_added=MOST_ADDED_SECONDS, **options):
-        """As run_both(), where the bare run has been."""
+        """Like run_both(), with an existing bare run."""
         self.assertEqual(bare.outputs, [])
         preloaded = self.run_program(command, **options)
         self.assertEqual((preloaded.status, preloaded.stdout), (bare.status, bare.stdout), preloaded.stderr)
@@ -168,7 +166,7 @@ class Case(unittest.TestCase):
         return preloaded
 
     def assert_complete(self, output, kernels):
-        """Everything is written, nothing lost, exactly these kernels were seen, and the tables agree."""
+        """Everything is written, nothing is lost, exactly these kernels were seen, and the tables agree."""
         self.assertEqual(output.state, "closed")
         self.assertLessEqual(set(output.lost()), LOST_TO_PACE, output.lost())
         self.assertEqual(output.kernels(), kernels)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Programs to which something is denied: descriptors, threads, file sizes, memory.
+// Programs to which a resource is denied: descriptors, threads, file sizes, memory.
 #include <cuda_profiler_api.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   return threads_denied ? EAGAIN : real(thread, attributes, body, argument);
 }
 
-// As MPI libraries patch it: without the address that pages are to go to.
+// As MPI libraries patch it: without the address to which pages are to be moved.
 extern "C" void* mremap(void* pages, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
   return reinterpret_cast<void*>(syscall(SYS_mremap, pages, old_bytes, bytes, flags, nullptr));
 }
@@ -86,14 +86,14 @@ void mremap_is_patched() {
   say("address 0 is %s", looks::text_of("/proc/self/maps").starts_with("00000000-") ? "mapped" : "free");
 }
 
-// Threads that are not libinject's: this one and, once there has been a second, ThreadSanitizer's own.
+// Threads that are not libinject's: this one and, once there has been a second one, ThreadSanitizer's own.
 #if defined(__SANITIZE_THREAD__)
 constexpr int kThreads = 2;
 #else
 constexpr int kThreads = 1;
 #endif
 
-// Waits until libinject's own thread has gone: the exiting thread then writes what is left.
+// Waits until libinject's own thread has gone: then the exiting thread does the remaining writes.
 void settled() {
   prepare();
   window();
@@ -112,7 +112,7 @@ void settled_and_done() {
 
 // ---- descriptors
 
-// Started without a stderr: the number goes to a file of the program's.
+// Started without a stderr, so a file of the program gets its descriptor.
 void own_file_as_stderr() {
   const int file = open("own.txt", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   say("descriptor %d", file);
@@ -125,7 +125,7 @@ void own_file_as_stderr() {
   write_to(file, "third\n");
 }
 
-// A window is open, and with it files of libinject's, when a standard descriptor becomes free.
+// A window is open, and files of libinject with it, when a standard descriptor becomes free.
 void standard_descriptors_stay_free() {
   prepare();
   open_window();
@@ -144,7 +144,7 @@ void standard_descriptors_stay_free() {
   close_window();
 }
 
-// As programs do that don't know what they were started with; their next files get the numbers.
+// As programs do that don't know which descriptors they inherited; their next files get these numbers.
 void close_every_descriptor() {
   prepare();
   open_window();
@@ -253,7 +253,8 @@ std::size_t mapped_bytes() {
   return pages * 4096;
 }
 
-// … once nobody maps any more: what other threads map after it was counted would come out of the spare.
+// Waits until no thread maps memory any more: memory mapped by other threads after the count would come out
+// of the spare.
 std::size_t settled_bytes() {
   std::size_t before = 0;
   std::size_t bytes = mapped_bytes();
@@ -271,10 +272,9 @@ std::size_t spare_bytes() {
   return std::strtoul(text, nullptr, 10) << 20;
 }
 
-// Before CUDA is initialised: libinject has made nothing yet.
+// Before CUDA is initialised, when libinject has not allocated anything yet.
 void little_memory_from_the_start() {
-  // What the simulation maps for itself, memory of its "device" and its thread's stack among it, is not at
-  // stake.
+  // The simulation's own mappings, including its "device" memory and its thread's stack, are not tested.
   quick_kernel = kernel("quick");
   limit(RLIMIT_AS, mapped_bytes() + spare_bytes());
   window();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Counts libinject's requests for memory, and denies those from VICTIM_DENY_FROM on, VICTIM_DENY_COUNT of
-// them. The executable's definitions of malloc and mmap are found first, by libinject, too.
+// Counts libinject's memory requests, and denies VICTIM_DENY_COUNT of them, beginning with VICTIM_DENY_FROM.
+// The executable's definitions of malloc and mmap are found first, by libinject, too.
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A rank of an MPI job, which ends well or not. Rank 0 alone writes to stdout: nobody says in which order the
-// launcher passes on what several write.
+// A rank of an MPI job, which ends well or not. Only rank 0 writes to stdout, because the order in which the
+// launcher passes on the output of several ranks is undefined.
 #include <dirent.h>
 #include <mpi.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ void meet() {
   require(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS, "MPI_Barrier");
 }
 
-// A window in which rank r launches r + 1 kernels a step, and the ranks add up what each has.
+// A window in which rank r launches r + 1 kernels per step, and the ranks sum them up.
 void steps() {
   const cudaKernel_t step = kernel("step");
   open_window();
@@ -63,7 +63,7 @@ int threads_of_ours(const std::string& process) {
   return count;
 }
 
-// What of libinject is in this process and in those that have started it, as far up as it was preloaded.
+// What of libinject is in this process and in its ancestors, as far up as it was preloaded.
 void note_launchers() {
   note("rank: threads of ours %d", threads_of_ours("self"));
   std::string process = std::to_string(getppid());
@@ -81,7 +81,7 @@ void train() {
   MPI_Finalize();
 }
 
-// The launcher ends the ranks that are left as soon as one fails: this one does so when the others have gone.
+// The launcher ends the remaining ranks as soon as one fails; this one fails when the others have gone.
 void train_and_fail() {
   join_job();
   steps();
@@ -96,7 +96,7 @@ void train_and_fail() {
   std::exit(3);
 }
 
-// Many jobs have ranks that only hand out work.
+// Many jobs have ranks that only distribute work.
 void half_of_them() {
   join_job();
   if (job_rank % 2 == 1) {
@@ -110,7 +110,7 @@ void half_of_them() {
   MPI_Finalize();
 }
 
-// The ranks come to the ends of their windows one after the other, and wait for a rank that may be gone.
+// The ranks reach the ends of their windows one after the other, and wait for a rank that may be gone.
 void windows_one_after_the_other() {
   join_job();
   const cudaKernel_t step = kernel("step");
@@ -145,7 +145,7 @@ void in_second_window() {
   meet();
 }
 
-// Until the launcher ends it, half of the ranks in a collective.
+// Waits until the launcher ends it, with half of the ranks in a collective.
 void wait_for_the_end() {
   if (job_rank % 3 == 0) meet();
   sleep_ms(kPatience);

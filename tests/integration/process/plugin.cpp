@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A library that uses CUDA while the loader is at work on it.
+// A library that uses CUDA while the loader is loading it.
 #include <cuda_runtime_api.h>
 
 #include <thread>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// CUDA for python_victim.py, by ctypes: a library that is linked with the runtime, as an extension module is.
+// CUDA for python_victim.py, through ctypes: a library linked with the runtime, as an extension module is.
 #include <cuda_profiler_api.h>
 
 #include "tests/integration/process/victim.h"

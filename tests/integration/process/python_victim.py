@@ -57,7 +57,7 @@ def pool(method, function, values=range(4)):
 def processes():
     def body():
         print(subprocess.run(["sh", "-c", "echo x; exit 4"], capture_output=True, check=False), flush=True)
-        # Anything given to preexec_fn makes it fork rather than vfork.
+        # Any preexec_fn makes it use fork rather than vfork.
         print(subprocess.run([sys.executable, "-c", "print('y')"], capture_output=True, check=False,
                              preexec_fn=lambda: os.nice(0)).stdout, flush=True)
         try:
@@ -79,7 +79,7 @@ def forked_workers_try_cuda():
 
 
 def workers_with_cuda(method):
-    # A window of its own in each.
+    # Each has a window of its own.
     def body():
         context = multiprocessing.get_context(method)
         children = [context.Process(target=one_window, args=(count,)) for count in (3, 4)]
@@ -101,7 +101,7 @@ def cuda_in_workers_alone(method):
 
 
 def loader_threads_and_forks():
-    # A data loader's workers are started again for every epoch, while other threads launch.
+    # A data loader's workers are restarted for every epoch, while other threads launch.
     done = threading.Event()
 
     def launch():
@@ -119,14 +119,14 @@ def loader_threads_and_forks():
 
 
 def interrupted(window):
-    # Ignored in what a shell starts in the background.
+    # A shell's background processes ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     in_a_window(lambda: None)
     if window == "open":
         assert module.module_open() == 0
         work("cut", 7)
     print("working", flush=True)
-    # As Ctrl+C: KeyboardInterrupt in the main thread, which nobody catches.
+    # Like Ctrl+C: KeyboardInterrupt in the main thread, which is not caught.
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     while True:
         time.sleep(1)

@@ -2,9 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // usage: secure_victim LIBRARY
-// Loads the library as a program does that is linked with it, and asks it for a window. Prints what came of
-// it: whether the loader takes the process for one with other rights than its user's, what the request
-// returned, and whether the library has left its trace in the environment.
+//
+// Loads the library like a program that is linked with it, and requests a window. Prints the results: whether
+// the loader considers the process to have other rights than its user's, what the request returned, and
+// whether the library has changed the environment.
 #include <dlfcn.h>
 #include <sys/auxv.h>
 

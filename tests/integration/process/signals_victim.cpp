@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What belongs to the calling thread and must stay as it is: cancellation, errno, the last error, signals;
-// and a wall clock that steps.
+// State of the calling thread that must not change: cancellation, errno, the last error, signals; and a wall
+// clock that steps.
 #include <cuda_profiler_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -28,8 +28,8 @@ std::atomic<long> monotonic_offset{0};   // seconds
 
 }  // namespace
 
-// This process's clocks: the wall clock steps when the program says so, the monotonic one may be another than
-// the kernel's, as with libfaketime.
+// This process's clocks: the wall clock steps when the program requests it, and the monotonic one may differ
+// from the kernel's, as with libfaketime.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   using Real = int (*)(clockid_t, timespec*);
   static std::atomic<Real> real{nullptr};
@@ -114,8 +114,8 @@ void cancel_through_destructors() {
   close_window();
 }
 
-// A cancellation that is due must not be acted upon inside libinject's own code, where the program never was.
-// The thread writes nothing: that would be a cancellation point.
+// A pending cancellation must not be acted upon inside libinject's own code, where the program never was. The
+// thread writes nothing, because that would be a cancellation point.
 void cancel_while_windows_open() {
   make_kernels();
   launch(quick_kernel, 1);
@@ -261,11 +261,11 @@ void keep_signal_state() {
 
 std::atomic<int> handled{0};
 
-// Interrupts the launching thread anywhere, also while it publishes a record.
+// Interrupts the launching thread anywhere, including while it publishes a record.
 void timer_with_cuda_calls(int which, int number) {
   make_kernels();
   launch(quick_kernel, 1);
-  // Once before: what a first call allocates is not for a handler.
+  // Once before, because a first call's allocations must not happen in a handler.
   cudaGetLastError();
   cudaPeekAtLastError();
   struct sigaction action {};
@@ -276,10 +276,10 @@ void timer_with_cuda_calls(int which, int number) {
   action.sa_flags = SA_RESTART;
   sigaction(number, &action, nullptr);
   open_window();
-  const itimerval often{{0, 100}, {0, 100}};  // the kernel makes of it what it can
+  const itimerval often{{0, 100}, {0, 100}};  // the kernel delivers as many as it can
   setitimer(static_cast<__itimer_which>(which), &often, nullptr);
   int calls = 0;
-  // A machine that is busy hands out few signals. The ring has room for all the calls.
+  // A busy machine delivers few signals. The ring has room for all the calls.
   constexpr int kMaxCalls = 2'500'000;
   constexpr int kSignals = 250;
   while (handled < kSignals || calls < kMaxCalls / 5) {
@@ -309,7 +309,7 @@ void clock_steps() {
   cudasim_set_kernel_duration("timed", 1'000'000);
   const cudaKernel_t timed = kernel("timed");
   launch(timed, 1);
-  // Far beyond what a machine may stand still for.
+  // Far longer than any stall of the machine.
   const long steps[] = {600, -600, 3600, -3600, 0};
   for (const long step : steps) {
     open_window();
@@ -323,7 +323,7 @@ void clock_steps() {
   say("done");
 }
 
-// Launches until the window that the clock opens has closed, and ended the process; 4 if none ever did.
+// Launches until the window that the clock opens has closed and ended the process; 4 if none ever did.
 void under_another_clock(long offset) {
   monotonic_offset = offset;
   const cudaKernel_t timed = kernel("timed");

@@ -10,7 +10,7 @@ import harness
 
 
 class OrderlyEnds(harness.Case):
-    """Exit handlers run: everything is written, the queued work included."""
+    """Exit handlers run: everything is written, including the queued work."""
 
     def check(self, scenario, status, more_kernels=None, **options):
         done = self.run_both(harness.victim("exit", scenario), **options)
@@ -38,12 +38,12 @@ class OrderlyEnds(harness.Case):
         self.assertEqual(done.status, 6)
         output = done.output
         self.assertEqual(output.state, "closed")
-        # A thread that loses its processor inside its launch may come to CUPTI when activity is off: one launch each.
+        # A thread that is preempted inside its launch may reach CUPTI when activity is off: one launch each.
         lost = output.lost()
         self.assertLessEqual(lost.pop("missing_activity_records", 0), 8)
         self.assertEqual(lost, {})
         kernels = output.kernels()
-        # At least what was launched before exit was called, at most what was launched at all.
+        # At least what was launched before exit was called, at most everything that was launched.
         before = int(done.notes.split()[1])
         launched = (done.folder / "report").read_text().count("\nwork,kernel,busy,")
         busy = kernels.pop("busy")
@@ -89,7 +89,7 @@ class OrderlyEnds(harness.Case):
 
 
 class AbruptEnds(harness.Case):
-    """No exit handler runs: run.json says that a window was cut off; the one before it is there."""
+    """No exit handler runs: run.json reports that a window was cut off; the previous one is complete."""
 
     def check(self, scenario, status, **options):
         done = self.run_both(harness.victim("exit", scenario), **options)

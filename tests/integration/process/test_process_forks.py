@@ -13,7 +13,7 @@ NO_THREADS_IN_CHILDREN = ("a forked child starts a thread, which gets the id of 
 
 
 class Forks(harness.Case):
-    """CUDA is of no use to the child of a process that has initialised it, nor is libinject."""
+    """CUDA does not work in the child of a process that has initialised it, and neither does libinject."""
 
     CHILD = "{0}: malloc 3, synchronize 3, start 3, stop 3\n"
     TRIED = "{0}: open 0, start -1, stop -1, flush -1\n"
@@ -24,7 +24,7 @@ class Forks(harness.Case):
         self.assert_complete(done.output, kernels or {"quick": 200})
         self.assertEqual(done.problems(), [])
         self.assertEqual(done.notes, notes)
-        # Its children have not said or written anything that would be the parent's.
+        # Its children have not printed or written anything that should come from the parent.
         self.assertEqual(done.stderr.count("\n  tables: "), 1)
         return done
 
@@ -61,7 +61,7 @@ class Forks(harness.Case):
 
     @harness.unsanitized(harness.LOCKED_IN_CHILDREN, alone="thread")
     def test_while_windows_come_and_go(self):
-        # Once it waits for the files, which are written once a second.
+        # It waits once for the files, which are written once a second.
         done = self.check("fork_while_windows_come_and_go", "statuses: 0\n", {"quick": 300},
                           most_added=1 + harness.MOST_ADDED_SECONDS)
         self.assertEqual(len(done.output.windows()), 30)

@@ -16,8 +16,8 @@ import unittest
 import harness
 
 TRACED = {"INJECT_TRACE": "csv"}
-UNKNOWN = {f"INJECT_UNKNOWN_{i}": "1" for i in range(100)}  # a warning each
-# One window, after which the library's own thread ends at once: it lingers for five seconds where another may come.
+UNKNOWN = {f"INJECT_UNKNOWN_{i}": "1" for i in range(100)}  # one warning each
+# One window, after which the library's own thread ends at once; if another window may come, it stays for five seconds.
 LAST = {"INJECT_WINDOW": "apix1"}
 
 
@@ -73,7 +73,7 @@ class Streams(harness.Case):
             while True:
                 os.write(writer, b"x" * 65536)
         os.set_blocking(writer, True)
-        # A second is spent on the first of its messages, none on the others.
+        # The first of its messages takes a second, the others no time.
         done = self.run_both(harness.victim("limits", "plain"), stderr=writer, env=UNKNOWN)
         self.assertEqual((done.status, done.stdout), (0, "done\n"))
         self.assert_complete(done.output, {"quick": 200})
@@ -134,7 +134,7 @@ class FileSizes(harness.Case):
 
     def test_no_file_may_grow_when_the_exiting_thread_writes(self):
         done = self.check("no_file_may_grow_at_exit", env={"INJECT_SUMMARY": "summary.txt", **LAST}, expected_files=["summary.txt"])
-        # What was written when the window closed is still there.
+        # Files written when the window closed are still there.
         self.assert_complete(done.output, {"quick": 100})
 
     def test_messages_into_files(self):
@@ -150,7 +150,7 @@ class FileSizes(harness.Case):
 
     def test_a_limit_in_the_midst_of_a_file(self):
         done = self.check("files_may_grow_a_little", env=TRACED)
-        # No table is cut off: it is there in full or not at all.
+        # No table is truncated: it is there in full or not at all.
         for path in done.output.path.glob("*_sum.csv"):
             self.assertLess(path.stat().st_size, 1001)
             self.assertTrue(path.read_text().endswith("\n"), path)
@@ -184,7 +184,7 @@ class Threads(harness.Case):
 
 
 class Patches(harness.Case):
-    """MPI libraries patch functions of the C library to learn what memory goes, and some get it wrong."""
+    """MPI libraries patch functions of the C library to track freed memory, and some get it wrong."""
 
     def test_mremap_without_its_last_argument(self):
         done = self.run_both(harness.victim("limits", "mremap_is_patched"))
@@ -194,14 +194,14 @@ class Patches(harness.Case):
 
 @harness.unsanitized("it reserves terabytes of addresses, and aborts where memory is denied")
 class AddressSpace(harness.Case):
-    """However little is left: the tables may be missing, the program works."""
+    """However little is left: the tables may be missing, but the program works."""
 
-    # Below that the simulated CUPTI, which keeps its records in memory without end, has none left. The last leaves the
-    # library what it takes.
+    # Below that, the simulated CUPTI, which keeps its records in memory without a limit, has none left. The last value is enough for the
+    # library.
     SPARE_MIB = (32, 48, 64, 96, 128, 192, 256, 512, 4096)
 
     def check(self, scenario, kernels):
-        # The program that gets along with the least by itself does with more.
+        # A program that works with the least memory by itself also works with more.
         bare = None
         for spare in self.SPARE_MIB:
             with self.subTest(spare_mib=spare):
@@ -232,14 +232,14 @@ class AddressSpace(harness.Case):
         self.assertIn("profiling is off: it reserves 384 MB", log.read_text(encoding="utf-8"))
 
     def image_bytes(self):
-        """What the loader maps of the library before anything of it runs."""
+        """Address space that the loader maps for the library before any of its code runs."""
         image = pathlib.Path(harness.library).read_bytes()
         segments, size, count = struct.unpack_from("<Q", image, 32)[0], *struct.unpack_from("<HH", image, 54)
         headers = [struct.unpack_from("<IIQQQQQQ", image, segments + i * size) for i in range(count)]
         return max(address + memory for kind, _, _, address, _, _, memory, _ in headers if kind == 1)  # PT_LOAD
 
     def test_whatever_the_program_needs(self):
-        """With the least address space that the program gets along with, it does so beside the library."""
+        """The least address space with which the program works is also enough beside the library."""
         command = harness.victim("limits", "plain")
 
         def limited(size):
@@ -258,7 +258,7 @@ class AddressSpace(harness.Case):
                 least = middle
             else:
                 fails = middle
-        # The loader's notes and the reason why nothing is profiled are all that there is beside the image.
+        # Beside the image there are only the loader's data and the reason why nothing is profiled.
         least = least * step + (self.image_bytes() + 0xFFFF & ~0xFFFF)
         for more in (1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29,
                      1 << 30, 1 << 31, 1 << 32):
@@ -278,7 +278,7 @@ class AddressSpace(harness.Case):
 
 @harness.unsanitized("the program's malloc takes the place of its own")
 class Memory(harness.Case):
-    """Every request of the library's for memory is denied in turn: that one alone, or that one and all later ones."""
+    """Every memory request of the library is denied in turn: only that one, or that one and all later ones."""
 
     def run_denied(self, first, count):
         return self.run_program(harness.victim("memory"),
@@ -287,14 +287,14 @@ class Memory(harness.Case):
     def test_denied(self):
         requests = int(self.run_denied(0, 0).notes.split()[1])
         self.assertGreater(requests, 200)
-        # The first ones make the session and open the first window; later ones recur.
+        # The first requests create the session and open the first window; later ones recur.
         chosen = [*range(1, 60), *range(60, 2 * requests, max(1, requests // 40))]
         cases = [(first, 1) for first in chosen[::2]] + [(first, 1_000_000) for first in chosen[1::2]]
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # which mostly wait
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they mostly wait
             for (first, count), done in zip(cases, pool.map(lambda case: self.run_denied(*case), cases)):
                 with self.subTest(first=first, count=count):
                     self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
-                    # In vain it would wait for the device for 30 s; four programs at once, beside whatever else runs, take a while.
+                    # A vain wait for the device would take 30 s; four programs at once, on a loaded machine, take some time.
                     self.assertLess(done.seconds, 25 * harness.PACE, done.stderr)
                     self.assertLessEqual(len(done.problems()) - len(done.ended_meanwhile()), 3, done.stderr)
 

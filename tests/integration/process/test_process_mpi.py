@@ -17,12 +17,12 @@ import harness
 
 RANKS = 4
 SKIPPED = 77
-# Four record files stay small.
+# So that four record files stay small.
 SMALL = {"INJECT_RING": "4M", "INJECT_BUFFERS": "4M"}
 
 
 class Launcher:
-    """What the two families of mpirun call things."""
+    """Names that differ between the two families of mpirun."""
 
     def __init__(self):
         self.path = shutil.which("mpirun")
@@ -32,7 +32,7 @@ class Launcher:
         self.rank_variable = "PMI_RANK" if self.hydra else "OMPI_COMM_WORLD_RANK"
 
     def command(self, program, variables=None):
-        """`variables` are for the ranks alone."""
+        """`variables` are only for the ranks."""
         words = [self.path, *([] if self.hydra else ["--oversubscribe"])]
         for name, value in (variables or {}).items():
             words += ["-genv", name, str(value)] if self.hydra else ["-x", f"{name}={value}"]
@@ -43,26 +43,26 @@ launcher = Launcher()
 
 
 def outcome(done):
-    """Status, output and why the launcher says that the job ended, without process numbers."""
+    """Status, output and the launcher's reason why the job ended, without process ids."""
     said = re.findall(r"^mpirun (?:noticed|detected|has exited).*|^ *Exit code: .*", done.stderr, re.MULTILINE)
     return done.status, *(re.sub(r"PID \d+", "PID", text) for text in (done.stdout, "\n".join(said)))
 
 
 class Case(harness.Case):
-    bare = {}  # jobs without us, by program
+    bare = {}  # jobs without the library, by program
 
     def job(self, program, *, preloaded="", **options):
-        """The job, with nobody, the "ranks" or "all", launcher and ranks, under the preload."""
+        """The job with nothing, the "ranks", or "all" (launcher and ranks) under the preload."""
         env = {**SMALL, "INJECT_SUMMARY": "off", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "TMPDIR": str(self.fresh_folder()), **options.pop("env", {})}
         command = launcher.command(program, {"LD_PRELOAD": harness.library} if preloaded == "ranks" else {})
         return self.run_program(command, preload=preloaded == "all", env=env, **options)
 
     def both(self, program, preloaded="ranks", wrapper=(), **options):
-        """The preloaded job, once it is found to end as the bare one does. `wrapper`: a command that ranks start by."""
+        """The preloaded job, after checking that it ends like the bare one. `wrapper`: a command that starts the ranks."""
         key = tuple(map(str, program))
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            # Beside each other: launchers rest before they kill.
+            # Concurrently, because launchers wait before they kill.
             bare = Case.bare.get(key) or pool.submit(self.job, program)
             done = self.job([*wrapper, *program], preloaded=preloaded, **options)
             Case.bare[key] = bare
@@ -77,7 +77,7 @@ class Case(harness.Case):
         return outputs
 
     def check_all(self, done):
-        """Each rank's kernels are in its own folder, and nothing is said."""
+        """Each rank's kernels are in its own folder, and there are no messages."""
         outputs = self.by_rank(done)
         self.assertEqual(sorted(outputs), [str(rank) for rank in range(RANKS)])
         for rank, output in outputs.items():
@@ -92,14 +92,14 @@ class OrderlyEnds(Case):
         self.assertEqual(done.stdout.splitlines()[0].split(",")[0], f"{RANKS} ranks")
         self.assertEqual([output.path.name for output in done.outputs], [f"out-{rank}" for rank in range(RANKS)])
         self.check_all(done)
-        # Rank 0 alone prints its summary.
+        # Only rank 0 prints its summary.
         (title,) = re.findall(r"^libinject: 1 window .*", done.stderr, re.MULTILINE)
         self.assertTrue(title.endswith(", rank 0"), title)
-        # What tells our threads in a rank, and so in the launcher.
+        # Shows that our threads are recognised in a rank, and so in the launcher.
         self.assertRegex(done.notes, r"\Arank: threads of ours [1-9]\n\Z")
 
     def test_the_launcher_is_preloaded_as_well(self):
-        # It has no such variable, and need not: it makes no folder.
+        # The launcher does not have the variable, and does not need it, since it creates no folder.
         done = self.both(harness.victim("mpi", "train"), preloaded="all",
                          env={"INJECT_OUT": f"out-%q{{{launcher.rank_variable}}}"})
         self.assertEqual([output.path.name for output in done.outputs], [f"out-{rank}" for rank in range(RANKS)])
@@ -133,10 +133,10 @@ class OrderlyEnds(Case):
 
 
 class AbruptEnds(Case):
-    """The launcher ends all ranks, some by SIGTERM and the one that takes no notice of it by SIGKILL."""
+    """The launcher ends all ranks, some by SIGTERM and the one that ignores it by SIGKILL."""
 
     def wait_for_end(self, pid):
-        """A launcher that is ended itself may not wait for its ranks' ends. Nor may whoever inherits them."""
+        """A launcher that is killed may not wait for its ranks, and neither may the process that inherits them."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -190,7 +190,7 @@ class Endings(Case):
         runtime.chmod(0o700)
         done = self.job(harness.victim("mpi", "windows_one_after_the_other"), preloaded="ranks",
                         env={"INJECT_WINDOW": "apix1", "INJECT_AFTER": "exit", "XDG_RUNTIME_DIR": str(runtime)})
-        # The ranks have left without MPI_Finalize.
+        # The ranks have exited without MPI_Finalize.
         self.assertEqual(done.status, 1 if not launcher.hydra else 0)
         self.assertEqual(done.stdout, "")
         outputs = self.by_rank(done)

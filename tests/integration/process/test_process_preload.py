@@ -62,7 +62,7 @@ class OneFile(harness.Case):
 @unittest.skipIf(os.geteuid() != 0, "only root can make a program another user's")
 @harness.unsanitized("its run-time library can't be loaded there")
 class OtherRights(harness.Case):
-    """A setuid program that has the library all the same: its user's environment is none of the program's."""
+    """A setuid program that has the library nevertheless: the program does not trust its user's environment."""
 
     def run_victim(self, mode):
         folder = self.fresh_folder()

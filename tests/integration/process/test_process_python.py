@@ -21,7 +21,7 @@ class PythonCase(harness.Case):
         return done
 
     def check_family(self, scenario, children, **options):
-        """The parent's own output folder, and one for each of the children's windows."""
+        """The parent's own output folder, and one for each child's windows."""
         done = self.check(scenario, **options)
         found = sorted((output.kernels() for output in done.outputs), key=str)
         self.assertEqual(found, sorted(children, key=str))
@@ -36,7 +36,7 @@ class Subprocesses(PythonCase):
 
 
 class Workers(PythonCase):
-    """A data loader's: they don't use CUDA."""
+    """Workers of a data loader, which don't use CUDA."""
 
     def test_by_fork(self):
         self.check_family("workers_without_cuda:fork", [PARENT])
@@ -62,7 +62,7 @@ class Workers(PythonCase):
 
 
 class WorkersWithCuda(PythonCase):
-    """Forked ones leave by os._exit, past exit handlers: they have called inject_flush."""
+    """Forked workers exit by os._exit, without exit handlers: they have called inject_flush."""
 
     def test_by_spawn(self):
         self.check_family("workers_with_cuda:spawn", [PARENT, {"child": 3}, {"child": 4}])

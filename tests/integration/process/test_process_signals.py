@@ -15,7 +15,7 @@ class Cancellation(harness.Case):
         done = self.run_both(harness.victim("signals", "cancel_in_blocking_call"))
         self.assertEqual((done.status, done.stdout), (0, "clean-up handler\ncancelled\n"))
         self.assert_complete(done.output, {"slow": 1, "quick": 10})
-        # The frame of the call that was cut off has gone: what the clean-up handler launched is not inside it.
+        # The frame of the interrupted call has gone, so the clean-up handler's launch is not inside it.
         self.assertEqual(done.output.calls()["cudaDeviceSynchronize"], 1)
         self.assertEqual(done.output.calls()["__cudaLaunchKernel"], 11)
 
@@ -36,7 +36,7 @@ class ThreadState(harness.Case):
         done = self.run_both(harness.victim("signals", "errno"), most_added=3 + harness.MOST_ADDED_SECONDS)
         self.assertEqual(done.status, 0)
         lines = done.stdout.splitlines()
-        if not harness.SANITIZER:  # whose run-time library leaves one
+        if not harness.SANITIZER:  # its run-time library leaves one
             self.assertEqual(lines[0], "errno when main began: 0")
         self.assertEqual([line for line in lines[1:] if not line.endswith("returned 0, errno 77")], [])
         self.assertEqual(len(lines), 1 + 3 * 10)
@@ -54,7 +54,7 @@ class ThreadState(harness.Case):
 
 
 class Handlers(harness.Case):
-    """A signal handler makes hooked calls while the thread that it interrupts makes some."""
+    """A signal handler makes hooked calls while the thread that it interrupts is making some."""
 
     def check(self, scenario):
         done = self.run_both(harness.victim("signals", scenario), env={"INJECT_RING": "256M"})
@@ -64,12 +64,12 @@ class Handlers(harness.Case):
         output = done.output
         self.assertEqual(output.state, "closed")
         seen = output.calls()
-        # The interrupted thread's own calls are all there. A handler's call that comes while the thread publishes a
-        # record may be lost, and is then counted as that.
+        # All of the interrupted thread's own calls are there. A handler's call made while the thread publishes a record
+        # may be lost, and is then counted as lost.
         self.assertEqual(seen["cudaGetLastError"], calls)
         lost = output.lost()
         self.assertEqual(seen["cudaPeekAtLastError"] + lost.pop("host_records", 0), handled)
-        # So may a reading of the thread's processor time.
+        # The same is true of a reading of the thread's CPU time.
         self.assertLessEqual(lost.pop("device_time_records", 0), handled)
         self.assertEqual(lost, {})
         self.assertEqual(set(seen), {"cudaGetLastError", "cudaPeekAtLastError"})
@@ -102,7 +102,7 @@ class WallClock(harness.Case):
             self.assertLess(int(row["Duration (ns)"]), 300e9)
 
     def test_a_monotonic_clock_of_its_own(self):
-        """As of libfaketime, which until 0.9.10 replaces the clock and not pthread_cond_clockwait()."""
+        """As with libfaketime, which until 0.9.10 replaces the clock but not pthread_cond_clockwait()."""
         for victim in ("clock_behind", "clock_ahead"):
             with self.subTest(victim):
                 done = self.run_program(harness.victim("signals", victim),

@@ -33,14 +33,13 @@ class Windows(harness.Case):
         self.assertEqual(output.kernels().keys(), {"endless"})
         rows = [row for row in output.table("window_sum") if row["Device"] == "all"]
         self.assertEqual(sum(int(row["Kernels"]) for row in rows), output.kernels()["endless"])
-        # Every launch that was recorded has its kernel. The call may have begun before the window: then only the part
-        # inside is in the API table, under another name, or, where CUPTI was attached in between, it is known by its
-        # kernel alone.
+        # Every recorded launch has its kernel. The call may have begun before the window: then the API table only has the part inside,
+        # under another name, or, if CUPTI was attached in between, only its kernel is known.
         unattributed = sum(int(row["Unattributed"]) for row in rows)
-        # One of a thread at most.
+        # At most one per thread.
         self.assertLessEqual(unattributed, 32 * output.run["overhead"]["attachments"])
         self.assertEqual(sum(int(row["Submissions"]) for row in rows) + unattributed, output.kernels()["endless"])
-        # What was recorded of a stream, and so of a thread, has no gap but between windows.
+        # The record of a stream, and so of a thread, has no gaps except between windows.
         recorded = collections.defaultdict(set)
         base = output.run["time_zero"]["clock_monotonic_ns"]
         for row in output.table("cuda_gpu_trace"):
@@ -59,8 +58,8 @@ class Windows(harness.Case):
 
 
     def test_a_crowd(self):
-        """64 threads; VICTIM_LAUNCHES is how often each of them launches, VICTIM_PAUSE the milliseconds after each 50 launches,
-        VICTIM_GAP those between two windows at most, VICTIM_SEED when windows open and close."""
+        """64 threads; VICTIM_LAUNCHES is the number of launches of each, VICTIM_PAUSE the pause in milliseconds after every 50 launches,
+        VICTIM_GAP the longest gap between two windows, VICTIM_SEED determines when windows open and close."""
         launches = int(os.environ.get("VICTIM_LAUNCHES", "3000"))
         chosen = {name: os.environ[name] for name in ("VICTIM_PAUSE", "VICTIM_GAP", "VICTIM_SEED") if name in os.environ}
         done = self.run_program(harness.victim("threads", "crowd"),
@@ -73,10 +72,10 @@ class Windows(harness.Case):
         total = {column: sum(int(row[column]) for row in rows) for column in ("Kernels", "Submissions", "Unattributed")}
         self.assertEqual((output.state, total["Kernels"]), ("closed", output.kernels()["endless"]))
         self.assertEqual(total["Kernels"], total["Submissions"] + total["Unattributed"])
-        # No count is short of anything. Of how the windows' time was spent, what threads' buffers tell seconds late may be: a
-        # machine with few processors gets there in many minutes of this.
+        # All counts are complete. The breakdown of the windows' time may lack what threads' buffers deliver seconds late: a machine with
+        # few CPUs gets into that state after many minutes.
         self.assertLessEqual(set(output.lost()), harness.LOST_TO_PACE | {"busy_time_records", "device_time_records"})
-        # Under way as CUPTI was attached: one of a thread at most.
+        # In progress when CUPTI was attached: at most one per thread.
         self.assertLessEqual(total["Unattributed"], 64 * output.run["overhead"]["attachments"])
         print(f"{64 * launches} launches, {len(rows)} windows, {total}, not in times: {output.lost()}", file=sys.stderr)
 

@@ -64,7 +64,7 @@ add_test(NAME hello COMMAND hello x)
 set_tests_properties(hello PROPERTIES WILL_FAIL ON)
 """
 MAKE = "all: a b\na:\n\t@echo one > a\nb: a\n\t@sed s/one/two/ a > b && cat b\n"
-# Commands of one program each, run by a shell in a folder with the files below; the programs that a machine may lack first.
+# Commands of one program each, run by a shell in a folder with the files below; programs that may be missing on a machine come first.
 PROGRAMS = {
     "bash": (["bash"], "bash -c 'a=(1 2 3); echo ${a[@]} | while read x; do echo $((x)); done 2>&1; trap \"echo bye\" EXIT; (exit 3); exit $?'"),
     "sh": (["sh"], "sh -c 'echo $0 $LD_LIBRARY_PATH; kill -TERM $$'"),
@@ -104,7 +104,7 @@ class Seen:
 
 class Unharmed(unittest.TestCase):
     def setUp(self):
-        # The same one for all runs: compilers and git write its name down.
+        # The same folder for all runs, because compilers and git record its name.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-unharmed-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -122,11 +122,11 @@ class Unharmed(unittest.TestCase):
         if preload:
             environment.update(LD_PRELOAD=str(harness.library), INJECT_WINDOW="always", INJECT_OUT=str(self.folder / "ours"),
                                INJECT_METRICS="auto", INJECT_TRACE="csv", INJECT_PROM=str(self.folder / "ours.prom"))
-        # The shell is one of those that are preloaded.
+        # The shell is preloaded as well.
         done = subprocess.run(["/bin/sh", "-c", text], cwd=work, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=120, check=False)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["work"], "something of ours")
-        # git's index has the times and numbers of the files that it knows.
+        # git's index has the times and inode numbers of its files.
         files = {str(path.relative_to(work)): hashlib.sha256(path.read_bytes()).hexdigest()
                  for path in sorted(work.rglob("*")) if path.is_file() and path.name != "index"}
         return Seen(done.returncode, done.stdout, done.stderr, files)

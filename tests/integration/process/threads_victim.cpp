@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Threads: many, short-lived, with hardly any stack, and ones that load libraries while others launch.
+// Threads: many, short-lived, with very small stacks, and threads that load libraries while others launch.
 #include <cuda_profiler_api.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -30,7 +30,7 @@ cudaStream_t own_stream() {
   return stream;
 }
 
-// Every launch falls clearly inside or outside a window.
+// Every launch is clearly inside or outside a window.
 void rounds() {
   constexpr int kRounds = 30;
   const cudaKernel_t inside = kernel("inside");
@@ -58,7 +58,7 @@ void rounds() {
   say("done");
 }
 
-// Edges fall anywhere.
+// Edges are anywhere.
 void without_pause() {
   const cudaKernel_t endless = kernel("endless");
   launch(endless, 1);
@@ -70,7 +70,7 @@ void without_pause() {
       while (!done) {
         launch(endless, 20, stream);
         require(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
-        // No GPU runs more than some hundred thousand kernels a second.
+        // No GPU runs more than a few hundred thousand kernels per second.
         sleep_ms(2);
       }
     });
@@ -91,12 +91,12 @@ unsigned long number_in(const char* variable, unsigned long otherwise) {
   return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
 }
 
-// As many launches as a GPU can run, by more threads than processors, while windows come and go.
+// As many launches as a GPU can run, from more threads than CPUs, while windows come and go.
 void crowd() {
   constexpr int kCrowd = 64;
   constexpr unsigned long kAtOnce = 50;
   const unsigned long each = number_in("VICTIM_LAUNCHES", 3000);
-  const unsigned long pause = number_in("VICTIM_PAUSE", 12);  // some 250,000 a second, all of them
+  const unsigned long pause = number_in("VICTIM_PAUSE", 12);  // about 250,000 per second in total
   const unsigned long most_between = number_in("VICTIM_GAP", 20);
   const cudaKernel_t endless = kernel("endless");
   launch(endless, 1);
@@ -128,7 +128,7 @@ void crowd() {
   say("done");
 }
 
-// More threads than libinject has room for at once, one after the other.
+// More threads, one after the other, than libinject has room for at once.
 void short_lived() {
   constexpr int kBatches = 600;
   constexpr int kBatch = 8;

@@ -19,7 +19,7 @@
 #include "tests/integration/looks.h"
 #include "tests/sim/cudasim.h"
 
-// What nvcc's code calls; declared by headers that only nvcc's own code includes.
+// Functions that nvcc's code calls, declared in headers that only nvcc's own code includes.
 extern "C" {
 void** __cudaRegisterFatBinary(void* fatCubin);
 void __cudaRegisterFatBinaryEnd(void** fatCubinHandle);
@@ -41,14 +41,14 @@ void write_line(int descriptor, const char* format, va_list arguments) {
   char line[512];
   const int length = std::vsnprintf(line, sizeof line - 1, format, arguments);
   line[length] = '\n';
-  // Not by stdio: nothing is buffered that a fork would write twice or that _exit would lose.
+  // Not through stdio: nothing is buffered that a fork would write twice or _exit would lose.
   if (write(descriptor, line, static_cast<std::size_t>(length) + 1) != length + 1) _exit(97);
 }
 
 }  // namespace
 
 cudaKernel_t kernel(const char* name) {
-  char* stub = new char(0);  // an address of its own stands for each host stub
+  char* stub = new char(0);  // a unique address stands for each host stub
   void** binary = __cudaRegisterFatBinary(nullptr);
   __cudaRegisterFunction(binary, stub, stub, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
   __cudaRegisterFatBinaryEnd(binary);

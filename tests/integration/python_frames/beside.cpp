@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Loads the library that it is given, which looks like Python, and looks for frames. Prints whether Python
-// was found, whether there was a frame, and whether Python may still be read.
+// Loads the given library, which looks like Python, and looks for frames. Prints whether Python was found,
+// whether there was a frame, and whether Python may still be read.
 #include <dlfcn.h>
 
 #include <cstdio>

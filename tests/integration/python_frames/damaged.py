@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""For modules.py and stacks.py: copies of modules and of stacks, with all that is read of them, in memory that libinject may be told
-anything about. Each part ends where its page does, and the next page can't be read: whoever reads more than there is does not survive
-it (where the kernel does the reading: does not get it)."""
+"""For modules.py and stacks.py: copies of modules and of stacks, with everything that is read of them, in memory that may then be damaged.
+Each part ends where its page does, and the next page can't be read: code that reads too far does not survive it (or, if the kernel does the
+reading, gets nothing)."""
 
 import ctypes
 import mmap
@@ -10,7 +10,7 @@ import sys
 
 PAGE = mmap.PAGESIZE
 WORD = 8
-BEFORE = 4 * WORD  # what comes before an object: the collector's links, the dictionary or the values
+BEFORE = 4 * WORD  # what precedes an object: the collector's links, the dictionary or the values
 MINOR = sys.version_info[1]
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -42,7 +42,7 @@ class Copy:
         self.pages, self.parts = [], []
 
     def add(self, address, size, before):
-        """A part that ends where a page does."""
+        """Adds a part that ends where a page does."""
         size = (size + before + WORD - 1) // WORD * WORD
         room = (size + PAGE - 1) // PAGE * PAGE
         pages = libc.mmap(None, room + PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
@@ -54,7 +54,7 @@ class Copy:
         return place + before
 
     def point(self, copy, original, old, new):
-        """The first word that has the old address gets the new one."""
+        """Replaces the first word that has the old address by the new one."""
         for offset in range(0, 2048, WORD):
             if word_at(original + offset) == old:
                 ctypes.c_uint64.from_address(copy + offset).value = new
@@ -68,11 +68,11 @@ class Copy:
                     ctypes.c_uint64.from_address(address).value = new
 
     def damage(self, choice):
-        """Some bytes or words become others. Returns what puts them right."""
+        """Replaces some bytes or words by others. Returns what restores them."""
         changes = []
         for _ in range(choice.choice((1, 1, 1, 2, 3, 8))):
             place, size = choice.choice(self.parts)
-            # Most of a type is not read; where it is, more often.
+            # Most of a type is not read; damage the part that is read more often.
             address = place + choice.randrange(0, size if size < 512 else choice.choice((48, 200, size)), WORD)
             if choice.random() < 0.3:
                 address += choice.randrange(WORD)
@@ -99,7 +99,7 @@ class Copy:
 
 
 class Module(Copy):
-    """A module's copy. Its children are the module's own, its type and everything else is copied."""
+    """A copy of a module. Its children are the module's own, its type and everything else are copied."""
 
     def __init__(self, module):
         super().__init__()
@@ -111,7 +111,7 @@ class Module(Copy):
         inline = WORD + 31 * WORD if MINOR >= 13 else 0
         self.module = self.add(id(module), kind.__basicsize__ + inline, BEFORE)
         self.point(self.module - BEFORE, id(module) - BEFORE, id(kind), new_type)
-        # The dictionary, or where there is none, the values.
+        # The dictionary or, if there is none, the values.
         place = kind.__dictoffset__ if MINOR == 10 else -3 * WORD
         attributes = word_at(id(module) + place)
         self.has_dictionary = attributes != 0 and attributes & 1 == 0
@@ -123,7 +123,7 @@ class Module(Copy):
         elif MINOR == 11:
             values = self.add(word_at(id(module) - 4 * WORD), word_at(cached + 24) * WORD, 0)
             ctypes.c_uint64.from_address(self.module - 4 * WORD).value = values
-        # Instead of _modules, wherever it is kept.
+        # In place of _modules, wherever it is kept.
         modules = object.__getattribute__(module, "_modules")
         self.replace(id(modules), self.add_dict(id(modules)))
         for name in modules:
@@ -141,7 +141,7 @@ class Module(Copy):
 
 
 class Layout(ctypes.Structure):
-    """As stacks_layout() fills it."""
+    """As filled by stacks_layout()."""
     _fields_ = [(name, ctypes.c_int) for name in ("current_frame", "cframe_frame", "caller", "code", "instruction", "owner", "instructions",
                                                   "first_line", "file", "name", "qualified_name", "line_table", "first_traceable")]
 
@@ -169,7 +169,7 @@ class Stack(Copy):
         self.last_caller = place
 
     def follow(self, place, size):
-        """What it points to is copied, and it points to the copy."""
+        """Copies what a part points to, and makes it point to the copy."""
         old = word_at(place)
         if old not in self.copied:
             self.copied[old] = self.add(old, size, 0)

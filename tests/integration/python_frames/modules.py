@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""For program.py: trees of modules like PyTorch's, and where each module stands in them as libinject reads it."""
+"""For program.py: trees of modules like PyTorch's, and each module's path in them as libinject reads it."""
 
 import collections
 import ctypes
@@ -11,7 +11,7 @@ import time
 
 import damaged
 
-# The file's name is what its frames are known by.
+# The file name by which its frames are recognised.
 FILE = "/anywhere/torch/nn/modules/module.py"
 SOURCE = """
 import collections
@@ -120,7 +120,7 @@ def path_of(probe, parent, child, room=512):
 
 
 def expected_path(parent, child, levels=4):
-    """The first of the shortest, in the order in which they were added."""
+    """The first of the shortest paths, in the order in which they were added."""
     queue = collections.deque([(parent, "", 0)])
     while queue:
         module, path, level = queue.popleft()
@@ -168,7 +168,7 @@ def run(probe, seed, count, result):
 
 
 def compare_names(probe, root, result):
-    """With what named_modules() says, as long as nothing is there twice."""
+    """Compares with named_modules(), as long as nothing occurs twice."""
     for path, module in root.named_modules():
         if path and path.count(".") < 4:
             result["named"] += 1
@@ -177,7 +177,7 @@ def compare_names(probe, root, result):
 
 
 def change(choice, modules, module, classes):
-    """Shared ones, none, some that have gone, others in their place, and dictionaries that were made anew."""
+    """Shared modules, None, removed ones, replaced ones, and rebuilt dictionaries."""
     kind = choice.randint(0, 6)
     children = module._modules
     if kind == 0:
@@ -202,7 +202,7 @@ def change(choice, modules, module, classes):
 
 
 def wide_trees(probe, module_class, result):
-    """The search has an end: 4,096 modules whose children it looks at."""
+    """The search is bounded: it looks at the children of 4,096 modules."""
     wide = module_class()
     for i in range(2000):
         setattr(wide, str(i), module_class())
@@ -225,7 +225,7 @@ def wide_trees(probe, module_class, result):
 
 
 def rooms(probe, module_class, result):
-    """Every room, for a path whose characters have one to four bytes."""
+    """Every buffer size, for a path whose characters have one to four bytes."""
     outer, names = module_class(), ("größe", "名𝔘", "q")
     inner = outer
     for name in names:
@@ -239,12 +239,12 @@ def rooms(probe, module_class, result):
 
 
 def damages(probe, choice, space, count, result):
-    """Whatever is in what is read: nobody is harmed, and what is answered is text."""
+    """Whatever the memory contains, nothing crashes, and the result is text."""
     for name, is_asked in ((name, is_asked) for name in CLASSES for is_asked in (False, True)):
         module_class = space[name]
         module, middle, inner = module_class(), module_class(), module_class()
         if is_asked:
-            # From 3.11 on this makes the dictionaries.
+            # From 3.11 on this creates the dictionaries.
             vars(module), vars(middle)
         for i in range(choice.choice((1, 3, 20))):
             module._modules[f"first_{i}"] = None
@@ -279,7 +279,7 @@ def damages(probe, choice, space, count, result):
 
 
 def threads(probe, choice, space, result):
-    """Another thread changes what is read. One that it leaves alone is found all the same."""
+    """Another thread changes the modules that are read. A module that it leaves alone is found all the same."""
     asking, interval = ctypes.CDLL(probe._name), sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
     root, going = space["Module"](), [True]
@@ -310,7 +310,7 @@ def threads(probe, choice, space, result):
 
 
 def calls(probe, module_class, result):
-    """Which frames are modules' calls."""
+    """Which frames are calls of modules."""
     called = (ctypes.c_void_p * 64)()
 
     class Inner(module_class):
@@ -340,7 +340,7 @@ def calls(probe, module_class, result):
 
 
 def strangers(probe, choice, module, result):
-    """What is no module, and what is no object at all, has no path."""
+    """Objects that are not modules, and memory that is no object at all, have no path."""
     class Empty:
         pass
 
@@ -365,7 +365,7 @@ def strangers(probe, choice, module, result):
 
 
 def torch(probe, result):
-    """The real one, where there is one."""
+    """The real PyTorch, if there is one."""
     try:
         import torch as real
     except ImportError:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A library that has CPython's symbols and nothing behind them. Its version is what OTHER_VERSION says in
-// hexadecimal, its debug offsets have the words in OTHER_OFFSETS.
+// A library that has CPython's symbols but no implementation. Its version is given by OTHER_VERSION in
+// hexadecimal, the words of its debug offsets by OTHER_OFFSETS.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -43,7 +43,7 @@ EXPORTED std::array<void*, 64> PyCell_Type{};
 #endif
 EXPORTED std::array<void*, 64> PyFrame_Type{};
 
-/// A thread's state that is nowhere, or one whose every member points into the state itself.
+/// A thread state at an invalid address, or one whose members all point into the state itself.
 EXPORTED void* PyGILState_GetThisThreadState() {
   static std::array<void*, 64> state{};
   const char* kind = std::getenv("OTHER_STATE");

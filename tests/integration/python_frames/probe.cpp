@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What program.py asks the frame reader, through ctypes.
+// The frame reader's functions that program.py calls through ctypes.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -50,14 +50,14 @@ EXPORTED int frames_find() {
   return inject::find_python() ? 1 : 0;
 }
 
-/// The calling thread's frames, up to `count`. -1 if errno was changed.
+/// The calling thread's frames, at most `count`. -1 if errno was changed.
 EXPORTED int frames_walk(Entry* entries, int count) {
   errno = 1234;
   const int depth = walk(entries, count);
   return errno == 1234 ? depth : -1;
 }
 
-/// Without copying anything.
+/// The number of frames, without copying anything.
 EXPORTED int frames_count() {
   int depth = 0;
   for (inject::PythonFrame frame = inject::innermost_frame(); frame; frame = inject::caller_of(frame))
@@ -66,7 +66,7 @@ EXPORTED int frames_count() {
 }
 
 namespace {
-/// Of the thread that walks for ever: how often it has, and how many frames it last had.
+/// For the thread that walks forever: the number of walks, and the number of frames in the last one.
 std::atomic<unsigned> walked{0};
 std::atomic<int> last_depth{0};
 }  // namespace
@@ -79,14 +79,14 @@ EXPORTED void frames_for_ever() {
   }
 }
 
-/// How many frames it has now: by a walk that began after the call.
+/// The current number of its frames, from a walk that began after the call.
 EXPORTED int frames_of_endless_walk() {
   const unsigned before = walked.load(std::memory_order_acquire);
   while (walked.load(std::memory_order_acquire) - before < 2) std::this_thread::yield();
   return last_depth.load(std::memory_order_relaxed);
 }
 
-/// The names of the innermost frame and its file, in `size` bytes; which one is given by `which`.
+/// A name of the innermost frame, its file or its first argument's type, in `size` bytes; `which` selects it.
 EXPORTED int frames_copy(int which, char* text, int size) {
   const inject::PythonFrame frame = inject::innermost_frame();
   const auto room = static_cast<std::size_t>(size);
@@ -102,7 +102,7 @@ EXPORTED int frames_module_path(const void* parent, const void* child, char* tex
   return errno == 1234 ? static_cast<int>(length) : -1;
 }
 
-/// The modules in whose calls the thread is, the innermost first.
+/// The modules whose calls the thread is in, innermost first.
 EXPORTED int frames_called_modules(const void** modules, int count) {
   int found = 0;
   for (inject::PythonFrame frame = inject::innermost_frame(); frame && found < count;
@@ -112,7 +112,7 @@ EXPORTED int frames_called_modules(const void** modules, int count) {
   return found;
 }
 
-/// The frames of a thread that Python does not know, and what is said of its first.
+/// The frames of a thread that Python does not know, and the properties of its first frame.
 EXPORTED int frames_of_another_thread() {
   int count = -1;
   std::thread([&] {
@@ -129,7 +129,7 @@ EXPORTED int frames_of_another_thread() {
 
 namespace {
 
-/// What the test says of this thread's frames, with a layout.
+/// The result of testing this thread's frames with a layout.
 int test_with(const inject::PythonLayout& layout) {
   static inject::PythonInterpreter python;
   std::string text;
@@ -147,8 +147,8 @@ EXPORTED int frames_force_layout(int minor) {
   return test_with(*inject::python_layout(static_cast<unsigned>(minor)));
 }
 
-/// With that layout but for one member, which is moved by `bytes`. -2 if the version has no such member. Not
-/// for all: with `locals` moved an argument would be taken for the one before.
+/// With that layout, except that one member is moved by `bytes`. -2 if the version has no such member. Not
+/// usable for all: with `locals` moved, an argument would be taken for the preceding one.
 EXPORTED int frames_shift_layout(int minor, int member, int bytes) {
   using Layout = inject::PythonLayout;
   constexpr std::array<inject::PythonOffset Layout::*, 8> kMembers = {

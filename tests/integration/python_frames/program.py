@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Runs in the interpreter that is looked at (3.10 or later): generates programs, and compares their frames as libinject reads them
-with what sys._getframe() says of them at the same call. Prints what it found as JSON.
+"""Runs in the interpreter under test (3.10 or later): generates programs, and compares their frames as read by libinject with
+sys._getframe() at the same call. Prints the results as JSON.
 
     program.py PROBE SEED COUNT MODE...
 
@@ -29,7 +29,7 @@ class Entry(ctypes.Structure):
                 ("type", ctypes.c_char * 128), ("first_argument", ctypes.c_void_p), ("line", ctypes.c_int)]
 
 
-# Calls through the first keep the GIL, through the second release it.
+# Calls through the first keep the GIL, calls through the second release it.
 keeping = ctypes.PyDLL(sys.argv[1])
 releasing = ctypes.CDLL(sys.argv[1])
 walks = [keeping.frames_walk, releasing.frames_walk]
@@ -39,8 +39,8 @@ QUALIFIED = sys.version_info >= (3, 11)
 
 
 def no_lines(code, more=0):
-    """A table which says of the code's instructions, and of as many that it does not have, that they have no line. (3.11 writes
-    past its memory if there are more and it traces.)"""
+    """A line table in which the code's instructions, and `more` beyond them, have no line. (3.11 writes past its memory if there are more
+    and it traces.)"""
     left = len(code.co_code) // 2 + more
     table = bytearray()
     while left > 0:
@@ -52,7 +52,7 @@ def no_lines(code, more=0):
 
 
 def text(name, room):
-    """As libinject writes it: UTF-8, '?' for what is none, cut between characters."""
+    """As libinject writes it: UTF-8, '?' for invalid characters, truncated between characters."""
     data = "".join("?" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in name).encode()[:room - 1]
     return data.decode(errors="ignore")
 
@@ -68,7 +68,7 @@ def first_argument(frame):
 
 
 def stack_of(frame, line):
-    """As a sample has it: of each frame file, line and name, the innermost first, whose line is the one given."""
+    """As in a sample: file, line and name of each frame, innermost first, with the given line for the innermost one."""
     lines = []
     while frame is not None and len(lines) < MAX_SAMPLED:
         code = frame.f_code
@@ -87,7 +87,7 @@ def compare_sample(sample, frame, line):
 
 
 def compare(entries, count, frame, line):
-    """`line`: of the innermost frame at the call; it has gone on since."""
+    """`line`: of the innermost frame at the call; it has moved on since."""
     result["walks"] += 1
     if count < 0:
         result["differences"].append("errno was changed")
@@ -106,7 +106,7 @@ def compare(entries, count, frame, line):
             result["differences"].append(f"frame {depth} of {count}: {found if depth < count else None}, not {expected}")
         elif value is not MISSING:
             result["arguments"] += 1
-            # tp_name has the module before it for types of C's.
+            # For C types, tp_name is preceded by the module.
             if entry.type.decode().rpartition(".")[2] != type(value).__name__.rpartition(".")[2]:
                 result["differences"].append(f"type {entry.type.decode()} of {value!r}")
         result["frames"] += 1
@@ -120,12 +120,12 @@ buffers = threading.local()
 
 
 def probe(how=0):
-    """Compares the caller's frames; reads them before Python makes frame objects of them."""
+    """Compares the caller's frames; reads them before Python creates frame objects for them."""
     if not hasattr(buffers, "entries"):
         buffers.entries = (Entry * DEPTH)()
         buffers.sample = ctypes.create_string_buffer(1 << 18)
         buffers.busy = False
-    if buffers.busy:  # called by what is called back meanwhile
+    if buffers.busy:  # called by a callback in the meantime
         return 0
     buffers.busy = True
     entries, walk = buffers.entries, walks[how % 2]
@@ -139,7 +139,7 @@ def probe(how=0):
 
 
 def patterns():
-    """Those of patterns.txt by their names: the lines between two that begin with "# ", of which there are some at its top."""
+    """The patterns in patterns.txt by name: the lines between two lines that begin with "# ", several of which are at its top."""
     text = (pathlib.Path(__file__).parent / "patterns.txt").read_text(encoding="utf-8")
     for part in text.split("\n# "):
         title, _, lines = part.partition("\n")
@@ -155,8 +155,8 @@ MAX_TWICE = 3
 
 
 def generate(seed):
-    """A program of functions that call each other in all the ways that Python has: F0 calls F1, the last one calls the probe.
-    Returns its text and the patterns in it."""
+    """A program of functions that call each other in all the ways that Python has: F0 calls F1, the last one calls the probe. Returns its
+    text and the patterns in it."""
     choice = random.Random(seed)
     chosen = choice.choices(PATTERNS, k=choice.randint(2, 14))
     lines, used, twice = [], [], 0
@@ -179,7 +179,7 @@ def generate(seed):
 
 
 def in_loop(coroutine):
-    """asyncio.run() cannot be called from within itself: those inside are driven by hand."""
+    """asyncio.run() can't be nested: inner coroutines are driven by hand."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -211,7 +211,7 @@ def run_programs(seed, count):
 
 
 def run_traced(seed, count):
-    """While functions are traced and profiled, instructions and what is kept of them are others."""
+    """While functions are traced and profiled, their instructions and bookkeeping differ."""
     calls = []
 
     def trace(frame, event, argument):
@@ -226,7 +226,7 @@ def run_traced(seed, count):
 
 
 def run_in_callbacks(seed, count):
-    """From the functions that trace and profile, and from those that the garbage collector calls."""
+    """From the tracing and profiling functions, and from those that the garbage collector calls."""
     inside = [0, 0]
 
     def watch(*event):
@@ -263,7 +263,7 @@ def run_deep(_seed, _count):
 
 
 def run_threads(seed, count):
-    """Several at once, in a child as well; and a thread that Python does not know."""
+    """Several threads at once, in a child as well; and a thread that Python does not know."""
     threads = [threading.Thread(target=run_some, args=(seed + 1000 * k, count // 8 + 1)) for k in range(4)]
     for thread in threads:
         thread.start()
@@ -278,7 +278,7 @@ def run_threads(seed, count):
 
 
 def run_texts(_seed, _count):
-    """Every room from none to more than enough, for names of one to four bytes a character."""
+    """Every buffer size from zero to more than enough, for names with one to four bytes per character."""
     kinds = ("ascii", "größe", "имя", "名前のある", "𝔘𝔫𝔦", "a𝔘é名", "x" * 300)
     result["texts"] = 0
     for which in range(4):
@@ -298,7 +298,7 @@ def run_texts(_seed, _count):
 
 
 def run_layouts(_seed, _count):
-    """The test of what is assumed, with each version's assumptions."""
+    """The test of the layout's assumptions, with the layout of each version."""
     def forced(value, minor):
         return keeping.frames_force_layout(minor)
 
@@ -314,7 +314,7 @@ def run_layouts(_seed, _count):
         return [keeping.frames_shift_layout(minor, *each) for each in moved]
 
     result["shifted"] = dict(zip(map(str, moved), shifted([1], [2], [3], sys.version_info[1])))
-    # And from a module's code alone.
+    # And from module-level code.
     exec("for minor in range(10, 15):\n    said[minor] = force(minor)",
          {"force": keeping.frames_force_layout, "said": (bare := {})})
     result["layouts_bare"] = bare
@@ -328,12 +328,12 @@ def run_modules(seed, count):
 
 
 def run_stacks(seed, count):
-    """Of a thread that runs, by another one."""
+    """Stacks of a running thread, read by another one."""
     importlib.import_module("stacks").run(keeping, seed, count, result)
 
 
 class AtEnd:
-    """Asks, when the interpreter has freed the states of the threads that go on in C, how many frames such a thread has."""
+    """Queries the number of frames of a thread that continues in C, when the interpreter has freed the states of such threads."""
 
     def __init__(self):
         self.write, self.depth = os.write, releasing.frames_of_endless_walk
@@ -344,7 +344,8 @@ class AtEnd:
 
 
 def run_ending(_seed, _count):
-    """A thread goes on in C while the interpreter ends, and its state with it; that of one in Python is read until the process does."""
+    """A thread continues in C while the interpreter ends, and with it the thread's state; a thread in Python is read until the process
+    ends."""
     threading.Thread(target=lambda: releasing.frames_for_ever(), daemon=True).start()
     while (depth := releasing.frames_of_endless_walk()) == 0:
         pass
@@ -355,12 +356,12 @@ def run_ending(_seed, _count):
     while keeping.stacks_count() < until:
         pass
     keeping.stacks_leave()
-    # One of the last modules that the end clears; this one's variables stay with the thread.
+    # One of the last modules to be cleared; this module's variables are kept alive by the thread.
     sys.at_end = AtEnd()
 
 
 def run_interpreters(_seed, _count):
-    """A second interpreter, and what is counted in it."""
+    """A second interpreter, and the number of frames counted in it."""
     if sys.version_info < (3, 13):
         interpreters = importlib.import_module("_xxsubinterpreters")
         second, execute = interpreters.create(isolated=False), interpreters.run_string
@@ -382,7 +383,7 @@ def run_interpreters(_seed, _count):
     os.close(writing)
     with os.fdopen(reading) as pipe:
         result["second"] = pipe.read() or str(failure)
-    # Read while the state of the thread in it goes.
+    # Reading continues while the state of its thread is freed.
     keeping.stacks_start(0)
     interpreters.destroy(second)
     keeping.stacks_stop(ctypes.create_string_buffer(1 << 20), 1 << 20)
@@ -392,7 +393,7 @@ def run_interpreters(_seed, _count):
 
 if __name__ == "__main__":
     modes = sys.argv[4:]
-    # Their test looks for the interpreter itself.
+    # The layouts' test looks for the interpreter itself.
     if "layouts" not in modes:
         result["found"] = keeping.frames_find()
     for mode in modes:

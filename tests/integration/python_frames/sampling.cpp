@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What program.py and stacks.py ask the reader of other threads' stacks, through ctypes.
+// The functions for reading other threads' stacks that program.py and stacks.py call through ctypes.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -34,7 +34,7 @@ std::unique_ptr<Sampling>& own_sampling() {
   return sampling;
 }
 
-/// A frame a line, the innermost first: file, line and name.
+/// One frame per line, innermost first: file, line and name.
 std::string text_of(const Sampling& sampling, std::uint32_t node) {
   std::string text;
   while (node != 0) {
@@ -61,7 +61,7 @@ std::atomic<std::uint64_t> samples{0};
 std::string sampled_text;
 
 void sample(std::chrono::microseconds pause) {
-  // Not in the thread's own memory: the process may end before the thread does.
+  // Not owned by the thread, because the process may end before the thread does.
   auto* sampling = new Sampling;
   auto* counts = new std::map<std::uint32_t, std::uint64_t>;
   while (sampling_goes_on.load(std::memory_order_acquire)) {
@@ -97,7 +97,7 @@ EXPORTED const void* stacks_chosen(unsigned* index) {
   return chosen.state;
 }
 
-/// Of the calling thread. Without the interpreter's lock if the caller doesn't have it.
+/// The calling thread's stack. Without the interpreter's lock if the caller doesn't hold it.
 EXPORTED int stacks_own(char* text, int size) {
   const inject::PythonInterpreter* python = inject::readable_python();
   if (python == nullptr) return -1;
@@ -106,13 +106,13 @@ EXPORTED int stacks_own(char* text, int size) {
                    size);
 }
 
-/// Of any state, or of what may be none.
+/// The stack of any thread state, or of an address that may not be one.
 EXPORTED int stacks_of(const void* state, char* text, int size) {
   Sampling& sampling = *own_sampling();
   return copy_text(text_of(sampling, sampling.stacks.read(state, sampling.places)), text, size);
 }
 
-/// Nanoseconds that it takes to read the calling thread's stack, of `times`.
+/// Mean time in nanoseconds to read the calling thread's stack, over `times` reads.
 EXPORTED double stacks_duration(int times) {
   const inject::PythonInterpreter* python = inject::readable_python();
   if (python == nullptr) return 0;
@@ -123,30 +123,30 @@ EXPORTED double stacks_duration(int times) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / times;
 }
 
-/// A thread reads the stack of the one that was offered, again and again.
+/// Starts a thread that reads the offered thread's stack repeatedly.
 EXPORTED void stacks_start(int pause) {
   sampling_goes_on.store(true, std::memory_order_release);
   sampler = std::thread(sample, std::chrono::microseconds(pause));
 }
 
-/// How many it has read, of all that were started.
+/// The number of stacks read by all such threads.
 EXPORTED int stacks_count() {
   return static_cast<int>(samples.load(std::memory_order_acquire));
 }
 
-/// Each stack with how often it was read before it, ended by a form feed.
+/// Each stack is preceded by the number of times it was read, and ended by a form feed.
 EXPORTED int stacks_stop(char* text, int size) {
   sampling_goes_on.store(false, std::memory_order_release);
   sampler.join();
   return copy_text(sampled_text, text, size);
 }
 
-/// It goes on until the process ends.
+/// Lets it continue until the process ends.
 EXPORTED void stacks_leave() {
   sampler.detach();
 }
 
-/// Where the interpreter's structs have what the reader follows; 0xFFFF: not in this version.
+/// Offsets of the members of the interpreter's structs that the reader follows; 0xFFFF: not in this version.
 EXPORTED void stacks_layout(int* offsets) {
   const inject::PythonInterpreter* python = inject::readable_python();
   if (python == nullptr) return;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""For program.py: stacks that another thread reads while the functions below run. Each is run once while Python itself tells of every
-line and call, and then freely: in what is read, no function may be called from a line that doesn't call it. And what is read where there
-is no stack: of threads that have ended, of damaged copies, and where the kernel forbids it."""
+"""For program.py: stacks that another thread reads while the functions below run. Each is run once while Python itself reports every line
+and call, and then freely: in the stacks read, no function may be called from a line that doesn't call it. Also, reads where there is no
+stack: of threads that have ended, of damaged copies, and where the kernel forbids it."""
 
 import ctypes
 import functools
@@ -38,7 +38,7 @@ def two(value):
 
 
 def short_calls():
-    """Calls that are shorter than it takes to read them."""
+    """Calls that are shorter than the time to read them."""
     total = 0
     for i in range(300):
         one()
@@ -85,7 +85,7 @@ def deep():
 
 
 def too_deep():
-    """More than are read."""
+    """More frames than are read."""
     down(130, recursion)
     down(300, middle)
     down(118, recursion)
@@ -202,7 +202,7 @@ def callbacks():
     SORT(ctypes.addressof(COMPARED), 8, 4, COMPARE)
     Called()(1)
     Called() + 1
-    # Where C has called Python there is a frame of the interpreter's own from 3.12 on.
+    # Where C has called Python, there is a frame of the interpreter's own from 3.12 on.
     through_c(50)
 
 
@@ -220,7 +220,7 @@ SOURCES = [MADE.format(i, f"    value = {i}\n" * (i % 4), f"    value += {i}\n" 
 
 
 def compiled():
-    """Code that is freed at once: the next one may be where it was."""
+    """Code that is freed at once: the next one may be at the same address."""
     for i, source in enumerate(SOURCES):
         exec(compile(source, f"<made {i}>", "exec"), {})
 
@@ -255,7 +255,7 @@ def name_of(code):
 
 
 class Truth:
-    """Which functions each line calls, and which lines there are."""
+    """Which functions each line calls, and which lines exist."""
 
     def __init__(self):
         self.codes, self.calls, self.lines = set(), set(), {}
@@ -282,14 +282,14 @@ def drive(count, work, seconds):
 
 
 def stacks_of(said):
-    """How often each stack was read; the outermost frame is the first."""
+    """How often each stack was read, with the outermost frame first."""
     for part in said.split("\f")[:-1]:
         count, *frames = part.splitlines()
         yield int(count), [(file, int(line), name) for file, line, name in (frame.split("\t") for frame in reversed(frames))]
 
 
 def fault_in(stack, truth, base):
-    """What can't be; None if it is all right. `base`: the outermost frame."""
+    """What is impossible in the stack; None if it is valid. `base`: the outermost frame."""
     if len(stack) > MAX_FRAMES + 1:
         return "it is too long"
     if stack[0] == OUTER:
@@ -364,7 +364,7 @@ def start_threads(probe, first, count):
 
 
 def run_threads(probe, result, text):
-    """The state that is read is that of a thread that has ended, and then another one's."""
+    """The thread state that is read is of a thread that has ended, and then of another one."""
     truth = Truth()
     threading.settrace(truth)
     start_threads(probe, 0, 1)
@@ -379,7 +379,7 @@ def run_threads(probe, result, text):
         index += 1 + index % 2
     probe.stacks_stop(text, len(text))
     probe.stacks_clear()
-    # Of threading nothing was recorded until it has called the function.
+    # Nothing was recorded of threading until it has called the function.
     judge("threads", text, truth, (threading.__file__, "Thread._bootstrap" if QUALIFIED else "_bootstrap"), result)
     result["threads"] = index
 
@@ -393,7 +393,7 @@ def run_for_ever(probe):
 
 
 def run_offers(probe, result):
-    """Which thread is chosen: the first one, then the main one; if it has got a new state, that one."""
+    """Which thread is chosen: the first one, then the main one; if it has a new state, that one."""
     index, states = ctypes.c_uint(), []
 
     def chosen():
@@ -409,7 +409,7 @@ def run_offers(probe, result):
         thread.join()
 
     probe.stacks_clear()
-    # The states of two that run at once differ.
+    # Two threads that run at once have different states.
     going = threading.Event()
     first = threading.Thread(target=lambda: (offer(3), going.wait()))
     first.start()
@@ -438,7 +438,7 @@ class Program(ctypes.Structure):
 
 
 def run_forbidden(probe, result, text):
-    """Where the kernel is told to refuse process_vm_readv(), as in some containers."""
+    """With the kernel set to refuse process_vm_readv(), as in some containers."""
     number = {"x86_64": 310, "aarch64": 270}.get(os.uname().machine)
     if number is None:
         return
@@ -463,7 +463,7 @@ def run_forbidden(probe, result, text):
 
 
 def run_damaged(probe, choice, count, result, text):
-    """Whatever is where a stack should be: nobody is harmed, and it doesn't take long."""
+    """Whatever is in the place of a stack: nothing crashes, and it doesn't take long."""
     index, parked, may_end = ctypes.c_uint(), [], threading.Lock()
 
     def park():
@@ -501,7 +501,7 @@ def run_damaged(probe, choice, count, result, text):
         copy.repair(changes)
     if read(copy.state) != whole:
         result["differences"].append(f"the repaired copy has {read(copy.state)!r}")
-    # One that has no end.
+    # A stack without end.
     for frame in list(copy.copied.values()):
         ctypes.c_uint64.from_address(copy.last_caller).value = frame
         if read(copy.state).count("\n") not in (0, MAX_FRAMES + 1):

@@ -16,12 +16,12 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 probe, beside, libraries = map(pathlib.Path, sys.argv[1:4])
-READ = range(10, 15)  # of 3.x
+READ = range(10, 15)  # minor versions of 3.x
 SEED, PROGRAMS = 1, 60
 
 
 def interpreters():
-    """The executables by what they say they are; those in PATH may be scripts that choose one of the others."""
+    """The executables by their version; those in PATH may be scripts that choose one of the others."""
     candidates = [sys.executable, "/usr/bin/python3", *sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))),
                   *filter(None, (shutil.which(f"python3.{minor}{kind}") for minor in range(10, 20) for kind in ("", "t", "d")))]
     ask = """if True:
@@ -72,13 +72,13 @@ class Interpreters(unittest.TestCase):
                                       ("samples", 500), ("texts", 1000)):
                     self.assertGreater(said[figure], least, figure)
                 self.assertEqual((said["child"], said["unknown_thread"]), (0, 0))
-                # Since 3.12 a thread's state is the one of the interpreter that it is in; before, the first one's.
+                # Since 3.12 a thread's state is that of the interpreter that it is in; before, that of the first one.
                 counts, sampled = zip(*ast.literal_eval(said["second"]))
                 self.assertEqual(counts, sampled)
                 self.assertEqual(counts, tuple(range(2, 52)) if minor >= 12 else counts[:1] * 50)
 
     def test_modules(self):
-        """Where PyTorch's modules stand; memory that is none of theirs harms nobody."""
+        """Paths of PyTorch's modules; memory that is none of theirs does no harm."""
         for python, version, minor in KNOWN:
             with self.subTest(python=python, version=version):
                 said, _, _ = self.run_program(python, "modules")
@@ -90,7 +90,7 @@ class Interpreters(unittest.TestCase):
                       f"{said['milliseconds_of_2000']} ms to look through 2000", flush=True)
 
     def test_stacks(self):
-        """Of threads that run, read by another one."""
+        """Stacks of running threads, read by another one."""
         for python, version, _ in KNOWN:
             with self.subTest(python=python, version=version):
                 said, _, _ = self.run_program(python, "stacks")
@@ -142,7 +142,7 @@ class Interpreters(unittest.TestCase):
                 self.assertIn("whose frames are not read", done.stderr)
 
 
-# Of _Py_DebugOffsets, in the headers of 3.13.0 and 3.14.10: the number of the word, and what it is.
+# Members of _Py_DebugOffsets, in the headers of 3.13.0 and 3.14.10: the index of the word, and its meaning.
 OFFSETS = {
     13: {23: 72, 29: 8, 30: 0, 31: 56, 32: 72, 33: 70, 35: 112, 36: 120, 37: 128, 38: 136, 39: 68, 40: 52, 41: 96, 42: 104, 43: 200,
          45: 8, 47: 24, 51: 24, 52: 16, 65: 16, 66: 32, 68: 32, 69: 16, 70: 40},
@@ -152,7 +152,7 @@ OFFSETS = {
 
 
 class Others(unittest.TestCase):
-    """Nothing is read of a Python that is not known, and one that is other than it says does no harm."""
+    """An unknown Python is not read, and one that differs from what it reports does no harm."""
 
     def look(self, library="WHOLE", version="030b04f0", **env):
         done = subprocess.run([str(beside), str(libraries / f"other_{library}.so")], capture_output=True, text=True, timeout=60,

@@ -3,7 +3,7 @@
 //
 // usage: resolver_beside FOLDER
 //
-// How often hooks walk over the loaded objects for a function of the library that they call.
+// How often hooks iterate over the loaded objects to find the library function that they call.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -51,7 +51,7 @@ int count_beside(const void* real) {
 
 }  // namespace
 
-// What the library under test calls.
+// Called by the library under test.
 extern "C" int dl_iterate_phdr(int (*callback)(dl_phdr_info*, std::size_t, void*), void* data) {
   static auto* real = reinterpret_cast<decltype(&dl_iterate_phdr)>(dlsym(RTLD_NEXT, "dl_iterate_phdr"));
   ++walks;
@@ -74,7 +74,7 @@ int main(int, char** argv) {
       expect("walks in 100 calls for what is missing", 2, walks - before);
     }
   }
-  // In the copy another function lies where cudaRuntimeGetVersion lay.
+  // In the copy, another function is at the address of cudaRuntimeGetVersion.
   const void* real = nullptr;
   for (int i = 0; i < 4; ++i) {
     const Library library(folder + (i % 2 == 0 ? "/libcudart.so.13" : "/copy/libcudart.so.13"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A library that calls the runtime, as a framework's extension does.
+// A library that calls the runtime, like a framework's extension.
 #include <thread>
 
 extern "C" {

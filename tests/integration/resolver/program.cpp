@@ -3,8 +3,8 @@
 //
 // usage: resolver_program FOLDER bare|hooked SCENARIO
 //
-// Calls reach the library that the dynamic linker would have chosen: every scenario but those about hooks
-// alone is run without the preload too, with the same expectations.
+// Calls reach the library that the dynamic linker would have chosen: every scenario, except those only about
+// hooks, is also run without the preload, with the same expectations.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -65,7 +65,7 @@ class Library {
 
 using Version = int(int*);
 
-// The function that the name means to everyone: the hook, under the preload.
+// The function to which the name resolves globally: under the preload, the hook.
 template <typename F>
 F* global(const char* name) {
   return reinterpret_cast<F*>(dlsym(RTLD_DEFAULT, name));
@@ -108,7 +108,7 @@ void deep_binding() {
   expect("the other", 12000, other.call("plugin_version"));
 }
 
-// The caller names no runtime; the library that brought it does.
+// The caller does not name a runtime as needed; the library that loaded it does.
 void needed_by_parent() {
   const Library other("libplugin13.so");
   const Library parent("libparent12.so");
@@ -131,8 +131,8 @@ void special_symbols() {
   expect("default version", 13000, plugin.call("plugin_versioned"));
 }
 
-// Another copy of the library takes the place of an unloaded one. It is as large, so that caller and copy
-// come to lie where their predecessors lay, but its functions are in other places.
+// Another copy of the library takes the place of an unloaded one. It has the same size, so that caller and
+// copy are at the addresses of their predecessors, but its functions are at different offsets.
 void reloaded() {
   for (int i = 0; i < 20; ++i) {
     {
@@ -142,14 +142,14 @@ void reloaded() {
       expect("first copy", 13000, plugin.call("plugin_device"));
     }
     {
-      // Loaded before it and by the same soname, this copy serves the plugin.
+      // Loaded earlier with the same soname, this copy serves the plugin.
       const Library runtime("copy/libcudart.so.13");
       const Library plugin("libplugin13.so");
       expect("second copy", 13500, plugin.call("plugin_version"));
       expect("second copy", 13500, plugin.call("plugin_count"));
       expect("second copy", 13500, plugin.call("plugin_device"));
     }
-    // Something in the way, so that later libraries come to lie elsewhere.
+    // Occupies addresses, so that later libraries are placed elsewhere.
     if (i % 4 == 3) mmap(nullptr, 0x10000, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
 }
@@ -215,7 +215,7 @@ void forked() {
   expect("child", 0, status);
 }
 
-// Calls that return to code which needs no runtime, or to no library's code at all.
+// Calls that return to code which needs no runtime, or to code outside of any library.
 void unrelated_callers() {
   const Library plugin("libplugin13.so");
   const Library other("libforward.so");
@@ -254,7 +254,7 @@ void missing(bool stderr_closed) {
   const int saved = dup(STDERR_FILENO);
   dup2(ends[1], STDERR_FILENO);
   close(ends[1]);
-  if (stderr_closed) close(ends[0]);  // writing raises SIGPIPE
+  if (stderr_closed) close(ends[0]);  // then writing raises SIGPIPE
   long malloc_status = 0;
   long create_status = 0;
   const char* text = nullptr;

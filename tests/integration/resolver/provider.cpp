@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A stand-in for a vendor's library: a few of its names, whose answers say which copy was reached. VALUE
-// tells the copies apart.
+// A stand-in for a vendor's library: a few of its names, whose results tell which copy was reached. VALUE
+// distinguishes the copies.
 
 #define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
 
 #ifdef SWAPPED
-// In another place than in the other copies.
+// At a different offset than in the other copies.
 EXPORT int cudaGetDevice(int* value) {
   *value = VALUE + 2;
   return 0;
@@ -34,7 +34,7 @@ EXPORT int cudaGetDevice(int* value) {
 #endif
 
 #ifdef WITH_INDIRECT
-// An indirect function, as a library with code for several processors has them.
+// An indirect function, as in a library with code for several CPU types.
 static int driver_version(int* value) {
   *value = VALUE + 3;
   return 0;
@@ -46,7 +46,7 @@ EXPORT int cudaDriverGetVersion(int* value) __attribute__((ifunc("choose_driver_
 #endif
 
 #ifdef WITH_OLD_VERSION
-// A name with an older version beside its default one: the older is for those who ask for it.
+// A name with an older version besides its default one; the older one is for callers that request it.
 EXPORT int old_get_flags(unsigned* value) {
   *value = 1;
   return 0;

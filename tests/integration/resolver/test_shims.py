@@ -15,9 +15,9 @@ import unittest
 
 library = None
 
-# Its result is returned in memory, which rules a tail call out.
+# Its result is returned in memory, which rules out a tail call.
 EXCEPTIONS = {"cudaCreateChannelDesc"}
-# Longer than any shim was seen to be (26 instructions on average): arguments are being copied.
+# Longer than any shim observed (26 instructions on average): arguments are being copied.
 MOST_INSTRUCTIONS = 40
 
 
@@ -33,7 +33,7 @@ class Shims(unittest.TestCase):
         self.assertGreater(len(names), 800, "hooks were not found in the code")
         self.assertEqual(EXCEPTIONS - {name for name, _ in shims}, set())
         self.assertEqual([name for name, code in shims if re.search(leaves, code) and name not in EXCEPTIONS], [])
-        # Padding behind the last jump is no part of a shim.
+        # Padding after the last jump is not part of a shim.
         lengths = {name: len([line for line in code.splitlines() if "nop" not in line]) for name, code in shims}
         self.assertEqual([name for name in names if lengths[name] > MOST_INSTRUCTIONS], [])
 

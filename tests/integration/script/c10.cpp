@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The functions by which PyTorch's caching allocator reports what it holds, as its library libc10.so has them
-// (c10/core/Allocator.h), the older one with signed numbers as well. They count, for test_torch_allocator.py.
+// The functions through which PyTorch's caching allocator reports its memory, as in its library libc10.so
+// (c10/core/Allocator.h), including the older one with signed numbers. They count their calls, for
+// test_torch_allocator.py.
 #include "c10.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Reports as PyTorch's caching allocator does, from a library of its own.
+// Reports like PyTorch's caching allocator, from a library of its own.
 #include "c10.h"
 
 extern "C" void c10_report(int type, int index, std::uint64_t allocated, std::uint64_t reserved, int older) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A program's own use of CUPTI, as a framework's profiler makes it: linked with the library, loaded late.
+// A program's own use of CUPTI, like a framework's profiler: linked with the library, loaded late.
 #include <cupti.h>
 #include <cupti_profiler_target.h>
 #include <dlfcn.h>
@@ -17,13 +17,13 @@ namespace {
 constexpr std::size_t kBufferBytes = 64 * 1024;
 CUpti_SubscriberHandle subscriber = nullptr;
 std::atomic<int> kernels{0};
-std::atomic<int> strays{0};  // buffers that are somebody else's
+std::atomic<int> strays{0};  // buffers of another client
 
 std::mutex buffers_mutex;
 std::set<std::uint8_t*> buffers;
 
-// Called as the linker binds them or, once hidden, as found on the library's own handle, which passes every
-// hook by.
+// Called as the linker binds them or, once hidden, as found on the library's own handle, which bypasses every
+// hook.
 #define CLIENT_CALLS(X)             \
   X(cuptiSubscribe)                 \
   X(cuptiSubscribe_v2)              \
@@ -113,7 +113,7 @@ __attribute__((visibility("default"))) int client_enable() {
   return calls.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 }
 
-// Without subscribing, as newer profilers do it.
+// Without subscribing, as in newer profilers.
 __attribute__((visibility("default"))) int client_register() {
   return calls.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
 }

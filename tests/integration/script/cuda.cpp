@@ -53,7 +53,7 @@
 #include "tests/integration/script/nccl.h"
 #endif
 
-// What nvcc's code calls; declared by headers that only nvcc's own code includes.
+// Functions that nvcc's code calls, declared in headers that only nvcc's own code includes.
 extern "C" {
 void** __cudaRegisterFatBinary(void* binary);
 void __cudaRegisterFatBinaryEnd(void** handle);
@@ -62,7 +62,7 @@ void __cudaRegisterFunction(void** handle, const char* stub, char* device_stub, 
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                std::size_t shared_bytes, cudaStream_t stream);
-// The twin that code compiled for per-thread default streams calls.
+// The variant called by code compiled for per-thread default streams.
 cudaError_t cudaMallocAsync_ptsz(void** memory, std::size_t bytes, cudaStream_t stream);
 }
 
@@ -71,13 +71,13 @@ namespace {
 using script::Arguments;
 using script::report;
 
-std::mutex mutex;  // the maps below
+std::mutex mutex;  // protects the maps below
 std::map<std::string, const char*> stubs;
 std::map<std::string, cudaStream_t> streams;
 std::map<std::string, cudaGraphExec_t> graphs;
 std::map<std::string, cudaEvent_t> events;
 
-// An address of its own stands for each host stub, as with a compiled kernel.
+// A unique address stands for each host stub, as with a compiled kernel.
 const char* stub_of(const std::string& name) {
   const std::lock_guard lock(mutex);
   const char*& stub = stubs[name];
@@ -132,7 +132,7 @@ void runtime_launch(const Arguments& a) {
     report("cudaLaunchKernel", cudaLaunchKernel(stub, dim3(1), dim3(32), nullptr, 0, nullptr));
 }
 
-// Room for every copy: two areas on each device, one of pinned memory, one that CUDA does not know of.
+// Space for every copy: two areas on each device, one of pinned memory, one that CUDA does not know.
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 struct Areas {
   void* device[2] = {nullptr, nullptr};
@@ -387,7 +387,7 @@ void math_mode(const Arguments& a) {
   report("cublasSetMathMode", cublasSetMathMode(blas(), static_cast<cublasMath_t>(a.number(1))));
 }
 
-// fp32 that may be nothing else, whatever the handle's mode.
+// fp32 that must not be replaced, whatever the handle's mode.
 void pedantic(const Arguments&) {
   void* memory = areas().device[0];
   report("cublasGemmEx", cublasGemmEx(blas(), CUBLAS_OP_N, CUBLAS_OP_N, 64, 64, 64, &kOne, memory, CUDA_R_32F,

@@ -91,7 +91,7 @@ void convolve(const Arguments& a, bool with_null) {
   report("cudnnDestroyTensorDescriptor", cudnnDestroyTensorDescriptor(x));
 }
 
-/// A descriptor of the graph API, destroyed with its scope as the front end does it.
+/// A descriptor of the graph API, destroyed at the end of its scope, like the front end's.
 class Backend {
  public:
   explicit Backend(cudnnBackendDescriptorType_t type) {
@@ -175,7 +175,7 @@ cudnnBackendDescriptor_t make_plan(const std::string& direction, std::int64_t ba
       : direction == "matmul"  ? CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR
                                : CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
   Backend operation(operation_type);
-  // Row-major, 96 × 32 = (96 × 64) · (64 × 32), of which there are as many as samples.
+  // Row-major, 96 × 32 = (96 × 64) · (64 × 32), one per sample.
   const GraphTensor left('a', {1, batch, 96, 64}, false, GraphTensor::Order::kRowMajor);
   const GraphTensor right('b', {1, batch, 64, 32}, false, GraphTensor::Order::kRowMajor);
   const GraphTensor result('c', {1, batch, 96, 32}, false, GraphTensor::Order::kRowMajor);
@@ -291,9 +291,9 @@ void normalize(const Arguments& a) {
   report("cudnnDestroyTensorDescriptor", cudnnDestroyTensorDescriptor(x));
 }
 
-// Two layers in both directions, of 256 to 512, over four sequences of 20, 15, 9 and 3 steps, in memory
-// for 25. even: of 20 steps each; projected: the state has 128 elements; skip: without input products, of
-// 512; many: 3000 sequences of 20 steps.
+// Two layers in both directions, 256 to 512, over four sequences of 20, 15, 9 and 3 steps, in memory for 25.
+// even: 20 steps each; projected: the state has 128 elements; skip: without input products, 512 wide; many:
+// 3000 sequences of 20 steps.
 void recur(const Arguments& a) {
   const std::string variant = a.text(2);
   const bool skip = variant == "skip";

@@ -45,7 +45,7 @@ CUcontext context(bool primary = true) {
   return shared;
 }
 
-// Initialises CUDA, and creates no context.
+// Initialises CUDA without creating a context.
 void count_devices() {
   int count = 0;
   report("cuInit", DRIVER(cuInit)(0));

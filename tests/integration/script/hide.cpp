@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // Preloaded before libinject.so: libraries whose path contains one of $HIDDEN_LIBRARIES (separated by colons)
-// can't be opened by name, wherever the machine has them. dlclose is passed on, as by tools that look at both
-// (heaptrack): to libinject.
+// can't be opened by name, wherever they are on the machine. dlclose is passed on to libinject, as by tools
+// that hook both functions (heaptrack).
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Another tool's library, preloaded or brought by the driver: says at the end how often it has been called.
+// Another tool's library, preloaded or loaded by the driver: prints at the end how often it has been called.
 #include <cstdio>
 
 namespace {

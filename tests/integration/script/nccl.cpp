@@ -11,7 +11,7 @@ namespace script {
 
 namespace {
 
-std::mutex mutex;  // the map below
+std::mutex mutex;  // protects the map below
 std::map<std::string, ncclComm_t> communicators;
 cudaStream_t (*stream_by_name)(const std::string&) = nullptr;
 
@@ -20,7 +20,7 @@ ncclComm_t communicator_of(const std::string& name) {
   return name == "none" ? nullptr : communicators.at(name);
 }
 
-// Where its handle is, for good: the library may write it later.
+// Where its handle is, permanently: the library may write it later.
 ncclComm_t* place_of(const std::string& name) {
   const std::lock_guard lock(mutex);
   return &communicators[name];
@@ -66,7 +66,7 @@ void split_communicator(const Arguments& a) {
                        place_of(a.text(1)), nullptr));
 }
 
-// The simulation does not look at what is sent.
+// The simulation ignores the data sent.
 void call(const Arguments& a) {
   const std::string function = a.text(1);
   ncclComm_t comm = communicator_of(a.text(2));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Preloaded beside libinject.so: what is under $NETWORK_FOLDER is said to be on a network file system (NFS).
+// Preloaded beside libinject.so: reports everything under $NETWORK_FOLDER as being on a network file system
+// (NFS).
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>

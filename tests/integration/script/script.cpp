@@ -35,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::mutex mutex;  // everything below
+std::mutex mutex;  // protects everything below
 std::condition_variable changed;
 std::set<std::string> flags;
 std::vector<std::thread> background;
@@ -128,7 +128,7 @@ void say_payload(const Arguments& a) {
   }
 }
 
-// In a library of its own, as a framework's profiler is: CUPTI is then loaded when it is first used.
+// In a library of its own, like a framework's profiler: CUPTI is then loaded when it is first used.
 void client(const char* function) {
   static void* library = dlopen(CUPTI_CLIENT, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -139,14 +139,14 @@ void client(const char* function) {
   report(function, call());
 }
 
-// Of this thread.
+// CPU time of this thread.
 std::chrono::nanoseconds processor_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// What this thread has cost: pages that it has touched first, how often it has waited, its processor's time.
+// Cost of this thread: minor page faults, voluntary context switches, CPU time.
 struct Costs {
   long faults = 0;
   long waits = 0;
@@ -161,7 +161,7 @@ Costs costs_so_far() {
 }
 thread_local Costs costs_before;
 
-// What the program, and the simulation in it, allocates from here on lies in pages that have been touched.
+// Subsequent allocations of the program, and of the simulation in it, use pages that have been touched.
 void warm_heap(std::size_t bytes) {
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_MMAP_THRESHOLD, INT_MAX);
@@ -170,7 +170,7 @@ void warm_heap(std::size_t bytes) {
   std::free(memory);
 }
 
-// Long for the busiest of machines, and short of the tests' own limit.
+// Long enough for a very busy machine, and shorter than the tests' own limit.
 constexpr std::chrono::seconds kPatience{40};
 
 template <typename Condition>
@@ -192,7 +192,7 @@ void wait_for_looks(const Arguments& a) {
   wait_until("looks", [&] { return since.seen(a.number(1)); });
 }
 
-// How many threads have come to each place.
+// The number of threads that have come to each place.
 std::map<std::string, std::uint64_t> met;
 
 void meet(const Arguments& a) {
@@ -325,7 +325,7 @@ const Operations& common_operations() {
        }},
       {"fault",
        [](const Arguments& a) {
-         // A value may have colons of its own.
+         // A value may contain colons.
          std::string value = a.text(2);
          for (std::size_t i = 3; a.has(i); ++i) value += ":" + a.text(i);
          if (cudasim_set_fault(a.text(1).c_str(), value.c_str()) != 0) usage("no fault " + a.text(1));
@@ -435,7 +435,7 @@ struct Program {
   std::vector<std::string> words;
   const Operations& operations;
 
-  /// The word after the block that opens at `begin`.
+  /// Index of the word after the block that opens at `begin`.
   std::size_t end_of_block(std::size_t begin) const {
     if (begin >= words.size() || words[begin] != "[") usage("a block is missing");
     int depth = 0;

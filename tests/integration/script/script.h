@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Programs for the tests, told on their command line what to do: each word is an operation with its
-// arguments, `kernel:NAME:5`, and a list of them between brackets is a block. So that a test shows in one
-// place what a program does and what is expected of its tables.
+// Programs for the tests, controlled by their command line: each word is an operation with its arguments,
+// `kernel:NAME:5`, and a list of them between brackets is a block. This way a test shows in one place what a
+// program does and what is expected of its tables.
 //
 //   loop:N [ ... ]        the block N times
-//   threads:N [ ... ]     N threads run the block, and have ended when it is over
-//   background [ ... ]    one more thread runs the block; `join` waits for all of these
-//   while_open [ ... ]    the block until no window is open
+//   threads:N [ ... ]     N threads run the block, and are joined at its end
+//   background [ ... ]    another thread runs the block; `join` waits for all of these
+//   while_open [ ... ]    repeats the block until no window is open
 //   signal:FLAG wait:FLAG between threads
-//   meet:NAME:COUNT       waits until so many threads have come here
-//   busy:US               the thread takes so much of a processor's time
+//   meet:NAME:COUNT       waits until COUNT threads have come here
+//   busy:US               the thread uses US microseconds of CPU time
 //   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
-//   progress:FILE         from here on kernel, copy and memset keep two numbers there, of eight bytes: how
-//   many calls
-//                         have begun, and how many have returned; for whoever looks when the program has been
-//                         killed
-//   crash:SIGNAL          SEGV, ABRT or KILL, to itself
-//   linger:MS             at the end, after all exit handlers that are registered later, takes so long
-//   count_costs costs:TEXT                   prints what this thread has cost since `count_costs`: page
-//                                            faults as TEXT_faults, how often it gave up the processor by
-//                                            itself as TEXT_waits, microseconds of a processor as TEXT_us
-//   warm_heap:BYTES                          so much of the heap has been touched, and stays the program's
+//   progress:FILE         from here on kernel, copy and memset keep two numbers of eight bytes there: calls
+//                         begun and calls returned, to be read after the program has been killed
+//   crash:SIGNAL          sends itself SEGV, ABRT or KILL
+//   linger:MS             at the end, after all exit handlers that are registered later, takes MS ms
+//   count_costs costs:TEXT                   prints this thread's cost since `count_costs`: page faults as
+//                                            TEXT_faults, voluntary context switches as TEXT_waits, CPU
+//                                            microseconds as TEXT_us
+//   warm_heap:BYTES                          touches that much of the heap, and keeps it for the program
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
 //   open close flush is_open                 include/inject/inject.h; prints what they return
-//   units:N                                  inject_units(), and prints what it returns
+//   units:N                                  inject_units(), and prints its result
 //   payload:HOW:NAME:TYPE:VALUE[:DOMAIN]     NVTX, with a number: open, push, start, mark or registered
 //   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
 //   range_start:KEY:NAME range_end:KEY  domain_start:KEY:DOMAIN:NAME
-//   push_null  names:PREFIX:COUNT            NVTX; the last makes as many ranges, each of a new name
+//   push_null  names:PREFIX:COUNT            NVTX; the last makes COUNT ranges, each with a new name
 //
-// Where libinject's own thread has something to do first, a program waits until it has, however long a busy
-// machine takes; where there is no libinject, it goes on at once:
+// If libinject's own thread has to do something first, a program waits for it, however long a busy machine
+// takes; without libinject, it continues at once:
 //
 //   until_open until_closed        a window has opened or closed
-//   until_calls:FUNCTION:COUNT     the simulation has been called so often: cuptiFinalize ends an attachment
-//   until_more_calls:FUNCTION:COUNT  … since now
-//   until_sampling[:DEVICES]       so many devices' hardware metrics are sampled
-//   until_delivered[:MOST]         CUPTI has handed over all records, or all but so many
-//   until_text:FILE:TEXT           the file has the text in it
-//   looks:COUNT                    libinject's threads have looked so often at what there is to do
+//   until_calls:FUNCTION:COUNT     the simulated function has been called COUNT times (cuptiFinalize: an
+//                                  attachment ended)
+//   until_more_calls:FUNCTION:COUNT  … from now on
+//   until_sampling[:DEVICES]       hardware metrics of that many devices are being sampled
+//   until_delivered[:MOST]         CUPTI has delivered all records, or all but MOST
+//   until_text:FILE:TEXT           the file contains the text
+//   looks:COUNT                    libinject's threads have checked COUNT times what there is to do
 //
 //   raise:SIGNAL                             USR1, USR2, HUP or RTMIN+3, sent to the process
 //   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how
@@ -49,10 +48,10 @@
 //   child:SIGNAL                             prints what the signal does in a forked child
 //   subscribe unsubscribe finalize take_buffers client_records initialize_profiler end_profiler
 //                                            the program's own CUPTI client (client.cpp)
-//   client:FUNCTION                          any of its functions; after client:hide it has CUPTI's from
-//   dlsym
+//   client:FUNCTION                          any of its functions; after client:hide it gets CUPTI's by
+//                                            dlsym
 //
-// cuda.cpp and driver.cpp add theirs.
+// cuda.cpp and driver.cpp add their own operations.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +63,7 @@
 
 namespace script {
 
-/// An operation's arguments; what is not given reads as empty, or as the value that the operation names.
+/// An operation's arguments; a missing one reads as empty, or as the default given by the operation.
 class Arguments {
  public:
   explicit Arguments(std::string_view word);
@@ -79,7 +78,7 @@ class Arguments {
 
 using Operations = std::map<std::string, std::function<void(const Arguments&)>>;
 
-/// Around a call that gives the device work: `progress`.
+/// Encloses a call that submits device work: see `progress`.
 class Submission {
  public:
   Submission();
@@ -88,8 +87,8 @@ class Submission {
   Submission& operator=(const Submission&) = delete;
 };
 
-/// Prints a status that is not 0 as "OPERATION: STATUS": a test compares a program's output with and without
-/// the preload.
+/// Prints a non-zero status as "OPERATION: STATUS": a test compares a program's output with and without the
+/// preload.
 void report(const char* operation, int status);
 
 /// Runs the command line; returns the program's exit code.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A libtorch_cpu.so that has the functions by which PyTorch tells of its functions, and behaves as is known
-// or, with TORCH_CALLS, otherwise: with `none` no callback is called, with `all` each in every scope, with
-// `twice` each twice; with `no_sequence` functions have no sequence number.
+// A libtorch_cpu.so with the functions through which PyTorch reports its functions. It behaves like known
+// versions or, with TORCH_CALLS, otherwise: with `none` no callback is called, with `all` each in every
+// scope, with `twice` each twice; with `no_sequence` functions have no sequence number.
 #include <array>
 #include <cstdint>
 #include <cstdio>

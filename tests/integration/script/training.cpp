@@ -22,7 +22,7 @@ namespace {
 
 std::mutex mutex;
 std::map<std::string, const char*> stubs;
-cudaStream_t stream = nullptr;  // that is captured; null: none is, and launches go to the default stream
+cudaStream_t stream = nullptr;  // the capturing stream; null: no capture, launches go to the default stream
 std::vector<cudaStream_t> streams;
 std::vector<cudaGraphExec_t> graphs;  // by number
 
@@ -63,7 +63,7 @@ extern "C" {
   return cudaLaunchKernel(stub_of(name), dim3(blocks), dim3(128), nullptr, 0, stream);
 }
 
-/// As Triton does: no hook sees it.
+/// Like Triton: no hook sees it.
 [[gnu::visibility("default")]] int training_launch_unseen(const char* name, unsigned blocks) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   const auto load = reinterpret_cast<decltype(&cuModuleLoadData)>(dlsym(driver, "cuModuleLoadData"));
@@ -76,12 +76,12 @@ extern "C" {
   return static_cast<int>(launch(function, blocks, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr));
 }
 
-/// What is launched from here on becomes a graph.
+/// Launches from here on become a graph.
 [[gnu::visibility("default")]] int training_begin_capture() {
   stream = stream_of(0);
   return cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
 }
-/// The graph's number.
+/// Returns the graph's number.
 [[gnu::visibility("default")]] int training_end_capture() {
   cudaGraph_t graph = captured_graph();
   graphs.emplace_back();
@@ -89,7 +89,7 @@ extern "C" {
   cudaGraphDestroy(graph);
   return static_cast<int>(graphs.size()) - 1;
 }
-/// An executable graph does that from now on.
+/// Updates an executable graph to what was captured.
 [[gnu::visibility("default")]] int training_update_graph(int number) {
   cudaGraph_t graph = captured_graph();
   cudaGraphExecUpdateResultInfo result{};
@@ -103,8 +103,8 @@ extern "C" {
 [[gnu::visibility("default")]] int training_destroy_graph(int number) {
   return cudaGraphExecDestroy(graphs.at(static_cast<std::size_t>(number)));
 }
-/// Launches go to that stream from here on: after what has been captured so far, beside what follows on
-/// others.
+/// Launches go to that stream from here on: after what has been captured so far, concurrent with what follows
+/// on others.
 [[gnu::visibility("default")]] int training_fork(unsigned number) {
   cudaEvent_t event = nullptr;
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
@@ -113,7 +113,7 @@ extern "C" {
   stream = stream_of(number);
   return cudaEventDestroy(event);
 }
-/// … and to the first one, which waits for that one.
+/// Returns to the first stream, which waits for that one.
 [[gnu::visibility("default")]] int training_join(unsigned number) {
   cudaEvent_t event = nullptr;
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Preloaded into a program: a clock that skips what everybody waits for. While a thread runs, time passes as
-// it does; once all of them wait (in a sleep, on a condition or futex, for another thread's end), the clocks
-// step to the earliest time that one of them waits for. Hours of a program that mostly waits are over in
-// minutes, for everything in the process alike, and no time-out expires because a machine is busy, as it
-// would with a clock that runs faster: time does not pass there.
+// Preloaded into a program: a clock that skips the time for which everybody waits. While a thread runs, time
+// passes normally; once all of them wait (in a sleep, on a condition or futex, for another thread's end), the
+// clocks step to the earliest time that one of them waits for. Hours of a program that mostly waits pass in
+// minutes, consistently for everything in the process, and no time-out expires because a machine is busy, as
+// it would with a clock that runs faster: time does not pass there.
 //
-// Why not libfaketime: the version that distributions have (0.9.10) knows no pthread_cond_clockwait, which is
-// how C++ waits on the steady clock, so that every such wait takes its time in full; and it makes the clock
-// faster, which makes the machine slower.
+// Why not libfaketime: the version in distributions (0.9.10) does not know pthread_cond_clockwait, with which
+// C++ waits on the steady clock, so each such wait takes its full time; and it makes the clock faster, which
+// makes the machine slower.
 //
 // Skipped: fsync, nanosleep, clock_nanosleep, usleep, sleep, sched_yield (a sleep of kYield), condition
-// variables, futex calls by syscall(), pthread_join. What waits elsewhere (mutexes, files, poll) counts as
-// running. A thread's processor time is the real one, and so is the processor's own counter: what reads that
-// (a search for iterations) does not agree with the clocks.
+// variables, futex calls by syscall(), pthread_join. Threads that wait elsewhere (mutexes, files, poll) count
+// as running. A thread's CPU time is the real one, and so is the CPU's time stamp counter: code that reads it
+// (the iteration search) does not agree with the clocks.
 //
-// Condition variables are those of this file: waits and wake-ups agree on their address alone. Their clock
-// for pthread_cond_timedwait is CLOCK_REALTIME. Threads in them can't be cancelled, nor interrupted by
+// Condition variables are implemented in this file: waits and wake-ups agree only on their address. Their
+// clock for pthread_cond_timedwait is CLOCK_REALTIME. Threads in them can't be cancelled, nor interrupted by
 // signals.
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -44,8 +44,8 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kNever = INT64_MAX;
 constexpr std::int64_t kYield = 20'000;
-// Somebody who waits looks as often: a step of the clock wakes those whose time has come with it, others may
-// have to wait for less than they thought.
+// Interval at which waiting threads check again: a step of the clock wakes those whose time has come, and
+// others may have to wait for less than they thought.
 constexpr std::int64_t kLook = 20'000'000;
 
 template <typename Function>
@@ -72,7 +72,7 @@ timespec to_timespec(std::int64_t time) {
   return {static_cast<time_t>(time / kSecond), static_cast<long>(time % kSecond)};
 }
 
-// The clocks that go by the time of day: all of them skip the same.
+// The clocks that follow the time of day: all of them skip by the same amount.
 bool skips(clockid_t clock) {
   switch (clock) {
     case CLOCK_REALTIME:
@@ -103,9 +103,9 @@ std::int64_t on_monotonic(clockid_t clock, const timespec& time) {
   return clock == CLOCK_MONOTONIC ? nanoseconds(time) : nanoseconds(time) - now(clock) + now();
 }
 
-// A thread that waits; on its stack.
+// A waiting thread; on its stack.
 struct Waiter {
-  const void* key = nullptr;  // what it waits for, if not for a time alone
+  const void* key = nullptr;  // what it waits for, if not only for a time
   std::int64_t deadline = kNever;
   bool in_time = false;
   std::atomic<std::uint32_t> awake{0};
@@ -113,7 +113,7 @@ struct Waiter {
   Waiter* after = nullptr;
 };
 
-// Everything below with `mutex` held, whose own waits are none of ours.
+// Everything below requires `mutex`, whose own waits are not skipped.
 constinit std::mutex mutex;
 constinit int running = 1;
 constinit Waiter* first = nullptr;
@@ -134,7 +134,7 @@ void remove(Waiter& waiter) {
   (waiter.after == nullptr ? last : waiter.after->before) = waiter.before;
 }
 
-// From here on it runs, however long the machine takes to let it.
+// From here on it counts as running, however long the machine takes to schedule it.
 void wake(Waiter& waiter, bool in_time) {
   remove(waiter);
   ++running;
@@ -162,7 +162,7 @@ void stop_running() {
   std::int64_t earliest = kNever;
   for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->after)
     earliest = std::min(earliest, waiter->deadline);
-  if (earliest == kNever) return;  // for something outside of the process
+  if (earliest == kNever) return;  // they wait for something outside of the process
   const std::int64_t time = now();
   if (earliest > time) skipped.fetch_add(earliest - time, std::memory_order_release);
   for (Waiter* waiter = first; waiter != nullptr;) {
@@ -172,7 +172,7 @@ void stop_running() {
   }
 }
 
-// Waits until somebody wakes `waiter` (true) or its time has come; takes `lock` and gives it back.
+// Waits until another thread wakes `waiter` (true) or its time has come; takes `lock` and releases it.
 bool wait(Waiter& waiter, std::unique_lock<std::mutex>& lock) {
   if (counted_out) ++running;
   add(waiter);
@@ -224,7 +224,7 @@ struct Start {
   void* argument;
 };
 
-// Counts a thread out, also where it ends by pthread_exit.
+// Counts a thread out, including one that ends by pthread_exit.
 class Life {
  public:
   Life() = default;
@@ -292,7 +292,7 @@ unsigned int sleep(unsigned int seconds) {
   return 0;
 }
 
-// How long a disk takes says nothing here, and would be most of a run.
+// The duration of disk writes is irrelevant here, and would be most of a run.
 int fsync(int) {
   return 0;
 }
@@ -370,7 +370,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
     delete start;
     return status;
   }
-  // It can't have ended before: it needs the lock for that.
+  // It can't have ended before, because it needs the lock for that.
   alive[alive_count++] = *thread;
   ++running;
   return 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A training loop that runs for as long as it is told, by the clock: `soak_victim api|time CYCLES SAMPLES`. A
-// cycle takes two seconds and has a hundred steps; with `api` the first ten of them are a window, with `time`
-// INJECT_WINDOW says when one is. Each cycle has a range of a new name and a thread of its own, as long runs
-// have: rows of the tables. SAMPLES gets a line every 20 seconds: what the process holds by then.
+// A training loop that runs for a given time, by the clock: `soak_victim api|time CYCLES SAMPLES`. A cycle
+// takes two seconds and has a hundred steps; with `api` the first ten of them are a window, with `time`
+// INJECT_WINDOW determines the windows. Each cycle has a range with a new name and a thread of its own, as
+// long runs have, which become rows of the tables. SAMPLES gets a line every 20 seconds: the resources that
+// the process holds.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <dirent.h>
@@ -46,7 +47,7 @@ std::int64_t now() {
   clock_gettime(CLOCK_MONOTONIC, &time);
   return nanoseconds(time);
 }
-// The machine's own clock, whatever this process takes for it.
+// The machine's own clock, unlike the one that this process sees.
 std::int64_t machine_time() {
   timespec time{};
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &time);
@@ -59,7 +60,8 @@ void sleep_until(std::int64_t time) {
   }
 }
 
-// In kB, from a file like /proc/self/smaps_rollup. Read without an allocation: this is what is looked at.
+// In kB, from a file like /proc/self/smaps_rollup. Read without an allocation, because allocations are what
+// is measured.
 long value_of(const char* text, const char* name) {
   const char* const found = std::strstr(text, name);
   return found == nullptr ? -1 : std::strtol(found + std::strlen(name), nullptr, 10);
@@ -84,8 +86,8 @@ Entries entries_of(const char* path) {
   return entries;
 }
 
-// Bytes of the heap that are in use: without what is free in it, of which there is more or less as
-// allocations of several threads come to lie. In all of malloc's arenas, which it tells by XML alone.
+// Bytes of the heap in use, excluding its free memory, whose amount depends on how several threads'
+// allocations are laid out. Covers all of malloc's arenas, which it only reports as XML.
 long long heap_in_use() {
   static std::array<char, 1 << 20> text;
   FILE* const file = fmemopen(text.data(), text.size(), "w");
@@ -104,13 +106,13 @@ long long heap_in_use() {
          size_of("total type=\"fast\"") - size_of("total type=\"rest\"");
 }
 
-// The thread that libinject works on, 0 if it has none at present: of two the older one, as the other reads
-// the devices' memory.
+// The thread on which libinject works, 0 if it has none at present; of two the older one, as the other one
+// reads the devices' memory.
 long own_thread() {
   long found = 0;
   DIR* const folder = opendir("/proc/self/task");
   victim::require(folder != nullptr, "/proc/self/task");
-  // In the order in which they were made.
+  // In order of creation.
   for (const dirent* entry = readdir(folder); entry != nullptr && found == 0; entry = readdir(folder)) {
     std::array<char, 300> path{};
     std::array<char, 16> name{};
@@ -197,7 +199,7 @@ class Training {
     nvtxRangePop();
   }
 
-  // What follows an epoch.
+  // The work after an epoch.
   void log(const char* name) {
     nvtxRangePushA(name);
     launch(log_, 1);
@@ -207,7 +209,7 @@ class Training {
     nvtxRangePop();
   }
 
-  // Launches that a window was open around, and those that one was open before or after.
+  // Launches during which a window was certainly open, and those during which one may have been.
   long surely() const { return surely_; }
   long perhaps() const { return perhaps_; }
 

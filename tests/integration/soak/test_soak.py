@@ -31,20 +31,20 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "process"))
 import harness  # pylint: disable=wrong-import-position
 
 CYCLE_SECONDS = 2
-KERNELS = {"forward": 30, "backward": 60, "optimizer": 10, "sm90_gemm_f32_nt_128x128": 10, "log": 1}  # of one window
-MOST_WINDOWS = 10_000  # that have rows of their own; run.json has the latest as well
+KERNELS = {"forward": 30, "backward": 60, "optimizer": 10, "sm90_gemm_f32_nt_128x128": 10, "log": 1}  # per window
+MOST_WINDOWS = 10_000  # with rows of their own; run.json has the latest ones as well
 LATEST_WINDOWS = 100
 # Rows of a window in the tables, while they grow: 11 KB on the heap were seen.
 ROWS_KB = 24
-# Of the heap's memory more or less is free, in as many parts as there are threads: the tables' rows are made anew, and
-# sorted, for each writing of the files.
+# The amount of free heap memory varies, and there are as many arenas as threads: the tables' rows are rebuilt, and sorted, for each write
+# of the files.
 HEAP_KB = 1024
-# Of a thread names and numbers are kept, of 65,536 at most; the simulation keeps something of its own, for good.
+# A thread's name and numbers are kept, for 65,536 threads at most; the simulation keeps some data permanently.
 THREAD_KB = 0.5
 RESIDENT_KB = 32 * 1024
-# CUPTI keeps some of the device's memory each time that it is finalized.
+# CUPTI keeps some device memory each time that it is finalized.
 KEPT_KB = 600_000 / 1024
-MOST_FINALIZATIONS = 50  # and one an hour, and the last
+MOST_FINALIZATIONS = 50  # plus one per hour, and the last
 # Threads and descriptors come and go with windows and files.
 TRANSIENT = 2
 
@@ -73,7 +73,7 @@ class SoakTest(harness.Case):
         self.assertEqual(done.status, 0, done.stdout + done.stderr[-2000:])
         finalizations = done.output.run["overhead"]["finalizations"]
         self.assertLessEqual(finalizations, MOST_FINALIZATIONS + hours + 1)
-        # On a busy machine a thread is sometimes held up inside CUPTI as a window ends, which is told once.
+        # On a busy machine a thread is sometimes delayed inside CUPTI as a window ends, which is reported once.
         problems = [line for line in done.problems() if "not finalized because one of the program's threads is still inside it" not in line]
         self.assertLessEqual(len(done.problems()) - len(problems), 1)
         kept = [line for line in problems if f"finalized {MOST_FINALIZATIONS} times" in line]
@@ -81,7 +81,7 @@ class SoakTest(harness.Case):
         self.assertEqual(len(kept), int(finalizations >= MOST_FINALIZATIONS))
         said = dict(line.split(": ") for line in done.stdout.splitlines())
         self.assertEqual(said["flush"], "0")
-        # The whole time, but for the rest of the last step.
+        # The whole time, except for the rest of the last step.
         self.assertGreaterEqual(float(said["seconds"]), self.cycles * CYCLE_SECONDS - 0.02)
         with open(done.folder / "samples", newline="", encoding="utf-8") as file:
             samples = [Sample(row) for row in csv.DictReader(file)]
@@ -90,7 +90,7 @@ class SoakTest(harness.Case):
             self.tell(samples, ended - begin, ended - int(said["end"]) / 1e9, done)
         self.check_growth(samples)
         self.assertLessEqual(samples[-1].device_kb - samples[0].device_kb, KEPT_KB * finalizations)
-        # It stays for the next window, so that it uses again what it has freed; unless the machine stands still.
+        # The thread stays for the next window, so it reuses the memory that it has freed; unless the machine stands still.
         self.assertLess(len({sample.own_thread for sample in samples}), len(samples) / 2)
         self.assertEqual(done.output.state, "closed")
         return done.output, list(map(int, re.findall(r"\d+", said["launches in windows"])))
@@ -108,7 +108,7 @@ class SoakTest(harness.Case):
         full = [sample for sample in samples if sample.cycles > 1.05 * MOST_WINDOWS]
         quarter = len(samples) // 4
         if len(full) > quarter:
-            # The tables are: nothing more is to come.
+            # The tables are full: nothing more is added.
             early, late = full[:len(full) // 4], full[-len(full) // 4:]
             rows_kb = THREAD_KB * (median(late, "cycles") - median(early, "cycles"))
         else:
@@ -123,7 +123,7 @@ class SoakTest(harness.Case):
                                  min(getattr(sample, name) for sample in early) + TRANSIENT, name)
 
     def windows_of(self, output):
-        """How many windows there were, those with rows of their own, and the others' row if there are any."""
+        """The number of windows, those with rows of their own, and the row for the others if there are any."""
         rows = [row for row in output.table("window_sum") if row["Device"] == "all"]
         listed, others = rows[:MOST_WINDOWS], rows[MOST_WINDOWS:]
         run = output.run
@@ -137,7 +137,7 @@ class SoakTest(harness.Case):
 
     def test_the_program_s_windows(self):
         output, launches = self.soak("api", "api")
-        # Two seconds are enough to give CUPTI up.
+        # Two seconds are enough to release CUPTI.
         self.assertGreaterEqual(output.run["overhead"]["finalizations"], MOST_FINALIZATIONS)
         kernels = {name: count * self.cycles for name, count in KERNELS.items()}
         self.assertEqual(output.kernels(), kernels)
@@ -156,13 +156,12 @@ class SoakTest(harness.Case):
         self.assertGreaterEqual(launched, surely)
         self.assertLessEqual(launched, perhaps)
         opened, listed, others = self.windows_of(output)
-        # Where the machine stands still for two seconds, a window is passed over; then the program ends later.
+        # If the machine stands still for two seconds, a window is skipped, and the program ends later.
         self.assertAlmostEqual(opened, self.cycles, delta=0.1 * self.cycles)
         self.assertEqual(sum(int(row["Kernels"]) for row in listed + others), sum(output.kernels().values()))
         for row in listed:
             self.assertEqual(int(row["Kernels"]) + int(row["Copies"]), int(row["Submissions"]))
-        # A call that ends long after its window, on a machine that is short of processors, is not looked at for the causes of
-        # idle time.
+        # A call that ends long after its window, on a machine with too few CPUs, is not considered for the causes of idle time.
         self.assertLessEqual(set(output.lost()), {"device_time_records"})
 
 
@@ -172,7 +171,7 @@ def main():
     parser.add_argument("--hours", type=float, default=hours)
     arguments, sys.argv[1:] = parser.parse_known_args()
     hours = arguments.hours
-    # Files are made thousands of times.
+    # Files are created thousands of times.
     if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 1 << 30:
         tempfile.tempdir = "/dev/shm"
     harness.main()
