@@ -18,7 +18,7 @@ class Ranges(simulated.SimulatedTest):
     def test_nested_ranges(self):
         done = self.script("start push:step kernel:a:1 loop:2 [ push:layer kernel:b:3 pop ] pop kernel:c:1 stop sync")
         self.assertEqual(done.out.ranges(), {("step", PUSH): 1, ("layer", PUSH): 2})
-        # A kernel counts in every range around it; what is launched in none has a row of its own.
+        # A kernel counts in every range around it; kernels launched outside of ranges have a row of their own.
         self.assertEqual(done.out.range_kernels(), {("step", "a"): (1, 1), ("step", "b"): (1, 6), ("layer", "b"): (2, 6),
                                                     ("", "c"): (0, 1)})
         self.assertEqual(done.out.windows()[0]["Ranges"], "3")
@@ -54,8 +54,8 @@ class Ranges(simulated.SimulatedTest):
         self.assertEqual(done.out.range_kernels(), {("run", "a"): (2, 5)})
 
     def test_first_ranges_of_threads_while_cuda_is_initialised(self):
-        """One of them makes what all of them need; the profiler's start waits for that."""
-        # Each takes time to be compared with the variables that there are.
+        """One of them creates what all of them need; the profiler's start waits for that."""
+        # It takes time to compare each with the variables that exist.
         unknown = {f"UNKNOWN_{i}": "1" for i in range(1000)}
         for _ in range(5):
             done = self.script("threads:16 [ push:x kernel:a:1:own pop ] sync", WINDOW="always", LOG="error", **unknown)

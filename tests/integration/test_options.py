@@ -14,7 +14,7 @@ import simulated
 
 TEXT = "kernel:a:3 start kernel:b:2 stop print:done sync return:3"
 
-# Values that are refused: malformed ones, and such as no feature has been built for.
+# Values that are refused: malformed ones, and values of features that do not exist.
 REFUSED = {
     "INJECT_WINDOW": ["sometimes", "time:5", "time:5s", "time:5s+", "time:5s+0s", "time:1x+1s", "time:1s+2s/1s", "launch:5",
                       "launch:-1+5", "launch:1+0", "launch:1+2.5", "launch:99999999999999999999+1", "api:3", "api/", "autox0",
@@ -96,7 +96,7 @@ class Refused(simulated.SimulatedTest):
 class Unknown(simulated.SimulatedTest):
     def warn(self, **env):
         done = self.script(TEXT, WINDOW="api", env=env)
-        # A warning, no refusal.
+        # A warning, not a refusal.
         self.assertEqual(done.out.kernels(), {"b": 2})
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         warnings = done.warnings()
@@ -129,7 +129,7 @@ class Messages(simulated.SimulatedTest):
                 self.assertEqual(bool(done.stderr), kept)
 
     def test_a_window_is_said_to_open_and_where_its_files_are(self):
-        # Not before the program ends: it would have its summary instead.
+        # Not before the program ends: it would otherwise have its summary.
         done = self.script("start looks:2 kernel:a:1 stop sync flush", WINDOW="api")
         self.assertEqual(done.stdout, "flush: 0\n")
         levels = {level for level, _ in done.messages()}
@@ -178,7 +178,7 @@ class InForce(simulated.SimulatedTest):
         options = done.out.run["options"]
         self.assertEqual(set(options), set(REFUSED))
         self.assertEqual((options["INJECT_WINDOW"], options["INJECT_RING"], options["INJECT_BUFFERS"]), ("apix3", "1M", "32M"))
-        # An empty value is no value.
+        # An empty value counts as unset.
         self.assertEqual(options["INJECT_LOG"], "info")
 
 

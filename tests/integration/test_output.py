@@ -159,7 +159,7 @@ class Unwritable(OutputTest):
         self.check_program(done)
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertIn("no files are written: INJECT_OUT=", done.warnings()[0])
-        # What can be shown is shown.
+        # Whatever is available is shown.
         self.assertRegex(done.stderr, r"2 +20\.000us.* b\(\)|b\(\)")
 
     def test_a_file_among_the_folders(self):
@@ -190,7 +190,7 @@ class Unwritable(OutputTest):
                 done = self.script(TEXT, WINDOW="api", OUT=f"{shared}/{name}/out", SUMMARY="stderr")
                 self.check_nothing_written(done)
                 self.assertIn(problem, done.warnings()[0])
-                # As the folder itself, it is passed over.
+                # It is not used, like the folder itself.
                 done = self.script(TEXT, WINDOW="api", OUT=f"{shared}/{name}")
                 self.check_program(done)
                 self.assertEqual(simulated.Folder(f"{shared}/{name}.1").kernels(), {"b": 2})
@@ -216,7 +216,7 @@ class Unwritable(OutputTest):
         self.assertIn("b()", done.stderr)
 
     def test_a_limit_on_the_size_of_files(self):
-        # The signal of the limit kills a program that does not expect it.
+        # The limit's signal kills a program that does not expect it.
         done = self.shell(f"ulimit -f 1; PRELOAD {program('start kernel:a:3000 stop sync print:done return:3')}",
                           env={"CUDASIM_REPORT": ""}, check=False)
         self.check_program(done)
@@ -225,7 +225,7 @@ class Unwritable(OutputTest):
         self.check_no_rest(self.folder)
 
     def test_a_limit_on_the_exiting_thread(self):
-        # All is written, and our own thread has gone: the summary is left to the program's.
+        # Everything is written, and our own thread has gone: the summary is left to the program's thread.
         done = self.shell(f"ulimit -f 4; PRELOAD {program('start kernel:a:3 stop sync sleep:300 print:done return:3')}",
                           env={"CUDASIM_REPORT": ""}, TRACE=None, SUMMARY="summary.txt", check=False)
         self.check_program(done)
@@ -261,7 +261,8 @@ class Unwritable(OutputTest):
             subprocess.run(["umount", str(disk)], check=True)
 
     def test_a_disk_that_fills_up_between_windows(self):
-        """Tables stay as they were, and run.json, whose room is reserved, says so: also where there are too many windows for it."""
+        """Tables stay as they were, and run.json, for which space is reserved, reports it: even if there are too many windows for that
+        space."""
         disk = self.folder / "disk"
         disk.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True, check=False).returncode != 0:
@@ -279,7 +280,7 @@ class Unwritable(OutputTest):
         full = self.folder / f"full{windows}"
         text = (f"start kernel:a:3 sync stop sync until_text:{full}:yes loop:{windows - 1} [ start kernel:b:2 sync stop ] "
                 "sync print:done return:3")
-        # After the write of the first window, and to the last block; then the program is told.
+        # After the write of the first window, up to the last block; then the program is told.
         fill = (f"(i=0; until grep -q '\"state\": \"closed\"' {disk}/out/run.json 2>/dev/null || [ $((++i)) -gt 5000 ]; do sleep 0.01; done; "
                 f"cp {disk}/out/window_sum.csv {self.folder}/before{windows}; cat /dev/zero >{disk}/filler 2>/dev/null; "
                 f"echo yes >{full}) & PRELOAD {program(text)}; status=$?; wait; exit $status")
@@ -302,7 +303,7 @@ class Unwritable(OutputTest):
         self.assertEqual(promises.broken(disk), {})
 
     def check_no_rest(self, folder):
-        """Each table is whole or not there: no temporary file is left, and no table is cut off."""
+        """Each table is complete or missing: no temporary file is left, and no table is truncated."""
         for path in folder.rglob("*"):
             if path.name in simulated.TABLES:
                 text = path.read_text(encoding="utf-8")
@@ -347,7 +348,7 @@ class Summary(OutputTest):
         self.assertEqual(done.stderr, "")
 
     def test_a_stderr_that_takes_nothing(self):
-        # Closed, full, a pipe that nobody reads. What the program opens instead must not get our text.
+        # Closed, full, a pipe without a reader. Files that the program then opens must not get our text.
         for closing in ("2>&-", "2>/dev/full", "2> >(exec true)"):
             with self.subTest(closing):
                 done = self.shell(f"PRELOAD {program('sleep:50 ' + TEXT)} {closing}", SUMMARY="stderr")
@@ -355,7 +356,7 @@ class Summary(OutputTest):
                 self.assertEqual(done.out.kernels(), {"b": 2})
 
     def test_no_standard_descriptors(self):
-        # What the program writes into its closed stdout must not end up in our files.
+        # What the program writes to its closed stdout must not end up in our files.
         done = self.shell(f"PRELOAD {program('sleep:50 print:more ' + TEXT)} <&- >&- 2>&-", SUMMARY="stderr")
         self.assertEqual((done.code, done.stdout, done.stderr), (3, "", ""))
         self.assertEqual(done.out.kernels(), {"b": 2})

@@ -37,7 +37,7 @@ def ask(path):
     done = subprocess.run([node, HERE / "perfetto" / "query.js", engine, path, *QUERIES.values()], capture_output=True, text=True,
                           timeout=60 * sanitized.PACE, check=False)
     if done.returncode != 0:
-        # The engine is one long line, and stands before what went wrong in it.
+        # The engine is one long line, which precedes the error.
         raise AssertionError(done.stderr[-2000:])
     return dict(zip(QUERIES, map(json.loads, done.stdout.splitlines()), strict=True))
 
@@ -68,7 +68,7 @@ class Perfetto(simulated.SimulatedTest):
         rows = collections.Counter((event["pid"], names[event["pid"], event["tid"]]) for event in written.spans(*timeline.GPU))
         self.assertEqual({(pid, name): count for pid, name, count in read["rows"]}, rows)
         self.assertTrue(any("overlapping" in name for _, name in rows))
-        # Each ends at what its launch began with.
+        # Each ends at the event at which its launch began.
         self.assertEqual(len(read["arrows"]), len(written.phase("s")))
         self.assertEqual([arrow for arrow in read["arrows"] if arrow[0] not in timeline.GPU or arrow[1] != arrow[2]], [])
         samples = collections.defaultdict(list)

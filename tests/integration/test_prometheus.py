@@ -30,8 +30,8 @@ source = pathlib.Path(sys.argv.pop(5)).resolve()
 injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 
 STEP = "kernel:first:1 kernel:middle:2 gemm copy:h2d:4096 memset:100 kernel:adam_step:1 sleep:2"
-# Two windows of iterations; the figures of the first are in the file before the second begins. The last ten iterations run
-# without CUPTI, however late the earlier ones were.
+# Two windows of iterations; values of the first are in the file before the second begins. The last ten iterations run without CUPTI,
+# however late the earlier ones were.
 WINDOWS = (f"sync malloc:x:1000000 loop:8 [ {STEP} ] looks:2 loop:4 [ {STEP} ] looks:2 loop:12 [ {STEP} ] until_closed "
            f"until_text:p.prom:libinject_verdict{{ looks:2 loop:20 [ {STEP} ] until_calls:cuptiFinalize:2 loop:10 [ {STEP} ] sync")
 TEXT = "kernel:a:3 start kernel:b:2 copy:h2d:64 stop print:done sync return:3"
@@ -41,7 +41,7 @@ OWN = ("pid", "rank")
 
 
 def installed(name):
-    """Where this program of Prometheus is; None where it is not."""
+    """The path of this program of Prometheus; None if it is not installed."""
     own = source / "build" / "deps" / "prometheus" / name
     return str(own) if own.exists() else shutil.which(name)
 
@@ -51,7 +51,7 @@ def promtool():
 
 
 class Metrics:
-    """A file, read by the format's rules, and stricter than those: no comment but HELP and TYPE, no timestamp, no blank line."""
+    """A file, parsed by the format's rules and stricter ones: no comment but HELP and TYPE, no timestamp, no blank line."""
 
     def __init__(self, path):
         self.text = path.read_bytes().decode("utf-8")
@@ -94,7 +94,7 @@ class Metrics:
 
 class Prometheus(simulated.SimulatedTest):
     def check_close(self, found, expected, what=""):
-        """Numbers of seconds, bytes or shares that are equal but for the digits that a CSV file has not."""
+        """Numbers of seconds, bytes or shares that are equal up to the digits that a CSV file lacks."""
         self.assertEqual(set(found), set(expected), what)
         for key, value in expected.items():
             self.assertAlmostEqual(found[key], value, delta=1e-9 * abs(value) + 1e-12, msg=f"{what} {key}")
@@ -103,7 +103,7 @@ class Prometheus(simulated.SimulatedTest):
         return self.script(WINDOWS, **{"WINDOW": "iter:15+4/20x2", "PROM": "p.prom", "BATCH": "32", **options})
 
     def promtool(self, *arguments, **how):
-        """Its output, once it has found nothing to complain of."""
+        """Its output, after checking that it has no complaints."""
         tool = promtool()
         if tool is None:
             self.skipTest("no promtool: scripts/setup.sh fetches it as root, Debian's package prometheus has it")
@@ -121,7 +121,7 @@ class Figures(Prometheus):
         self.check_latest(metrics, done.out)
         self.check_memory(metrics, done.out)
         self.assertEqual(done.warnings(), [])
-        # Beside it nothing is left; its mode is for others to read, and only its.
+        # No other file is left beside it; it is readable by others, which no other file is.
         self.assertEqual(sorted(path.name for path in done.work.iterdir()), ["out", "p.prom"])
         self.assertEqual(stat.S_IMODE((done.work / "p.prom").stat().st_mode), 0o644)
         if promtool() is not None:
@@ -195,11 +195,11 @@ class Figures(Prometheus):
         self.assertEqual(metrics.all("libinject_verdict", "device", "verdict"), {("0", device["Verdict"]): 1})
         self.assertAlmostEqual(metrics.one("libinject_potential_gain_ratio"), float(device["Potential Gain (%)"]) / 100, delta=0.0006)
         self.check_close({"flop": metrics.one("libinject_flop_per_second")}, {"flop": int(every["FLOPs"]) * 1e9 / int(every["Duration (ns)"])})
-        # All copies are of one size, and take as long.
+        # All copies have the same size and duration.
         (copies,) = out.rows("copy_sum.csv")
         self.check_close(metrics.all("libinject_copy_bytes_per_second", "direction"),
                          {"Host-to-Device": 4096 * int(copies["Count"]) * 1e9 / int(copies["Total Time (ns)"])})
-        # A window that is short for a reading has none.
+        # A window that is too short for a reading has none.
         host = [float(row["Cores Used"]) for row in out.rows("host_sum.csv") if (row["Window"], row["Role"]) == (last, "process") and row["Cores Used"]]
         self.assertEqual([round(used, 3) for used in metrics.all("libinject_processors_used").values()], host)
         steps = [int(row["Duration (ns)"]) for row in out.rows("iteration_sum.csv")
@@ -237,7 +237,7 @@ class Figures(Prometheus):
             self.assertAlmostEqual(most / 1e6, max(float(size) for of, size in readings if of == device and size), delta=0.0005001)
 
     def test_between_windows(self):
-        """What is there while the program runs: whole, and of the window before."""
+        """The file's content while the program runs: complete, and up to the previous window."""
         text = ('start until_text:p.prom:libinject_state kernel:a:1 sync looks:2 kernel:a:1 sync stop until_text:p.prom:libinject_verdict{ '
                 'crash:KILL')
         done = self.script(text, WINDOW="api", PROM="p.prom", check=False)
@@ -245,7 +245,7 @@ class Figures(Prometheus):
         metrics = Metrics(done.work / "p.prom")
         self.assertEqual((metrics.states(), metrics.one("libinject_windows_total"), metrics.one("libinject_kernels_total")),
                          ({"waiting"}, 1, 2))
-        # A process that was killed: the file is as it was, whatever becomes of the tables.
+        # A process that was killed: the file stays as it was, whatever happens to the tables.
         before = (done.work / "p.prom").read_bytes(), (done.work / "p.prom").stat().st_mtime_ns
         recovered = subprocess.run([str(injectctl), "recover", str(done.out.path)], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(recovered.returncode, 0, recovered.stderr)
@@ -277,7 +277,7 @@ class Files(Prometheus):
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
 
     def test_placeholders_and_ranks(self):
-        """What the collector makes of two ranks' files: no family has two help texts, and no sample comes twice."""
+        """The collector's view of two ranks' files: no family has two help texts, and no sample occurs twice."""
         folder = self.folder / "textfile"
         folder.mkdir()
         for rank in ("0", "1"):
@@ -286,7 +286,7 @@ class Files(Prometheus):
             self.assertEqual(done.warnings(), [])
         self.assertEqual(sorted(path.name for path in folder.iterdir()), ["7-0.prom", "7-1.prom"])
         one, two = Metrics(folder / "7-0.prom"), Metrics(folder / "7-1.prom")
-        # A family without samples (the gain that nothing bounds) may be in one file alone.
+        # A family without samples (such as an unbounded gain) may be in only one of the files.
         shared = one.helps.keys() & two.helps.keys()
         self.assertIn("libinject_kernels_total", shared)
         self.assertEqual([(one.helps[name], one.types[name]) for name in shared],
@@ -388,7 +388,7 @@ class WithDashboard(Prometheus):
 
 
 class Dashboard(WithDashboard):
-    """What it asks for is what is written."""
+    """Everything that it queries is written."""
 
     def expressions(self):
         found = [target["expr"] for panel in self.dashboard["panels"] for target in panel["targets"]]
@@ -397,7 +397,7 @@ class Dashboard(WithDashboard):
     def test_metrics_and_labels(self):
         done = self.training()
         metrics = Metrics(done.work / "p.prom")
-        # A busy machine may leave too few steps without the profiler for this one, which tests/unit/test_prometheus.cpp has always.
+        # A busy machine may leave too few steps without the profiler for this one; tests/unit/test_prometheus.cpp always covers it.
         unprofiled = "libinject_unprofiled_step_time_seconds"
         labels = collections.defaultdict(set, {unprofiled: set(OWN)})
         for name, *pairs in metrics.samples:
@@ -409,7 +409,7 @@ class Dashboard(WithDashboard):
             self.assertTrue(names, expression)
             for name in names:
                 self.assertIn(name, {*metrics.types, unprofiled}, expression)
-            # Labels that are selected, grouped or matched by; `instance` is Prometheus' own.
+            # Labels used to select, group or match; `instance` is Prometheus' own.
             used = {label for labelled in re.findall(r"(?:by|on|group_left) \(([^)]+)\)", expression) for label in labelled.split(", ")}
             used |= set(re.findall(r'(\w+)=~?"', expression))
             self.assertLessEqual(used - {"instance"}, set().union(*(labels[name] for name in names)), expression)
@@ -417,9 +417,10 @@ class Dashboard(WithDashboard):
             for target in panel["targets"]:
                 shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - {"instance"}
                 self.assertLessEqual(shown, set().union(*(labels[name] for name in re.findall(r"libinject_\w+", target["expr"]))), target)
-        # What an example in the guide asks for is there as well.
+        # Metrics in the guide's examples exist as well.
         guide = (source / "docs" / "prometheus.md").read_text(encoding="utf-8")
-        # The simulated device tells nothing of its energy (test_energy.py has one that does), and this is no PyTorch (test_torch_memory.py, test_torch_allocator.py).
+        # The simulated device does not report its energy (test_energy.py has one that does), and this is not PyTorch (test_torch_memory.py,
+        # test_torch_allocator.py).
         elsewhere = {unprofiled, "libinject_overhead_ratio", "libinject_gpu_energy_joules", "libinject_gpu_power_watts", "libinject_gpu_clocks_held_down_ratio",
                      "libinject_memory_purpose_bytes", "libinject_torch_peak_bytes", "libinject_activations_at_peak_bytes",
                      "libinject_torch_reserved_bytes", "libinject_torch_allocated_bytes",
@@ -464,7 +465,7 @@ class Dashboard(WithDashboard):
         self.promtool("test", "rules", test)
 
     def test_alerts_by_promtool(self):
-        """A process that was killed is told of, one that has ended is not."""
+        """A killed process raises an alert, one that has ended does not."""
         path = source / "examples" / "grafana" / "libinject.rules.yml"
         self.promtool("check", "rules", path)
         series = []
@@ -473,7 +474,7 @@ class Dashboard(WithDashboard):
             series += [{"series": f"libinject_last_update_timestamp_seconds{{{own}}}", "values": "0x60"},
                        {"series": f'libinject_state{{{own},state="closed"}}', "values": f"{closed}x60"},
                        {"series": f'libinject_state{{{own},state="waiting"}}', "values": f"{1 - closed}x60"}]
-        # Of the two that run, one is slow; those that do not were faster than both.
+        # Of the two that run, one is slow; the others were faster than both.
         for pid, step in (("7", 0.1), ("8", 0.1), ("9", 0.2), ("10", 0.3)):
             series.append({"series": f'libinject_step_time_mean_seconds{{instance="node7",pid="{pid}",rank="{int(pid) - 7}"}}',
                            "values": f"{step}x80"})
@@ -495,7 +496,7 @@ class Dashboard(WithDashboard):
 
 
 class Server(WithDashboard):
-    """A Prometheus that asks a node exporter, which reads the files of three processes."""
+    """A Prometheus that scrapes a node exporter, which reads the files of three processes."""
 
     LIMIT = 100
 
@@ -506,7 +507,7 @@ class Server(WithDashboard):
             self.skipTest(f"no {' and no '.join(missing)}: scripts/setup.sh fetches them as root, Debian has packages of these names")
 
     def serve(self, name, path, *arguments):
-        """Runs it until the test has ended; its address, once it answers."""
+        """Runs it until the test ends; returns its address once it answers."""
         for _ in range(5):
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
@@ -525,7 +526,7 @@ class Server(WithDashboard):
                 except OSError:
                     self.assertLess(time.monotonic(), until, f"{name} does not answer")
                     time.sleep(0.05)
-            # Another program may have been faster with that port.
+            # Another program may have taken the port first.
             self.assertIn("address already in use", log.read_text())
         self.fail(f"no port for {name}")
 
@@ -539,7 +540,7 @@ class Server(WithDashboard):
         return self.ask("query", query=expression)["result"]
 
     def until(self, expression):
-        """What it gives, once it gives anything."""
+        """The expression's result, once it has one."""
         until = time.monotonic() + self.LIMIT
         while not (found := self.query(expression)):
             self.assertLess(time.monotonic(), until, expression)
@@ -560,7 +561,7 @@ class Server(WithDashboard):
     def test_from_the_files_to_the_panels(self):
         textfiles = self.folder / "textfiles"
         textfiles.mkdir()
-        # Rank 0 has ended, rank 1 as well; a process without ranks was killed in between windows.
+        # Rank 0 has ended, and so has rank 1; a process without ranks was killed between windows.
         for rank in ("0", "1"):
             self.script(WINDOWS.replace("p.prom", f"{textfiles}/job-{rank}.prom"), WINDOW="iter:15+4/20x2", BATCH="32",
                         PROM=f"{textfiles}/job-%r.prom", env={"RANK": rank})
@@ -577,7 +578,7 @@ class Server(WithDashboard):
         self.check_rules(exporter, killed)
 
     def check_series(self, files, exporter):
-        """All that stands in the files, and nothing else."""
+        """Everything in the files, and nothing else."""
         self.assertEqual([sample["value"][1] for sample in self.query("node_textfile_scrape_error")], ["0"])
         written = {key: float(value) for metrics in files.values() for key, value in metrics.samples.items()}
         read = {}
@@ -604,7 +605,7 @@ class Server(WithDashboard):
                         self.assertEqual(found, [], "rank 1 has ended")
                     else:
                         self.assertTrue(found, expression)
-                        # What a legend names is there to be named.
+                        # Labels in a legend exist.
                         for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
                             self.assertTrue(all(sample["metric"].get(label) for sample in found), (expression, label))
 

@@ -18,13 +18,13 @@ import sys
 
 import sanitized
 import simulated
-from libinject.check.check import findings  # promises.py, which simulated.py has imported, knows where it is
+from libinject.check.check import findings  # found through promises.py, which simulated.py has imported
 from libinject.check.rules import ERROR
 from libinject.result import BadFile
 
 
 def taken(name, default):
-    """The value of an option of this file's; it is taken off the command line."""
+    """The value of an option of this script, which is removed from the command line."""
     if name not in sys.argv:
         return default
     at = sys.argv.index(name)
@@ -61,7 +61,7 @@ KILL = "crash:KILL"
 
 
 class Plan:
-    """What a seed makes: a program, the options of libinject, the simulation's faults."""
+    """The result of a seed: a program, libinject's options, the simulation's faults."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -75,7 +75,7 @@ class Plan:
         self.kill = self.likely(0.1)
         self.words = self.program().split()
         if self.kill:
-            # Not before a window may have opened, and in a thread or a loop as likely as anywhere else.
+            # Not before a window may have opened, and as likely in a thread or a loop as elsewhere.
             self.words.insert(self.chance.randrange(len(self.words) // 2, len(self.words) + 1), KILL)
             self.words = self.outside_of_arguments(self.words)
 
@@ -84,7 +84,7 @@ class Plan:
 
     @staticmethod
     def outside_of_arguments(words):
-        """A loop's bracket follows it at once: what came between them goes before the loop."""
+        """A loop is directly followed by its bracket: words that came between them are moved before the loop."""
         for at, word in enumerate(words[:-1]):
             if word == KILL and words[at + 1] == "[":
                 words[at - 1], words[at] = word, words[at - 1]
@@ -127,7 +127,7 @@ class Plan:
         self.faults = chance.sample(kinds, chance.choice((1, 1, 2)))
 
     def work(self, depth=0):
-        """A few operations that give the device work, in ranges and loops."""
+        """A few operations that submit device work, in ranges and loops."""
         chance, words = self.chance, []
         for _ in range(chance.randrange(1, 6)):
             stream = chance.choice(("0", "own", "own", "3", "4"))
@@ -160,7 +160,7 @@ class Plan:
         return " ".join(words) or "kernel:k"
 
     def body(self):
-        """Work of one thread or of several, on one device or on several."""
+        """Work of one thread or several, on one device or several."""
         chance = self.chance
         text = self.work()
         if self.devices > 1 and self.likely(0.4):
@@ -172,7 +172,7 @@ class Plan:
         return text
 
     def every(self, most):
-        """A schedule, of which a trigger's windows may have one."""
+        """A schedule, which a trigger's windows may have."""
         chance = self.chance
         if self.likely(0.4):
             return ""
@@ -181,7 +181,7 @@ class Plan:
     def program(self):
         chance, options = self.chance, self.options
         text = "capture:3 kernel:k:2:3 kernel:reduce_kernel:1:3 memset:64:3 end_capture:3:g "
-        text = "memset:4 " + text  # makes the memory that nobody may allocate while a stream is captured
+        text = "memset:4 " + text  # allocates the memory that must not be allocated while a stream is captured
         text += " ".join(f"duration:{name}:{chance.choice((500, 5000, 50000, 300000))}" for name in KERNELS)
         if "nccl" not in absent:
             text += " comm:A:4 comm:B:2"
@@ -224,7 +224,7 @@ class Plan:
         elif trigger == "signal":
             options["WINDOW"] = "signal" + (self.every(4) if self.likely(0.3) else "")
             text += f" loop:{chance.randrange(1, 4)} [ raise:USR2 until_open {self.body()} raise:USR2 until_closed {self.body()} ]"
-            if "/" in options["WINDOW"] or "x" in options["WINDOW"]:  # some of the signals do nothing
+            if "/" in options["WINDOW"] or "x" in options["WINDOW"]:  # some of the signals have no effect
                 text = text.replace("until_open ", "sleep:2 ").replace("until_closed ", "sleep:2 ")
         else:
             text += f" {self.body()} loop:{chance.choice((1, 4))} [ start {self.body()} stop ]"
@@ -243,18 +243,18 @@ class Plan:
         return f"{variables} script_cuda {shlex.join(self.words)}"
 
     def expected_warnings(self):
-        """Rules of warnings that this run may break."""
+        """Rules at warning level that this run may break."""
         return {"outlier"} if any(fault.startswith("overwritten_end") for fault in self.faults) else set()
 
 
 class RandomRuns(simulated.SimulatedTest):
     def check_promises(self):
-        """Looked at run by run."""
+        """Each run is checked separately."""
 
     def problems(self, plan):
-        """What is wrong with a run: [(rule, line)]."""
+        """Problems of a run: [(rule, line)]."""
         try:
-            # check=False: what the tests of chosen faults hold against the devices' own account need not be there with any fault.
+            # check=False: the comparison with the devices' own record, used in tests of chosen faults, need not hold with arbitrary faults.
             done = self.script(" ".join(plan.words), devices=plan.devices, faults=plan.faults, check=False, **plan.options)
         except subprocess.TimeoutExpired:
             return [("hang", "the program did not end")]

@@ -42,27 +42,27 @@ kills = int(given("--kills", 10))
 small_ring = given("--ring", "256K")
 
 NOBODY = 65534
-# The record file is there once run.json is.
+# The record file exists once run.json does.
 READY = "until_text:out/run.json:time_zero progress:progress"
-# Four threads in a window that stays open; the third column is what they launch in a round.
+# Four threads in a window that stays open; the third column is their launches per round.
 STEADY = (f"sync {READY} threads:4 [ loop:100000 [ push:step kernel:alpha:5:own copy:d2d:4096 memset:100 pop kernel:beta:1:own "
           "sleep:1 ] ]")
 # Windows that open and close while three threads launch.
 WINDOWS = (f"start {READY} stop loop:100000 [ start threads:3 [ loop:20 [ push:in kernel:alpha:3:own pop sleep:1 ] ] sync stop "
            "sleep:30 ]")
-# Four threads that give our own no time to keep up.
+# Four threads that leave our own thread no time to keep up.
 FLOOD = f"sync {READY} threads:4 [ loop:100000 [ push:step kernel:alpha:50:own pop ] ]"
 # Bursts that fill a small ring now and then, and the journal.
 BURSTS = f"sync {READY} threads:4 [ loop:100000 [ kernel:beta:100:own sleep:1 ] ]"
-# Hundreds of threads, each of which takes a buffer of CUPTI's and ends, before there is a record file and after.
+# Hundreds of threads, each of which takes one of CUPTI's buffers and ends, before there is a record file and after.
 STORM = "progress:progress loop:100000 [ threads:64 [ kernel:alpha:20:own ] ]"
-# Calls that are counted and are no submissions, such as a thread's making of its stream.
+# Calls that are counted but are not submissions, such as a thread's creation of its stream.
 OTHERS = 100
 KERNELS = {"alpha", "beta", "[not recovered]"}
 
 
 def numbers(path, count):
-    """Little-endian numbers of eight bytes; zeros where there are none."""
+    """Little-endian numbers of eight bytes; zeros if there are none."""
     content = path.read_bytes() if path.exists() else b""
     return struct.unpack(f"<{count}Q", content.ljust(8 * count, b"\0")[:8 * count])
 
@@ -83,7 +83,7 @@ class Killed:
         kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
         kept.update(env or {})
         self.out = simulated.Folder(self.work / given["OUT"])
-        self.report = self.work / "report"  # of what ran on the devices: a killed simulation makes none
+        self.report = self.work / "report"  # what ran on the devices, which a killed simulation does not write
         self.errors = open(self.work / "stderr", "w+b")
         test.addCleanup(self.errors.close)
         self.process = subprocess.Popen([str(simulated.programs / "script_cuda"), *text.split()], cwd=self.work, env=kept,
@@ -124,7 +124,7 @@ class Case(simulated.SimulatedTest):
         return done
 
     def refused(self, folder, *more, **how):
-        """The one line that says why."""
+        """The one line with the reason."""
         done = self.recover(folder, *more, code=1, **how)
         self.assertEqual(done.stdout, "")
         (line,) = done.stderr.splitlines()
@@ -143,14 +143,14 @@ class Case(simulated.SimulatedTest):
         self.assertEqual({"records", "records.at", ".recovering", ".run.json.spare", ".run.json.last"} & set(out.files()), set())
         self.assertEqual([name for name in out.files() if name.endswith(".tmp")], [])
         self.check_counts(program, out)
-        # Tables agree with each other, and with the raw records, which are made anew as well.
+        # Tables agree with each other, and with the raw records, which are rebuilt as well.
         self.check_folder(out, program)
         for number, row in before.items():
             (after,) = [found for found in out.windows() if found["Window"] == number]
             for column in ("Kernels", "Kernel Time (ns)", "Copies", "Memsets", "Submissions", "API Calls", "Duration (ns)",
                            "GPU Busy (ns)", "Ranges"):
                 self.assertEqual(after[column], row[column], f"{column} of window {number}, which was on disk")
-        # Once more there is nothing to do, and nothing is done.
+        # A second recovery finds nothing to do.
         tables = {name: (out.path / name).read_bytes() for name in out.files()}
         self.assertIn("has already been recovered", self.recover(out.path).stdout)
         self.assertEqual({name: (out.path / name).read_bytes() for name in out.files()}, tables)
@@ -167,20 +167,20 @@ class Case(simulated.SimulatedTest):
         submissions = self.sum(windows, "Submissions")
         records = sum(self.sum(windows, column) for column in ("Kernels", "Copies", "Memsets"))
         missing = run["lost"]["missing_activity_records"]
-        # Calls that found no room, and those that were neither in the journal nor in the queues' part of the file.
+        # Calls that found no room, and calls that were neither in the journal nor in the queues' part of the file.
         calls_lost = run["lost"]["host_records"] + recovered["calls_not_kept"]
         where = (recovered, run["lost"], f"{begun=} {returned=} {given=} {submissions=} {records=} {missing=}")
         self.assertFalse(recovered["journal_cut"], where)
         self.assertEqual(recovered["records_refused"], 0, where)
         self.assertEqual(recovered["bytes_unread"], 0, where)
-        # Every call that returned is there or counted as lost, and none is that had not begun.
+        # Every call that returned is there or counted as lost, and no call is there that had not begun.
         self.assertLessEqual(returned, submissions + calls_lost, where)
         self.assertLessEqual(submissions + recovered["submissions_after_full"], begun, where)
         if calls_lost:
             self.assertLessEqual(submissions + calls_lost, begun + begun // 20 + self.others, where)
         if recovered["tables_kept"]:
-            return  # those are a running process's
-        # Every record that CUPTI handed over is there, and none twice. One whose call is lost is of the window that was open then.
+            return  # those belong to a running process
+        # Every record that CUPTI delivered is there, and none twice. A record whose call is lost is in the window that was open then.
         if not calls_lost or len(windows) == 1:
             self.assertLessEqual(given, records + recovered["records_after_full"], where)
         self.assertEqual(records - recovered["records_without_call"] + missing, submissions, where)
@@ -214,7 +214,7 @@ class KillTest(Case):
         self.kill_at_random(WINDOWS, kills // 2, WINDOW="api")
 
     def test_a_ring_that_is_full(self):
-        """What was dropped is counted to the last call."""
+        """Dropped calls are all counted."""
         lost = []
         self.kill_at_random(FLOOD, (kills + 2) // 3, check=lambda run: lost.append(run["lost"]["host_records"]), WINDOW="always",
                             RING=small_ring)
@@ -226,7 +226,7 @@ class KillTest(Case):
                             BUFFERS="1M")
 
     def test_windows_after_the_journal_was_full(self):
-        """The tables on disk are what counts, and all that came after they were written."""
+        """The tables on disk are kept, and everything after their last write is counted."""
         self.kill_at_random(WINDOWS, (kills + 2) // 3, ready=self.wait_for_full_journal,
                             check=lambda run: self.assertTrue(run["recovered"]["journal_full"]), WINDOW="api", RING="64K",
                             BUFFERS="1M", TRACE=None)
@@ -235,18 +235,18 @@ class KillTest(Case):
         program.wait_for(lambda: self.word(program, 0) == 1, "a full journal")
 
     def test_threads_that_come_and_go(self):
-        """All of CUPTI's buffers are in use as they move into the file: they follow, and no line says otherwise."""
+        """All of CUPTI's buffers are in use when they are moved into the file: they follow later, and no message says otherwise."""
         def wait_for_move(program):
             program.wait_for(lambda: self.word(program, 9) != 0, "a pass with the record file")
 
         def check_lines(program):
             self.assertNotIn("records are", program.stderr())
 
-        self.others = 10**6  # each thread makes a stream
+        self.others = 10**6  # each thread creates a stream
         self.kill_at_random(STORM, (kills + 2) // 3, ready=wait_for_move, killed=check_lines, WINDOW="always")
 
     def test_a_window_that_is_on_disk_stays_complete(self):
-        """Killed once a later window has been written down as open."""
+        """Killed once a later window has been recorded as open."""
         program = Killed(self, f"start {READY} kernel:alpha:50 sync stop until_text:out/run.json:\"closed\" start kernel:beta:7 "
                          "sleep:60000", WINDOW="api")
         program.wait_for_submissions(57)
@@ -257,7 +257,7 @@ class KillTest(Case):
         self.assertEqual((int(second["Kernels"]) + int(second["Missing Activity Records"]), second["Submissions"]), (7, "7"))
 
     def test_short_calls(self):
-        """One that has returned is there, whether others have followed it or not."""
+        """A call that has returned is there, whether others have followed it or not."""
         for more in (0, 1, 13, 14, 15, 100):
             with self.subTest(more=more):
                 program = Killed(self, f"start {READY} loop:57 [ device:0 ] kernel:alpha:1 sync until_delivered loop:{more} [ device:0 ] "
@@ -268,7 +268,7 @@ class KillTest(Case):
                 self.assertEqual(program.out.run["recovered"]["calls_not_kept"], 0)
 
     def test_step_times(self):
-        """Those that ran before there was a record file as well."""
+        """Including those that ran before there was a record file."""
         step = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:1 sync sleep:2"
         program = Killed(self, f"sync loop:400 [ {step} ] until_text:out/run.json:\"closed\" looks:3 crash:KILL", WINDOW="iter:200+5", TRACE="off")
         program.process.wait(60)
@@ -290,7 +290,7 @@ class KillTest(Case):
         self.assertGreaterEqual(max(int(row["Iteration"]) for row in program.out.rows("step_times.csv")), 215)
 
     def test_a_crash_after_everything_was_handed_over(self):
-        # A sanitizer's handler makes another signal of the first.
+        # A sanitizer's handler raises a different signal.
         for name in ("SEGV", "ABRT", "KILL")[bool(sanitized.SANITIZER):]:
             with self.subTest(signal=name):
                 program = Killed(self, f"sync {READY} push:outer kernel:alpha:100 copy:d2d:1000 pop sync until_delivered "
@@ -305,7 +305,7 @@ class KillTest(Case):
                 self.assertEqual(out.range_kernels()[("outer", "alpha")], (1, 100))
 
     def test_memory_over_time(self):
-        """What had been allocated by then, as of the last look at it: after the window's end, when the tables were written."""
+        """The allocated memory as of the last look at it: after the window's end, when the tables were written."""
         changes = "malloc:a:3000000 malloc:b:9000000 free:b"
         program = Killed(self, f"{changes} start {READY} kernel:alpha:5 sync malloc:c:1000000 stop until_text:out/run.json:\"closed\" looks:3 crash:KILL",
                          WINDOW="api", TRACE="off")
@@ -323,7 +323,7 @@ class KillTest(Case):
 
     @staticmethod
     def word(program, number):
-        """Of those in the record file that change (Live, libinject/journal/format.h); 0 while there is no file, or no room in it yet."""
+        """A changing word of the record file (Live, libinject/journal/format.h); 0 if there is no file, or it is still too short."""
         records = program.out.path / "records"
         if not records.exists():
             return 0
@@ -332,7 +332,7 @@ class KillTest(Case):
             return struct.unpack("<Q", file.read(8).ljust(8, b"\0"))[0]
 
     def test_a_journal_that_is_full_is_counted(self):
-        """The window that was on disk before stays, whichever of them had more."""
+        """The window that was already on disk stays, whichever of them had more."""
         program = Killed(self, f"start {READY} kernel:alpha:50 sync stop until_text:out/run.json:\"closed\" start "
                          "threads:2 [ loop:100000 [ kernel:beta:50 sleep:1 ] ]", WINDOW="api", RING="64K", BUFFERS="1M")
         program.wait_for_submissions(60)
@@ -404,7 +404,7 @@ class ElsewhereTest(Case):
         self.local.mkdir()
 
     def away(self, network):
-        """The environment of a program for which everything under `network` is far away."""
+        """The environment of a program for which everything under `network` is remote."""
         preload = simulated.preload_of(simulated.library, simulated.programs / "script_network.so")
         return {"LD_PRELOAD": preload, "NETWORK_FOLDER": str(network), "TMPDIR": str(self.local)}
 
@@ -454,7 +454,7 @@ class ElsewhereTest(Case):
     def test_on_another_host(self):
         program = self.killed()
         self.change(program, "host ", "host other-")
-        self.recovered(program)  # a name that changed since: the file is here, and it is this run's
+        self.recovered(program)  # the host was renamed since: the file is here, and it is this run's
         program = self.killed()
         self.change(program, "host ", "host other-")
         self.change(program, str(self.local), "/nonexistent")
@@ -523,19 +523,19 @@ class ElsewhereTest(Case):
         self.leave_and_run(small=True)
 
     def leave_and_run(self, small):
-        """Twelve record files that nobody has recovered, and another process."""
+        """Twelve record files that have not been recovered, and another process."""
         folder = self.local / f"libinject-{os.geteuid()}"
         folder.mkdir(mode=0o700)
         gone = subprocess.Popen(["true"])
         gone.wait()
-        # In a container of the same folder and with process ids of its own: its lock says that it runs, or it has not got it yet.
+        # In a container with the same folder and process ids of its own: its lock shows that it runs, or it has no lock yet.
         there, new = f"records-10-{gone.pid}", f"records-11-{gone.pid}"
         here = f"records-1-{os.getpid()}"
         left = [f"records-{start + 100}-{gone.pid}" for start in range(12)]
         disk = os.statvfs(folder)
         for name in (here, there, new, *left, "records-of-mine"):
             (folder / name).touch()
-            if name in left:  # with holes: a tenth of the disk is for some of the small ones
+            if name in left:  # sparse: a tenth of the disk is enough for some of the small ones
                 os.truncate(folder / name, disk.f_blocks * disk.f_frsize // (1000 if small else 20))
             if name != new:
                 os.utime(folder / name, (time.time() - 3600,) * 2)
@@ -643,7 +643,7 @@ class FolderTest(Case):
         return program
 
     def elsewhere(self, names):
-        """A folder of somebody else's, with files that must stay as they are."""
+        """A folder of another user, with files that must stay as they are."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
         self.addCleanup(shutil.rmtree, folder)
         for name in names:
@@ -695,7 +695,7 @@ class FolderTest(Case):
         self.recovered(program)
 
     def test_recoveries_that_are_killed(self):
-        """Where run.json says that the run is recovered, everything is in place; where it does not, the records are there."""
+        """If run.json says that the run is recovered, everything is in place; if not, the records are there."""
         program = self.killed(RING="256K", BUFFERS="1M")
         alone = self.folder / "alone"
         shutil.copytree(program.out.path, alone)
@@ -748,7 +748,7 @@ class FolderTest(Case):
                 self.assertEqual((copy / name).read_bytes(), (alone / name).read_bytes(), name)
 
     def test_a_process_of_another_namespace(self):
-        """There its process id belongs to nobody, or to somebody else."""
+        """There its process id belongs to nobody, or to another process."""
         unshare = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
         if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no PID namespace can be made")
@@ -772,12 +772,12 @@ class FolderTest(Case):
                 said.seek(0)
                 self.assertIn(b"not a record file", said.read())
             self.assertEqual(process.returncode, 1)
-            self.assertLess(usage.ru_maxrss, 500_000)  # KB; a sanitizer takes most of it
+            self.assertLess(usage.ru_maxrss, 500_000)  # KB, most of it for a sanitizer
 
 
 class RoomTest(Case):
     def check_in_memory(self, result, said):
-        """One line says why; everything else is as ever."""
+        """One line gives the reason; everything else is as usual."""
         (line,) = [text for text in result.warnings() if "records are kept in memory" in text]
         self.assertIn(said, line)
         self.assertEqual(result.out.kernels(), {"alpha": 30})
@@ -794,13 +794,13 @@ class RoomTest(Case):
         self.check_in_memory(result, "ulimit -f")
 
     def group(self, limit):
-        """A control group of ours with that limit on memory; what it is and what a process does to enter it."""
+        """A control group of ours with that memory limit: its path, and what a process does to enter it."""
         ways = [line.split(":", 2) for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()]
         for controllers, path in [(way[1].split(","), way[2]) for way in ways]:
             if "memory" in controllers:
                 parents, name = ["/sys/fs/cgroup/memory" + path, "/sys/fs/cgroup/memory"], "memory.limit_in_bytes"
             elif controllers == [""]:
-                # A group of version 2 that has processes has no groups with controllers, but for the root.
+                # A version 2 group that has processes has no child groups with controllers, except for the root.
                 parents, name = ["/sys/fs/cgroup" + path.rpartition("/")[0], "/sys/fs/cgroup"], "memory.max"
             else:
                 continue
@@ -820,7 +820,7 @@ class RoomTest(Case):
         self.skipTest("no control group with a limit on memory can be made")
 
     def in_group(self, text, limit, code=3, **options):
-        """A program that takes 8 MB, whose output folder is in memory, in such a group."""
+        """Runs a program that takes 8 MB, with its output folder in memory, in such a group."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-", dir="/dev/shm"))
         self.addCleanup(shutil.rmtree, folder)
         group = self.group(limit)
@@ -838,7 +838,7 @@ class RoomTest(Case):
     @unittest.skipUnless(os.path.isdir("/dev/shm"), "there is no tmpfs")
     @sanitized.unsanitized("it takes more memory than the group has")
     def test_a_limit_on_memory_that_leaves_little(self):
-        """Ring, buffers and file are made to fit, and the line has the figures."""
+        """Ring, buffers and file are reduced to fit, and the message has the sizes."""
         result, out = self.in_group(self.LOADED, 64 << 20)
         (line,) = [text for text in result.warnings() if "INJECT_RING" in text]
         self.assertRegex(line, r"INJECT_RING=\d+K and INJECT_BUFFERS=\d+K are used: \d+ MB are left of the 67 MB of memory "
@@ -854,7 +854,7 @@ class RoomTest(Case):
     @unittest.skipUnless(os.path.isdir("/dev/shm"), "there is no tmpfs")
     @sanitized.unsanitized("it takes more memory than the group has")
     def test_a_limit_on_memory_that_leaves_next_to_nothing(self):
-        # Also where what is left would do for the queues and buffers that were asked for.
+        # Even if the remaining memory would be enough for the requested queues and buffers.
         for limit, options in ((24, {}), (44, {"RING": "64K", "BUFFERS": "1M"})):
             with self.subTest(options):
                 result, out = self.in_group("kernel:alpha:30 sync return:3", limit << 20, **options)
@@ -911,7 +911,7 @@ class RoomTest(Case):
     @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
     @sanitized.unsanitized("a ring that leaves room on the disk is too small for its pace", alone="thread")
     def test_a_disk_that_fills_up_meanwhile(self):
-        """The file has its room, so the program is not harmed; the tables, which have none, are made later."""
+        """The file's space is reserved, so the program is not harmed; the tables, which have no reserved space, are written later."""
         disk = self.folder / "disk"
         disk.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)], capture_output=True,
@@ -943,7 +943,7 @@ class RoomTest(Case):
 
     @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
     def test_a_copy_that_shares_blocks_and_then_a_full_disk(self):
-        """XFS has no room for a store to what a copy shares. By then the blocks are the program's own again."""
+        """XFS has no space for a store to blocks shared with a copy. By then the blocks are the program's own again."""
         self.copy_and_fill(self.folder / "xfs", lambda disk: disk)
 
     @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
@@ -969,7 +969,7 @@ class RoomTest(Case):
         program = None
         try:
             disk = mount(whole)
-            # All of what is stored to later has been stored to before: nothing else is copied.
+            # Everything that is stored to later has been stored to before: nothing else is copied.
             program = Killed(self, f"sync until_text:{disk}/out/run.json:time_zero progress:progress loop:20 [ kernel:alpha:30 sync ] "
                              "until_text:full:full loop:200 [ kernel:alpha:30 sync ] return:3", WINDOW="always", OUT=str(disk / "out"),
                              RING="256K", BUFFERS="1M", TRACE=None)

@@ -13,7 +13,7 @@ STEP = "kernel:first:1 kernel:middle:2 kernel:adam_step:1 sleep:5"
 
 class Names(simulated.SimulatedTest):
     def test_an_error_while_the_kernels_are_new(self):
-        """No name is asked for while the program has an error of its own to ask for; all are once it has."""
+        """No name is requested while the program has a pending error to query; all are requested once it has queried it."""
         text = f"sync bad_copy loop:3 [ {STEP} ] last_error loop:37 [ {STEP} ] sync"
         done = self.script(text, WINDOW="iter:25+3")
         found = done.out.run["iterations"]
@@ -22,7 +22,7 @@ class Names(simulated.SimulatedTest):
         self.check_unharmed(done, text)
 
     def test_an_error_that_is_never_asked_for(self):
-        """Iterations are found by what repeats."""
+        """Iterations are found by repetition."""
         text = f"sync bad_copy loop:30 [ {STEP} ] looks:2 loop:3 [ {STEP} ] looks:2 loop:27 [ {STEP} ] last_error sync"
         done = self.script(text, WINDOW="iter:40+3")
         found = done.out.run["iterations"]
@@ -32,8 +32,8 @@ class Names(simulated.SimulatedTest):
 
 
 class Signs(simulated.SimulatedTest):
-    """INJECT_RING=64K has room for 1,020 signs between two looks of our own thread, which is kept in a flush meanwhile: a window
-    of the program's own has a kernel that `free` ends."""
+    """INJECT_RING=64K has room for 1,020 signs between two passes of our own thread, which is kept in a flush meanwhile: a window of the
+    program's own has a kernel that `free` ends."""
 
     def test_signs_that_find_no_room(self):
         burst = ("open kernel:held:1:1 close until_calls:cuptiActivityFlushAll:1 kernel:tuned:30000 kernel:free:1 sync looks:2")

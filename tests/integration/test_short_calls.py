@@ -16,7 +16,7 @@ CALLS = {"device:0": ("cudaSetDevice",), "last_error": ("cudaPeekAtLastError", "
 
 
 def program(seed):
-    """Windows of calls by several threads, and how many of which there are in each window."""
+    """Windows of calls by several threads, and the number of each call in each window."""
     chance = random.Random(seed)
     text = ["record:e:0"]
     windows = []
@@ -51,7 +51,7 @@ class ShortCalls(simulated.SimulatedTest):
                     self.assertEqual(out.lost(), {})
 
     def test_their_times_are_those_of_records(self):
-        """Nearly: two runs are compared."""
+        """Approximately, because two runs are compared."""
         medians = {}
         for trace in (None, "csv"):
             runs = []
@@ -67,7 +67,7 @@ class ShortCalls(simulated.SimulatedTest):
         self.assertLess(max(medians.values()), 5 * min(medians.values()))
 
     def test_they_take_little_room(self):
-        """A ring that has room for a tenth of them as records loses none, even if nobody empties it meanwhile."""
+        """A ring with room for a tenth of them as records loses none, even if it is not drained meanwhile."""
         count = 20_000  # 1.3 MB as records, 91 KB together
         out = self.script(f"sync start loop:{count} [ device:0 ] stop", WINDOW="api", TRACE=None, RING="128K").out
         self.assertEqual(out.calls()["cudaSetDevice"], count)

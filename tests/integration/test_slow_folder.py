@@ -47,14 +47,14 @@ class SlowFolder(simulated.SimulatedTest):
                 self.assertRegex(done.warnings()[0], "^the output folder (is slow: |does not respond: no files are written)")
 
     def test_after_the_thread_has_gone(self):
-        """The last files are written by a thread of ours as well where there was none any more. The summary does not wait for them."""
+        """A thread of ours writes the last files even if there was none any more. The summary does not wait for them."""
         done = self.held_up(f"fsync:40:{HANGS}", text=TEXT.replace("print", "until_closed sleep:6000 print"), asleep=6, WINDOW="api")
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertIn("Calls       Avg       Min       Max  Kernel", done.stderr)
 
     def test_behind_a_thread_that_is_stuck(self):
-        """Our thread has not returned from CUPTI: another one makes the last files, and is waited for for a second."""
-        # Once the window is open run.json says so, which is the first file.
+        """Our thread has not returned from CUPTI: another one writes the last files, and is waited for for a second."""
+        # Once the window is open, run.json, which is the first file, says so.
         text = ("kernel:warm:1 start kernel:a:3 until_text:out/run.json:open sync stop until_calls:cuptiActivityDisable:1 "
                 "print:done return:3")
         stuck = "cupti_hang=cuptiActivityDisable"
@@ -72,7 +72,7 @@ class SlowFolder(simulated.SimulatedTest):
                 self.assertIn("Calls       Avg       Min       Max  API call", done.stderr)
 
     def test_behind_a_thread_that_is_stuck_in_the_detachment(self):
-        """That one has the session's lock. All records have come before."""
+        """That one holds the session's lock. All records have arrived before."""
         text = "kernel:warm:1 start kernel:a:3 until_text:out/run.json:open sync stop until_calls:cuptiFinalize:1 print:done return:3"
         stuck = "cupti_hang=cuptiFinalize"
         with self.subTest("a folder that answers"):
@@ -95,11 +95,11 @@ class SlowFolder(simulated.SimulatedTest):
         self.assertFalse(any("files are in" in text for text in told), done.stderr)
 
     def test_windows_do_not_wait_for_it(self):
-        """Files are put there by a thread of their own: every window opens, and has its kernels."""
+        """A separate thread writes the files: every window opens, and has its kernels."""
         text = "kernel:warm:1 loop:10 [ start kernel:a:1 sync stop kernel:b:1 sync sleep:50 ] print:done return:3"
         for trace in ("off", "csv,chrome"):
             with self.subTest("slow", trace=trace):
-                # Some 60 ms a file, of which there are two dozen.
+                # About 60 ms per file, of which there are two dozen.
                 done = self.held_up("fsync:1:30,rename:1:30", text=text, BATCH="1", TRACE=trace)
                 self.assertEqual([window["reason"] for window in done.out.run["windows"]], ["api"] * 10)
                 self.assertEqual(done.out.kernels(), {"a": 10})
@@ -117,7 +117,7 @@ class SlowFolder(simulated.SimulatedTest):
                 self.assertIn(" 10  10.000us  10.000us  10.000us  a()", done.stderr)
 
     def test_windows_do_not_wait_for_the_folder_to_be_made(self):
-        """Once it is known that our thread is held up, no further window is waited for."""
+        """Once our thread is known to be blocked, no further window is waited for."""
         done = self.held_up(f"mkdirat:1:{HANGS}", text="kernel:warm:1 loop:6 [ start kernel:a:1 sync stop sleep:50 ] print:done return:3")
         told = done.warnings()
         self.assertLessEqual(len(told), 2, done.stderr)

@@ -29,7 +29,7 @@ READINGS = ("power (W)", "SM clock (MHz)", "memory clock (MHz)", "temperature (Â
 
 
 class TimelineTest(simulated.SimulatedTest):
-    """Runs of `script` with both formats are checked by timeline.check(), as they lose nothing."""
+    """Runs of `script` with both formats are checked by timeline.check() if nothing is lost."""
 
     def timeline(self, text, **options):
         done = self.script(text, **{"WINDOW": "api", "TRACE": BOTH, **options})
@@ -85,7 +85,7 @@ class Contents(TimelineTest):
         self.assertEqual({**lengths, begin["name"]: ns(end["ts"]) - ns(begin["ts"])}, rows)
 
     def test_ranges_around_the_window(self):
-        # They begin with it, and still lie within each other.
+        # They begin with it, and are still nested.
         _, found = self.timeline("push:epoch push:step push:forward start kernel:a:2 sync pop pop kernel:a:1 sync stop pop")
         begins = {event["name"]: ns(event["ts"]) for event in found.spans("user_annotation")}
         self.assertEqual([begins[name] - begins["epoch"] for name in ("epoch", "step", "forward")], [0, 1, 2])
@@ -100,7 +100,7 @@ class Contents(TimelineTest):
         self.assertEqual(done.out.kernels()["own"], 5)
 
     def test_what_overlaps_on_a_stream(self):
-        # A graph's kernels run side by side, each begins as another one runs; CUPTI names the stream of the graph's launch for all.
+        # A graph's kernels run concurrently, each beginning while another one runs; CUPTI reports the stream of the graph's launch for all.
         text = ("duration:root:1000 duration:left:30000 duration:right:50000 duration:join:1000 "
                 "capture:1 kernel:root:1:1 record:root:1 await:root:2 kernel:left:3:1 kernel:right:2:2 record:right:2 await:right:1 "
                 "kernel:join:1:1 end_capture:1:x start loop:5 [ graph:x:1 kernel:alone:2:1 ] stop sync")
@@ -112,7 +112,7 @@ class Contents(TimelineTest):
                 names = found.names("thread_name")
                 on_row = collections.Counter((names[event["pid"], event["tid"]].partition(" (")[2], event["name"]) for event in kernels)
                 self.assertEqual(sum(on_row.values()), 45)
-                # What overlaps with nothing needs no row beside it.
+                # Events that overlap with nothing need no second row.
                 self.assertIn("overlapping)", {row for row, _ in on_row})
                 self.assertEqual({name: on_row["", name] for name in ("root()", "join()", "alone()")},
                                  {"root()": 5, "join()": 5, "alone()": 10})
@@ -143,7 +143,7 @@ class Contents(TimelineTest):
         self.assertEqual(counters, expected)
 
     def test_readings_are_counters(self):
-        """Memory as in memory_timeline.csv; power and clocks as the simulated device has them."""
+        """Memory as in memory_timeline.csv; power and clocks as on the simulated device."""
         text = ("malloc:a:1000000 kernel:a:1 sync loop:2 [ start malloc:b:2000000 malloc:c:3000000 free:c sleep:300 free:b stop ] "
                 "until_calls:nvmlDeviceGetCurrentClocksEventReasons:3")
         done, found = self.timeline(text, env={"CUDASIM_POWER": "step_us=20000,busy_mw=300000,limit_mw=700000"})
@@ -174,10 +174,10 @@ class Contents(TimelineTest):
 
 
 class Whole(TimelineTest):
-    """The file is there while no window is open."""
+    """The file exists while no window is open."""
 
     def test_windows_one_after_the_other(self):
-        # Whole after each of them: a program that is killed later leaves what it had.
+        # Complete after each of them: a program that is killed later leaves what it had.
         out = self.folder / "run1" / "out"
         text = "start kernel:a:3 sync stop flush start kernel:b:4 sync stop flush crash:KILL"
         done = self.script(text, WINDOW="api", TRACE=BOTH, check=False)
@@ -188,7 +188,7 @@ class Whole(TimelineTest):
         timeline.check_arrows(self, found)
 
     def test_attachments_in_turn(self):
-        # CUPTI is finalized after each window: its correlation ids begin anew.
+        # CUPTI is finalized after each window, so its correlation ids start over.
         text = "start kernel:a:3 sync stop until_calls:cuptiFinalize:1 start kernel:a:3 sync stop"
         _, found = self.timeline(text)
         self.assertEqual(len({event["id"] for event in found.phase("s")}), 6)
@@ -208,7 +208,7 @@ class Whole(TimelineTest):
         self.assertEqual(stat.S_IMODE((done.out.path / timeline.NAME).stat().st_mode), 0o600)
 
     def test_a_limit_on_the_size_of_files(self):
-        # What has no end is of no use: it goes. The tables have room.
+        # A truncated file is useless, so it is removed. There is space for the tables.
         program = shlex.join([str(simulated.programs / "script_cuda"), *"start kernel:a:20000 stop sync print:done return:3".split()])
         preload = shlex.quote(simulated.preload_of(simulated.library))
         done = self.script("", command=["bash", "-c", f"ulimit -f 256; LD_PRELOAD={preload} {program}"], preload=False, check=False,

@@ -29,7 +29,7 @@ class Allocator(simulated.SimulatedTest):
         return [row for row in out.rows("memory_timeline.csv") if (row["Device"], row["Of"]) == (device, f"PyTorch {kind}")]
 
     def levels(self, out, kind, device="0"):
-        """[(lowest, highest)], where it changes: a window's edge divides rows as well."""
+        """[(lowest, highest)] at changes; a window's edge divides rows as well."""
         levels = [(float(row["Lowest (MB)"]), float(row["Highest (MB)"])) for row in self.rows(out, kind, device)]
         return [level for level, _ in itertools.groupby(levels)]
 
@@ -47,7 +47,7 @@ class Allocator(simulated.SimulatedTest):
                 self.assertEqual(int(row["Start (ns)"]) + int(row["Duration (ns)"]), int(after["Start (ns)"]))
 
     def test_many_at_once(self):
-        """Thousands within the same moments: the highest and the lowest are exact, and the rows are few."""
+        """Thousands at the same moments: the highest and the lowest are exact, and the rows are few."""
         numbers = random.Random(2)
         levels = [(numbers.randrange(1, 1000), 1000 + 20 * (i // 500)) for i in range(5000)]
         done = self.allocate("launch", *(f"{CUDA}:1:{a}:{r}" for a, r in levels), devices=2, WINDOW="always")
@@ -68,7 +68,7 @@ class Allocator(simulated.SimulatedTest):
                 self.assertEqual(done.stdout, alone.stdout)
                 self.assertEqual("PyTorch's allocator" in done.stderr, not options)
                 if not options:
-                    # Of GPUs alone, by either of the function's names, and of those that can be shown.
+                    # Only for GPUs, through either of the function's names, and only those that can be shown.
                     self.assertEqual(max(high for _, high in self.levels(done.out, "allocated")), 6)
                     self.assertEqual({row["Device"] for row in done.out.rows("memory_timeline.csv") if row["Of"].startswith("PyTorch")}, {"0"})
 

@@ -20,7 +20,7 @@ from timeline import ns  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE / "torch_model.py"
-MODULES = 2 + 3 * 2 + 2  # calls of Layer in an iteration
+MODULES = 2 + 3 * 2 + 2  # calls of Layer per iteration
 
 
 def line_of(marker):
@@ -45,7 +45,7 @@ class Code(simulated.SimulatedTest):
         return {row[key]: row for row in rows}
 
     def lines(self, out):
-        """The program's own."""
+        """Rows of the program's own lines."""
         return {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
 
     def check_sums(self, out):
@@ -72,7 +72,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(modules["Net.blocks.1.a"]["Parent"], "Net.blocks.1")
 
     def check_plain(self, out, zero):
-        """All of "plain", whose first line of an iteration is marked so. Returns the program's lines."""
+        """Checks all of "plain", given the first line of an iteration. Returns the program's lines."""
         self.check_sums(out)
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")
@@ -91,7 +91,7 @@ class Code(simulated.SimulatedTest):
         lines = self.check_plain(out, "zero")
         self.assertEqual(lines[line_of("forward")]["Function"].rpartition(".")[2], "forward")
         self.assertEqual(int(lines[line_of("twice")]["Total Instances"]), 2 * 4)
-        # What is named is in no window: four iterations were asked for, and CUPTI saw two more.
+        # Named iterations are in no window: four iterations were requested, and CUPTI saw two more.
         self.assertEqual(len({row["Iteration"] for row in out.rows("iteration_sum.csv") if row["Complete"] == "1"}), 4)
         self.assertEqual(out.lost(), {})
 
@@ -107,7 +107,7 @@ class Code(simulated.SimulatedTest):
         return {path: int(row["Self Instances"]) for path, row in self.table(out, "module_sum.csv", "Module").items() if row["Self Instances"] != "0"}
 
     def test_iterations_that_alternate(self):
-        """Two are named, and differ in what launched the same kernels: that is not known of any then."""
+        """Two iterations are named, and differ in what launched the same kernels, so the launcher is unknown for these."""
         out = self.train("alternating")
         self.check_sums(out)
         # The copy's kernel "zero" and the optimizer's are outside of modules.
@@ -119,7 +119,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(self.instances(out), {"Shared.stem": 8, "Shared.query": 8, "Shared.block.a": 8, "Shared.block.b": 16, "Shared.functional": 24,
                                                "[none]": 8})
         modules = self.table(out, "module_sum.csv", "Module")
-        # Called by the block, and by what this is in.
+        # Called by the block, and by the module that contains it.
         self.assertEqual([modules["Shared.block.b"][column] for column in ("Class", "Depth", "Parent")], ["Layer", "", ""])
         self.assertEqual([modules["Shared.query"][column] for column in ("Depth", "Parent")], ["1", "Shared"])
 
@@ -129,13 +129,13 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(self.instances(out), {"Twins.student.0.layer": 12, "Twins.teacher.0.layer": 12, "[none]": 8})
 
     def test_deep_stack(self):
-        """Modules beyond its innermost frames are not known, nor what is inside of them."""
+        """Modules beyond the innermost frames are unknown, and so is what is inside them."""
         out = self.train("deep")
         self.check_sums(out)
         self.assertEqual(self.instances(out), {"Deep.stem": 8, "[unattributed]": 8, "[none]": 8})
 
     def test_iteration_that_begins_in_an_operator(self):
-        """The first one that is named lacks that operator; its backward pass, on a thread of autograd's, is that of the second one's."""
+        """The first named iteration lacks that operator; its backward pass, on a thread of autograd's, matches that of the second one."""
         out = self.train("inside")
         self.check_sums(out)
         self.check_modules(out)
@@ -153,7 +153,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(int(row["Optimizer (ns)"]), int(row["Total Time (ns)"]))
 
     def test_closure_of_an_optimizer(self):
-        """Its passes are in the optimizer's step, and no part of it."""
+        """Its passes are inside the optimizer's step, but are not attributed to it."""
         out = self.train("closure")
         self.check_sums(out)
         self.check_modules(out)
@@ -163,7 +163,7 @@ class Code(simulated.SimulatedTest):
             self.assertEqual(row[f"{phase} (ns)"], row["Total Time (ns)"], marker)
 
     def test_iterations_that_differ(self):
-        """What is in none of the iterations that are named has no place; what comes before and after it has."""
+        """Kernels that are in none of the named iterations have no place; those before and after them do."""
         out = self.train("report")
         self.check_sums(out)
         self.check_modules(out)
@@ -171,14 +171,15 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
 
     def test_graph_of_an_iteration(self):
-        """It was captured before anything was named, and its kernels are where they were captured."""
+        """It was captured before naming began, and its kernels have the places where they were captured."""
         out = self.train("graphed")
         lines = self.check_plain(out, "graphed zero")
         self.assertNotIn(line_of("replay"), lines)
         self.assertEqual(out.lost(), {})
 
     def test_graphs_of_a_module(self):
-        """The operators are those of the launch and of the capture; what no hook has seen captured is where the graph is launched."""
+        """Operators are those of the launch and of the capture; kernels whose capture no hook has seen have the place of the graph's
+        launch."""
         out = self.train("callables")
         self.check_sums(out)
         modules = self.table(out, "module_sum.csv", "Module")
@@ -196,7 +197,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(out.lost(), {})
 
     def idle_by_line(self, out):
-        """Of torch_model.py's lines, the idle time; and that of `[unattributed]`."""
+        """Idle time of torch_model.py's lines, and of `[unattributed]`."""
         rows = out.rows("gap_line_sum.csv")
         idle = sum(int(row["Idle (ns)"]) for row in out.rows("window_sum.csv") if row["Device"] != "all")
         self.assertEqual(sum(int(row["Idle Time (ns)"]) for row in rows), idle)
@@ -204,8 +205,8 @@ class Code(simulated.SimulatedTest):
         return lines, sum(int(row["Idle Time (ns)"]) for row in rows if row["Function"] == "[unattributed]")
 
     def test_lines_that_the_device_waits_for(self):
-        """By what the main thread is doing where it sleeps or computes, by the call that waits where it does. Where our thread had no
-        processor while the iterations were named, the time has no line, but never another one."""
+        """By what the main thread is doing if it sleeps or computes, by the waiting call otherwise. If our thread had no CPU while the
+        iterations were named, the time has no line, but never a wrong one."""
         in_compute = range(line_of("function that computes"), line_of("computes") + 1)
         for attempt in range(4):
             out = self.train("gaps")
@@ -265,7 +266,7 @@ class Code(simulated.SimulatedTest):
         self.assertLessEqual({ns(box["ts"]) for box in whole.spans("place")}, begins)
 
     def test_program_that_ends_meanwhile(self):
-        """One iteration was named, which is enough; a child that is forked meanwhile is left alone."""
+        """One iteration was named, which is enough; a child forked meanwhile is left alone."""
         for pattern, code in (("ends", 3), ("forks", 0), ("stops", 0)):
             with self.subTest(pattern=pattern):
                 out = self.train(pattern, check=False, code=code)
@@ -273,7 +274,7 @@ class Code(simulated.SimulatedTest):
                 self.check_modules(out)
 
     def test_program_that_is_killed_meanwhile(self):
-        """The window is recovered; what was named is not, and is in none of its figures."""
+        """The window is recovered; named work is not, and is in none of its values."""
         out = self.train("killed", check=False, code=-9)
         done = subprocess.run([injectctl, "recover", out.path], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -292,7 +293,7 @@ class Code(simulated.SimulatedTest):
         self.check_sums(out)
         self.assertEqual({row["Module"] for row in out.rows("module_sum.csv")}, {"[none]", "[unattributed]"})
         out = self.train("plain", HOOKS="cudart,python")
-        # Without operators nothing tells what the backward pass is of.
+        # Without operators, the origin of the backward pass is unknown.
         self.assertEqual(int(self.table(out, "module_sum.csv", "Module")["Net.blocks.1.a"]["Total Instances"]), 4)
         self.assertEqual([row["Operator"] for row in out.rows("op_sum.csv")], ["[none]"])
 
@@ -315,7 +316,7 @@ class Graphs(simulated.SimulatedTest):
         expected.pop(0, 0)
         found = collections.Counter({int(row["Line"]): int(row["Self Instances"]) for row in done.out.rows("line_sum.csv")
                                      if row["File"] == str(done.work / "sites.py") and row["Line"]})
-        # Nothing is where it was not captured, and only what can't be told is missing: it is where the graph is launched.
+        # No kernel has a wrong place, and only those that can't be determined lack theirs: they have the place of the graph's launch.
         self.assertEqual(expected - found, {})
         self.assertLessEqual((found - expected).total(), unsure, found - expected)
         return expected.total(), unsure
@@ -333,8 +334,8 @@ class Graphs(simulated.SimulatedTest):
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
 class Operators(simulated.SimulatedTest):
-    """FLOPs by the sizes of operators' inputs, against PyTorch's own counter. PyTorch before 2.3 (Debian's) lacks the functions
-    that the test of how sizes are read is made with: there they are not known, and nothing else is amiss."""
+    """FLOPs from the sizes of operators' inputs, compared with PyTorch's own counter. PyTorch before 2.3 (Debian's) lacks the functions
+    used to test how sizes are read: FLOPs are unknown there, and nothing else is wrong."""
 
     ITERATIONS = 4
 

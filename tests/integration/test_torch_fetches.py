@@ -18,7 +18,7 @@ FIRST, COUNT = 30, 6
 
 
 def fetch_times(row):
-    """[waiting, processing], None where the table does not say."""
+    """[waiting, processing], None if the table does not say."""
     return [int(row[column]) if row[column] else None for column in KINDS]
 
 
@@ -46,7 +46,7 @@ class Fetches(simulated.SimulatedTest):
         return rows
 
     def check(self, out, kind):
-        """Each iteration has what the program measured, without the little that lies around it."""
+        """Each iteration has what the program measured, except for the short time around it."""
         rows = self.rows(out)
         for row in rows:
             times = fetch_times(row)
@@ -55,7 +55,7 @@ class Fetches(simulated.SimulatedTest):
             self.assertLessEqual(times[kind], took)
             self.assertGreaterEqual(times[kind], slept * 1e9)
         found = sum(fetch_times(row)[kind] for row in rows)
-        # The window ends as the last iteration does.
+        # The window ends with the last iteration.
         (window,) = out.windows()
         self.assertEqual(fetch_times(window)[1 - kind], 0)
         self.assertGreaterEqual(fetch_times(window)[kind], found)
@@ -91,7 +91,7 @@ class Fetches(simulated.SimulatedTest):
         self.check(self.train("both"), PROCESSING)
 
     def test_in_a_phase(self):
-        """The first batch of a validation is fetched before its first work; after its last one it has the fetch that finds no more,
+        """The first batch of a validation is fetched before its first work; the fetches after its last work are the one that finds no more,
         and that of the next iteration's batch."""
         out = self.train("validation")
         self.rows(out)
@@ -106,7 +106,7 @@ class Fetches(simulated.SimulatedTest):
             self.assertGreaterEqual(times[PROCESSING], sum(slept for _, slept in own) * 1e9)
 
     def test_another_thread_fetches(self):
-        """What a thread fetches ahead is no time of the one that trains: of that, nothing is known."""
+        """A thread's prefetching is not time of the thread that trains, whose fetches are unknown."""
         out = self.train("helper")
         self.assertEqual({tuple(fetch_times(row)) for row in self.rows(out) + out.windows()}, {(None, None)})
 
@@ -114,13 +114,13 @@ class Fetches(simulated.SimulatedTest):
         self.check(self.train("helper_beside"), PROCESSING)
 
     def test_a_window_by_the_clock(self):
-        """The thread that launches counts where none steps. What is in progress as the window closes counts up to there."""
+        """If no thread steps, the launching thread counts. A fetch in progress as the window closes counts up to that point."""
         out = self.train("inference", iterations=120, WINDOW="time:100ms+200ms")
         (window,) = out.windows()
         waiting, processing = fetch_times(window)
         self.assertEqual(waiting, 0)
         self.assertLess(processing, int(window["Duration (ns)"]))
-        # All but the launches, and what was in progress as it opened.
+        # Everything but the launches, and the fetch in progress as it opened.
         self.assertGreater(processing, 0.5 * int(window["Duration (ns)"]))
 
     def test_none(self):

@@ -43,7 +43,7 @@ class Memory(simulated.SimulatedTest):
             self.assertEqual(found[purpose], truth[purpose], purpose)
         told = dict(re.findall(r'libinject_memory_purpose_bytes{.*purpose="(.*?)"} (\d+)', (out.path.parent / "p.prom").read_text(encoding="utf-8")))
         self.assertEqual({purpose: int(size) for purpose, size in told.items()}, {purpose: found[purpose] for purpose in PURPOSES[:-1]})
-        # The batch and the tensor that answers for itself; what is between the views, less what is rounding; and tensors of the moment.
+        # The batch and the tensor that answers for itself; the gaps between the views, without the rounding; and temporary tensors.
         self.assertGreaterEqual(found["other tensors"], truth["other tensors"])
         self.assertEqual(found["[all]"], 20_000_000)
         self.assertEqual(sum(found[purpose] for purpose in PURPOSES[:-2]), truth["reserved"])
@@ -103,10 +103,10 @@ class Memory(simulated.SimulatedTest):
         self.assertFalse((out.path / "oom.json").exists())
 
     def test_a_short_window_is_left_alone(self):
-        """What watches is compiled on the main thread, which takes some milliseconds: after the window."""
+        """The code that watches is compiled on the main thread, which takes a few milliseconds: after the window."""
         out, truth = self.train("short_window", WINDOW="api")
         self.assertEqual((truth["observers"], truth["failures"]), (1, 1))
-        # From a second on it may be in the window, whose length the program does not know exactly.
+        # If the window lasts a second or more, it may happen in the window, whose length the program does not know exactly.
         self.assertTrue(truth["told_in_window"] == 0 or truth["window_seconds"] >= 0.5, truth)
         self.assertEqual(json.loads((out.path / "oom.json").read_text())["failures"], 1)
 

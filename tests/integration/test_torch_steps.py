@@ -36,12 +36,12 @@ class Steps(simulated.SimulatedTest):
                                         pattern, str(iterations)], check=check, timeout=120, **given)
 
     def check_exact(self, done, steps, certainty="high", first=30, count=4, status=0):
-        """The window has these iterations, from their first kernel to their last, and it is known why."""
+        """The window has these iterations, from their first kernel to their last, with the reason given."""
         self.assertEqual(done.code, status, done.stderr)
         found = done.out.run["iterations"]
         self.assertEqual((found["recognised_by"], found["optimizer_steps_per_iteration"], found["certainty"]),
                          ("optimizer steps", steps, certainty), found)
-        # On a busy machine our thread may come so late that the window opens at a later one, and says so.
+        # On a busy machine our thread may be so late that the window opens at a later iteration, which is reported.
         late = re.search(r"the window opens at iteration (\d+)", done.stderr)
         first = int(late[1]) if late else first
         marks = sorted(name for name in done.out.kernels() if name.startswith("mark_"))
@@ -52,7 +52,7 @@ class Steps(simulated.SimulatedTest):
         self.assertEqual(done.out.lost(), {})
 
     def test_one_optimizer(self):
-        """Layers launch what an optimizer is known by as well."""
+        """Layers also launch kernels by which an optimizer is recognised."""
         done = self.train("plain")
         self.check_exact(done, 1)
         self.assertEqual(done.out.run["iterations"]["anchor"], "Optimizer.step#Adam.step")
@@ -71,20 +71,20 @@ class Steps(simulated.SimulatedTest):
         self.check_exact(self.train("alike"), 3)
 
     def test_a_critic_that_trains_alone_at_first(self):
-        """Its window is one of other iterations, which is said, and no certainty is left."""
+        """Its window has other iterations, which is reported, and the certainty is low."""
         done = self.train("critic_first", 300, WINDOW="iter:30+4/500x2")
         found = done.out.run["iterations"]
         self.assertEqual((found["optimizer_steps_per_iteration"], found["certainty"]), (3, "low"), found)
         self.assertIn("an iteration turned out to have 3 optimizer steps: earlier windows show iterations of another kind", " ".join(done.warnings()))
 
     def test_optimizers_of_one_class_whose_steps_vary(self):
-        """They are told apart by the object that steps."""
+        """They are distinguished by the object that steps."""
         done = self.train("varying")
         self.check_exact(done, 3)
         self.assertEqual(done.out.run["iterations"]["told_apart_by"], "function")
 
     def test_models_of_one_kind_in_turn(self):
-        """Whether both or each is an iteration is not known."""
+        """Whether both together or each of them is an iteration is unknown."""
         self.check_exact(self.train("ensemble"), 1, certainty="medium")
 
     def test_nothing_repeats_but_the_steps(self):
@@ -128,7 +128,7 @@ class Steps(simulated.SimulatedTest):
         self.check_exact(self.train("profiled"), 1)
 
     def test_callbacks_that_the_program_clears(self):
-        """Steps are heard again soon: a window closes. How many have gone unheard is not known."""
+        """Steps are observed again soon: a window closes. How many were missed is unknown."""
         for pattern in ("cleared_early", "cleared_in_the_window"):
             with self.subTest(pattern=pattern):
                 done = self.train(pattern)
@@ -153,10 +153,10 @@ class Steps(simulated.SimulatedTest):
 
 
 class Others(simulated.SimulatedTest):
-    """No program gets anything registered with a PyTorch that is not known."""
+    """Nothing is registered with an unknown PyTorch."""
 
     def run_with(self, library, version, **env):
-        """A program that has such a library; returns what was said of it, and what the library was told."""
+        """Runs a program that has such a library; returns the messages about it, and what the library was told."""
         place = self.folder / f"torch{self.runs}"
         (place / "lib").mkdir(parents=True)
         (place / "lib/libtorch_cpu.so").symlink_to(simulated.programs / f"torch_{library}/libtorch_cpu.so")
@@ -189,7 +189,7 @@ class Others(simulated.SimulatedTest):
                 self.assertEqual("removed 1\n" in told, expected.removed)
 
     def test_operators_without_numbers(self):
-        """Steps are told all the same."""
+        """Steps are reported nevertheless."""
         lines, told = self.run_with("other", "2.11.0", TORCH_CALLS="no_sequence")
         self.assertEqual(len(lines), 2, lines)
         self.assertIn("PyTorch reports", lines[0])

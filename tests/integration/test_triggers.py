@@ -36,7 +36,7 @@ class Ranges(TriggerTest):
         self.check_windows(done, {"in": 5})
         self.assertEqual(done.out.operations(), {"[CUDA memcpy Host-to-Device]": 1})
         self.assertEqual(done.out.reasons(), ['nvtx:"step"'])
-        # The range lies in its window, and is not cut by it.
+        # The range is within its window, and is not cut by it.
         self.assertEqual(done.out.ranges(), {("step", "PushPop"): 1})
         self.assertEqual(done.out.windows()[0]["Clipped Ranges"], "0")
         self.check_unharmed(done, text)
@@ -116,7 +116,7 @@ class Ranges(TriggerTest):
         self.check_windows(done, {"m": 3, "t": 5})
 
     def test_ranges_of_eight_threads(self):
-        # Whoever comes second waits for the window as well: nothing that is launched in a range is missing.
+        # The second thread waits for the window as well: nothing launched in a range is missing.
         done = self.script("kernel:x:1 threads:8 [ loop:40 [ kernel:out:1:own push:step kernel:in:5:own pop ] "
                            "stream_sync:own ] sync", WINDOW="nvtx:step")
         self.assertEqual(done.out.kernels()["in"], 1600)
@@ -139,7 +139,7 @@ class Ranges(TriggerTest):
         self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_more_names_than_there_is_room_for(self):
-        # A profiler's ranges have a new name each; the trigger goes by the text.
+        # Each of a profiler's ranges has a new name; the trigger compares the text.
         done = self.script("kernel:a:1 names:fill:140000 push:late kernel:b:2 names:in:10 kernel:b:1 pop kernel:c:1 "
                            "registered:late kernel:d:1 pop kernel:e:1 sync", WINDOW="nvtx:late")
         self.assertEqual(done.out.window_kernels(), [3, 1])
@@ -152,7 +152,8 @@ class Ranges(TriggerTest):
         self.check_unharmed(done, text)
 
     def test_the_programs_own_windows(self):
-        # A window that the program opened itself is not closed by a range, nor one closed by it reopened.
+        # A window that the program opened itself is not closed by a range, and one closed by it is not reopened by a
+        # range.
         done = self.script("kernel:x:1 open kernel:a:1 push:step kernel:b:1 pop kernel:c:1 close push:step kernel:d:1 close "
                            "push:step kernel:y:1 pop pop kernel:z:1 sync", WINDOW="nvtx:step")
         self.assertEqual(done.stdout, "open: 0\nclose: 0\nclose: 0\n")
@@ -305,13 +306,13 @@ class Schedules(TriggerTest):
         self.check_windows(done, {"a": 1})
 
     def test_sampling_a_long_run(self):
-        # 100 windows; what they leave is as large as what one leaves, but for the rows of the windows.
+        # 100 windows leave as much as one window does, except for the rows of the windows.
         done = self.script("loop:700 [ kernel:a:1 sleep:3 ] sync", WINDOW="time:10ms+5ms/20ms", TRACE=None)
         windows = done.out.windows()
         self.assertGreater(len(windows), 30)
         starts = [int(row["Start (ns)"]) for row in windows]
         for start in starts:
-            # Start to start: however late one was, the next one does not shift.
+            # From start to start: however late one was, the next one is not delayed.
             self.assertGreaterEqual((start - 10_000_000) % 20_000_000, 0)
         self.assertEqual(len({(start - 10_000_000) // 20_000_000 for start in starts}), len(starts))
         one = self.script("kernel:a:1 sync", WINDOW="always", TRACE=None)

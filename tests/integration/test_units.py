@@ -25,7 +25,7 @@ injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
 START, COUNT = 20, 6
 STEPS = 60
 STEP = "copy:h2d:64 kernel:forward:3 {} kernel:backward:2 kernel:adam:1 sync"
-# The same as in test_iterations: until our own thread has looked, however late on a busy machine.
+# As in test_iterations: until our own thread has looked, however late on a busy machine.
 PAUSE = "sleep:40 looks:2"
 PAUSES = (11, 13, 18, 24)
 TYPES = ("u64", "i64", "double", "u32", "i32", "float")
@@ -33,7 +33,7 @@ TYPES = ("u64", "i64", "double", "u32", "i32", "float")
 
 class UnitsTest(simulated.SimulatedTest):
     def train(self, before, within=None, after=None, setup="sync", step=STEP, tail="sync", **options):
-        """What the program says before, within and after the work of each step, by number: words."""
+        """Words before, within and after the work of each step, by its number."""
         words = [setup]
         for i in range(STEPS):
             if i in PAUSES:
@@ -45,7 +45,7 @@ class UnitsTest(simulated.SimulatedTest):
         return [row for row in out.rows(name) if row.get("Device", "all") == "all"]
 
     def check(self, out, truth, source):
-        """`truth`: by iteration; those that are not in it have none."""
+        """`truth`: by iteration; those that are missing in it have no units."""
         rows = [row for row in self.rows(out) if row["Label"] == "iteration"]
         # On a busy machine the window may come later.
         first = int(rows[0]["Iteration"])
@@ -83,8 +83,8 @@ class UnitsTest(simulated.SimulatedTest):
             self.assertEqual(window["Units/s"], "")
 
     def said(self, seed):
-        """(what is said before, within and after the work of steps, how many units each step has): some say nothing, some
-        several times. What is said after a step's last work is of the next one."""
+        """(reports before, within and after the work of steps, the units of each step): some have no report, some several. A report after a
+        step's last work belongs to the next one."""
         numbers = random.Random(seed)
         before, within, after, truth = {}, {}, {}, {}
         for i in range(STEPS):
@@ -150,8 +150,8 @@ class Called(UnitsTest):
         self.assertNotIn("samples/s", text)
 
     def test_windows_that_the_program_opens(self):
-        """Iterations are followed in windows alone, or from then on in another way: what is said before one opens may be of its first
-        iteration, and is not heard."""
+        """Iterations are only followed in windows, or differently from then on: a report before one opens may belong to its first
+        iteration, and is ignored."""
         steps, told = f"{STEP.format('')} " * 8, f"units:7 {STEP.format('')} " * 8
         for name, window, steps_before, before, first in (
                 ("a part of them before", "api", steps, "units:10 start units:20", ""), ("all before", "api", steps, "units:30 start", ""),
@@ -169,7 +169,7 @@ class Called(UnitsTest):
                 self.assertEqual([row["Units"] for row in rows], [first] + ["30"] * (len(rows) - 1))
 
     def test_more_than_there_is_room_for(self):
-        """An iteration of whose numbers some were lost is told before the next number is said."""
+        """An iteration that lost some of its reports is emitted before the next report."""
         step = "copy:h2d:64 kernel:forward:3 sleep:15 {} kernel:backward:2 kernel:adam:1 sync sleep:15"
         burst = range(START, START + COUNT + 4)
         done = self.train({}, {i: "loop:6000 [ units:1 ] sleep:100" if i in burst else "units:10" for i in range(STEPS)}, step=step, RING="64K")
@@ -180,7 +180,7 @@ class Called(UnitsTest):
             self.assertIn(row["Units"], ("", "6000" if row["Iteration"] and int(row["Iteration"]) in burst else "10"), row)
 
     def test_numbers_of_any_size(self):
-        """What is known is not shown as 0, and nothing is infinite."""
+        """Known values are not shown as 0, and no value is infinite."""
         for number, said, units in (("0.0000001", 0, 1e-7), ("1e-12", 0, 1e-12), ("1e12", 0, 1e12), ("1e308", -1, None), ("1e-13", -1, None),
                                     ("1e-300", -1, None), ("-0.0", 0, 0)):
             with self.subTest(number):
@@ -204,7 +204,7 @@ class Called(UnitsTest):
                 self.assertAlmostEqual(float(rates[0]), float(window["Units/s"]), delta=0.01 * float(window["Units/s"]))
 
     def test_of_several_gpus_by_the_busiest(self):
-        """What the GPUs would reach if they never waited is no less than what was reached."""
+        """The rate that the GPUs would reach without waiting is not below the one that was reached."""
         setup = "sync duration:forward:3000000 duration:backward:2000000 device:1 sync device:0"
         step = "copy:h2d:64 kernel:forward:3 {} device:1 kernel:backward:3 device:0 sync kernel:adam:1 sync"
         done = self.script(" ".join([setup, *(f"{PAUSE if i in PAUSES else ''} units:100 {step.format('')}" for i in range(STEPS)), "sync"]),
@@ -230,13 +230,13 @@ class Called(UnitsTest):
             self.assertAlmostEqual(float(row["Samples/s"]), float(row["Units/s"]), delta=0.06)
 
     def test_validation_has_its_own(self):
-        """What is said of the work between two iterations is in its row, and not in the window's sum."""
+        """A report during the work between two iterations is in its row, but not in the window's sum."""
         validation = "units:500 kernel:forward:3 units:500 kernel:forward:3 kernel:metric:9 copy:d2h:64 sync"
         done = self.train({i: "units:8" for i in range(STEPS)}, after={i: validation for i in (9, 14, 22)})
         rows = self.rows(done.out)
         labels = {row["Label"]: row["Units"] for row in rows}
         whole = {int(row["Iteration"]): row["Units"] for row in rows if row["Iteration"]}
-        # Where the validation is told apart it has what was said of it; else all of it is of the iteration that it is part of.
+        # If the validation is recognised, it has its own units; otherwise all of them belong to the iteration that contains it.
         if "validation" in labels:
             self.assertEqual(labels["validation"], "1000")
             self.assertEqual(set(whole.values()), {"8"})
@@ -244,7 +244,7 @@ class Called(UnitsTest):
             self.assertEqual(sorted(whole.values()), ["1008", *["8"] * (COUNT - 1)])
 
     def test_killed(self):
-        """What is recovered after a kill says the same of each iteration."""
+        """What is recovered after a kill has the same units for each iteration."""
         truth = {i: 100 + i for i in range(STEPS)}
         words = ["sync"]
         for i in range(STEPS):
@@ -312,8 +312,8 @@ class Payloads(UnitsTest):
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
 class WithPyTorch(UnitsTest):
-    """Sequences of any length, said by libinject.units() before the batch is copied. Where nothing repeats, PyTorch's steps alone tell
-    iterations apart."""
+    """Sequences of any length, reported by libinject.units() before the batch is copied. If nothing repeats, only PyTorch's steps separate
+    iterations."""
 
     def test_steps_of_batches_of_any_length(self):
         for pattern in ("fixed", "varied", "accumulated", "logged"):
@@ -334,7 +334,7 @@ class WithPyTorch(UnitsTest):
             with self.subTest(pattern):
                 done = self.script("", command=[PYTHON, str(HERE / "torch_batches.py"), str(simulated.programs / "script_training.so"), pattern, "90"],
                                    timeout=120, WINDOW="iter:30+6", BATCH="auto")
-                # On a busy machine a thread may lose its processor inside CUPTI for long, and iterations are found late.
+                # On a busy machine a thread may be preempted inside CUPTI for long, and iterations are found late.
                 warnings = [line for line in done.warnings() if not re.search("one of the program's threads is still inside it|"
                                                                               "too late for iteration", line)]
                 self.assertEqual((done.code, warnings), (0, []), done.stderr)

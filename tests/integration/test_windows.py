@@ -31,7 +31,7 @@ class ProfilerApi(simulated.SimulatedTest):
                 self.check_unharmed(done, text)
 
     def test_work_belongs_to_the_window_of_its_launch(self):
-        # 12 ms of kernels are queued when the window opens; its own wait for what is launched after its end.
+        # 12 ms of kernels are queued when the window opens; its own wait for a kernel launched after its end.
         done = self.script("duration:early:3000000 fault:wait_for:late/after kernel:early:4 start kernel:late:2 stop "
                            "kernel:after:2:1 sync", WINDOW="api")
         self.assertEqual(done.out.kernels(), {"late": 2})
@@ -74,14 +74,14 @@ class ProfilerApi(simulated.SimulatedTest):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn(NEVER_OPENED, done.warnings()[0])
                 self.assertIn("INJECT_WINDOW=" + window, done.warnings()[0])
-                # Where hooks see the profiler API, CUPTI is not even loaded before a window opens.
+                # If hooks see the profiler API, CUPTI is not even loaded before a window opens.
                 self.assertEqual([name for name in done.simulated_calls() if name.startswith("cupti")], [])
 
     def test_cupti_is_given_up_after_a_window(self):
         done = self.script("start kernel:in:4 stop sync until_calls:cuptiFinalize:1 kernel:out:2 sync", WINDOW="api")
         self.assertEqual(done.out.kernels(), {"in": 4})
         calls = done.simulated_calls()
-        # Once more for the time of cuptiFinalize.
+        # Once more for the duration of cuptiFinalize.
         self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (2, 1, 1))
         self.assertGreater(done.out.run["windows"][0]["detached_ns"], done.out.run["windows"][0]["end_ns"])
         overhead = done.out.run["overhead"]
@@ -96,7 +96,7 @@ class ProfilerApi(simulated.SimulatedTest):
 
 
 class EveryIteration(simulated.SimulatedTest):
-    """A program that brackets every iteration keeps its speed: no attachment and no file an iteration."""
+    """A program that brackets every iteration keeps its speed: no attachment and no file per iteration."""
 
     def test_counts_attachments_and_writes(self):
         seen = set()
@@ -127,17 +127,17 @@ class EveryIteration(simulated.SimulatedTest):
         self.assertLessEqual(run["overhead"]["attachments"], 2 + 2 * pauses)
         self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2 + 2 * pauses)
         self.assertGreater((run["windows"][-1]["end_ns"] - run["windows"][0]["start_ns"]) / 1e9, 1)
-        # As the first window opens and closes, once a second, at the end, and as CUPTI is detached and attached.
+        # When the first window opens and closes, once a second, at the end, and when CUPTI is detached and attached.
         self.assertLessEqual(len(seen), seconds + 4 + 2 * pauses)
 
     def test_a_program_without_hooks(self):
-        # Between CUPTI's detachment after the first window and its attachment for the two calls nobody sees a call.
+        # Between CUPTI's detachment after the first window and its attachment for the two calls, no call is seen.
         done = self.script("init start kernel:a:3 stop flush loop:149 [ start kernel:a:3 stop kernel:b:2 sleep:4 ] sync", program="driver",
                            WINDOW="api")
         windows = done.out.window_kernels()
         self.assertEqual(set(windows), {3})
-        # The two calls are watched, then a window, the two calls again, and from the second window on all of it.
-        # Each pause takes two of them more: the two calls alone, then all of it.
+        # First the two calls are watched, then a window, the two calls again, and from the second window on everything. Each pause adds two
+        # changes: the two calls alone, then everything.
         pauses = simulated.pauses(done.out.run)
         self.assertTrue(150 - pauses <= len(windows) <= 150, windows)
         self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2 + 2 * pauses)
@@ -145,7 +145,7 @@ class EveryIteration(simulated.SimulatedTest):
 
 
 class DriverApi(simulated.SimulatedTest):
-    """Nothing that can be hooked: cuProfilerStart and cuProfilerStop are seen by CUPTI, twice each."""
+    """Nothing that can be hooked: CUPTI sees cuProfilerStart and cuProfilerStop, twice each."""
 
     def test_the_work_between_start_and_stop(self):
         text = "kernel:before:3 start kernel:inside:5 copy:1000 stop kernel:after:7 sync return:4"
@@ -164,7 +164,7 @@ class DriverApi(simulated.SimulatedTest):
         self.assertEqual(done.out.window_kernels(), [4, 4, 4])
 
     def test_windows_far_apart(self):
-        # CUPTI is detached in between, but for the two calls.
+        # CUPTI is detached in between, except for the two calls.
         done = self.script("init start kernel:a:4 stop sync flush sleep:1300 kernel:out:1 start kernel:b:2 stop sync", program="driver",
                            WINDOW="api")
         self.assertEqual(done.out.window_kernels(), [4, 2])
@@ -214,13 +214,13 @@ class Time(simulated.SimulatedTest):
     LAUNCHES = "kernel:a:1 loop:10 [ kernel:a:1 sleep:3 ] until_open while_open [ kernel:a:1 sleep:3 ] kernel:a:3 sync"
 
     def check_edges(self, done, kernel):
-        """The window's kernels are those launched in its time; the trace has their starts, and the stream was idle."""
+        """The window's kernels are those launched during it; the trace has their starts, and the stream was idle."""
         base = done.out.run["time_zero"]["clock_monotonic_ns"]
         starts = [start - base for _, name, _, _, _, start, _ in done.device_work() if kernel in name]
         for row in done.out.windows():
             begin, end = int(row["Start (ns)"]), int(row["End (ns)"])
-            # From the launch call to the kernel's start the simulation takes 2 µs; a launch that is under way at an edge may
-            # go either way, however long it takes: there is one thread.
+            # The simulation takes 2 µs from the launch call to the kernel's start; a launch in progress at an edge may be in or out,
+            # however long it takes: there is one thread.
             margin = 1_000_000
             surely = sum(begin + margin < start < end - margin for start in starts)
             perhaps = sum(begin - margin < start < end + margin for start in starts)
@@ -241,7 +241,7 @@ class Time(simulated.SimulatedTest):
         done = self.script("loop:450 [ kernel:a:1 sleep:3 ] sync", WINDOW="time:50ms+30ms/100msx3")
         starts = [int(row["Start (ns)"]) for row in done.out.windows()]
         self.assertEqual(len(starts), 3)
-        # Start to start: however late one was, the next one does not shift.
+        # From start to start: however late one was, the next one is not delayed.
         self.assertGreaterEqual(starts[0], 50_000_000)
         turns = [(start - 50_000_000) // 100_000_000 for start in starts]
         self.assertEqual(turns, sorted(set(turns)))
@@ -283,8 +283,8 @@ class Launch(simulated.SimulatedTest):
     def test_whatever_launches(self):
         done = self.script("kernel:a:4 runtime_kernel:b:2 gemm copy:h2d:64 capture:1 kernel:g:2:1 end_capture:1:x "
                            "graph:x:1 kernel:c:4 sync", WINDOW="launch:5+6")
-        # b, the GEMM, two that were captured and ran in no window of their own, the graph (one launch, whatever it
-        # runs) and c; a copy is none.
+        # b, the GEMM, two that were captured and ran in no window of their own, the graph (one launch, whatever it runs) and c; a copy does
+        # not count.
         self.assertEqual(done.out.kernels(), {"b": 1, "sm90_lt_matmul_128x128": 1, "g": 2, "c": 1})
 
     def test_eight_threads(self):
@@ -303,12 +303,12 @@ class Launch(simulated.SimulatedTest):
         self.assertEqual(done.out.kernels(), {"k": 15})
 
     def test_a_burst_has_whole_windows_or_none(self):
-        # Windows that follow one another faster than our own thread looks are passed over, never cut.
+        # Windows that follow each other faster than our own thread looks are skipped, never cut.
         done = self.script("kernel:k:20000 sync", WINDOW="launch:10+5/20")
         self.assertEqual(set(done.out.window_kernels()), {5})
 
     def check_own_times(self, out, count, length):
-        """So many windows, each with its launches between its own edges, or without times and counted as such."""
+        """That many windows, each with its launches between its own edges, or without times and counted as such."""
         windows = out.windows()
         self.assertEqual([row["Window"] for row in windows], [str(number) for number in range(1, count + 1)])
         self.assertEqual(out.window_kernels(), [length] * count)
@@ -338,7 +338,7 @@ class Launch(simulated.SimulatedTest):
 
 
 class OwnApi(simulated.SimulatedTest):
-    """include/inject/inject.h, by weak symbols."""
+    """include/inject/inject.h, through weak symbols."""
 
     def test_without_the_preload(self):
         done = self.script("is_open open is_open close flush", preload=False)
@@ -404,7 +404,7 @@ class Graphs(simulated.SimulatedTest):
                     self.assertEqual(done.out.kernels(), kernels)
 
     def test_a_capture_whose_graph_nobody_asks_for(self):
-        """As after cudaStreamBeginCaptureToGraph: the program has the graph already."""
+        """As after cudaStreamBeginCaptureToGraph: the program already has the graph."""
         text = "capture:1 kernel:g:2:1 end_capture:1 start kernel:k:1 stop sync print:done"
         for window in ("api", "off"):
             done = self.script(text, WINDOW=window)
@@ -456,7 +456,7 @@ class Concurrency(simulated.SimulatedTest):
         self.assertLessEqual(set(done.out.lost()), simulated.LOST_TO_PACE)
 
     def test_windows_over_threads_that_launch_without_pause(self):
-        # Edges fall anywhere: every kernel recorded did run (checked by each test), and none is missing.
+        # Edges are anywhere: every recorded kernel did run (checked by each test), and none is missing.
         text = "background [ threads:8 [ kernel:t:4000:own ] ] loop:10 [ sleep:10 start sleep:8 stop ] join sync"
         done = self.script(text, WINDOW="api")
         self.assertEqual(len(done.out.windows()), 10)
@@ -470,7 +470,7 @@ class Concurrency(simulated.SimulatedTest):
         self.assertEqual(sorted(rows)[0][1], "5")
 
     def test_threads_that_start_and_stop(self):
-        # The others' stops may call off each start before its window opens: the last one has none beside it.
+        # The others' stops may cancel each start before its window opens: the last start has none beside it.
         done = self.script("threads:4 [ loop:20 [ start kernel:t:5:own stop ] ] start kernel:t:7 stop sync", WINDOW="api")
         self.assertEqual(done.out.lost(), {})
         *others, last = done.out.window_kernels()
@@ -499,7 +499,7 @@ class Tables(simulated.SimulatedTest):
         done = self.script("start copy:h2d:1000000 copy:h2d:3000000 copy:d2h:1000000:1 copy:d2d:1000000 memset:1000 memset:0 "
                            "copy:h2d:0 stop sync", WINDOW="api")
         rows = {row["Operation"]: row for row in done.out.rows("cuda_gpu_mem_time_sum.csv")}
-        # 10,000 bytes a microsecond to and from the device, a hundred times that inside.
+        # 10,000 bytes per microsecond to and from the device, a hundred times that within it.
         self.assertEqual({name: (row["Count"], row["Total Time (ns)"], row["Max (ns)"]) for name, row in rows.items()},
                          {"[CUDA memcpy Host-to-Device]": ("2", "400000", "300000"),
                           "[CUDA memcpy Device-to-Host]": ("1", "100000", "100000"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Reads trace.json.gz, and holds it against the raw records' tables of the same run."""
+"""Reads trace.json.gz, and compares it with the raw records' tables of the same run."""
 
 import collections
 import gzip
@@ -44,7 +44,7 @@ def ns(microseconds):
 
 
 def correlation(event):
-    # After another attachment of CUPTI's the ids begin anew, and are told apart by what is added.
+    # After CUPTI is attached anew, ids start over, and are made unique by an added number.
     return event.get("args", {}).get("correlation", 0) % 2**32
 
 
@@ -53,7 +53,7 @@ def device_of(row):
 
 
 def check(test, out):
-    """Of a run with INJECT_TRACE=csv,chrome that lost nothing of either."""
+    """For a run with INJECT_TRACE=csv,chrome that lost neither records nor events."""
     timeline = Timeline.read(out.path / NAME)
     rows = out.rows("cuda_gpu_trace.csv")
     work = collections.Counter((device_of(row), int(row["Strm"]), int(row["Start (ns)"]), int(row["Duration (ns)"]), int(row["CorrId"]),
@@ -81,7 +81,7 @@ def check(test, out):
 
 
 def check_streams(test, timeline):
-    """What ran on a stream is on its row, or on one beside it that says so."""
+    """Work on a stream is on its row, or on an overflow row labelled as such."""
     names, places = timeline.names("thread_name"), timeline.names("thread_sort_index", "sort_index")
     for event in timeline.spans(*GPU):
         row, stream = (event["pid"], event["tid"]), event["args"]["stream"]
@@ -90,7 +90,7 @@ def check_streams(test, timeline):
 
 
 def check_arrows(test, timeline):
-    """From the beginning of the call that launched to that of what it launched, one for each launch that is known."""
+    """From the beginning of the launching call to that of the launched work, one for each known launch."""
     launches = {event["args"]["correlation"]: event for event in timeline.spans(*APIS, "cpu_op") if correlation(event)}
     launched = collections.defaultdict(list)
     for event in timeline.spans(*GPU):
@@ -109,7 +109,7 @@ def check_arrows(test, timeline):
 
 
 def overlaps(events):
-    """Pairs of spans that overlap on a row, be it in part or one within the other."""
+    """Pairs of spans on a row that overlap, partly or nested."""
     rows = collections.defaultdict(list)
     for event in events:
         begin = ns(event["ts"])
@@ -121,8 +121,7 @@ def overlaps(events):
 
 
 def check_rows(test, timeline):
-    """What is on one row lies within what is around it, or beside it: Perfetto leaves out what does neither. What ran on a GPU lies
-    within nothing."""
+    """Spans on one row are nested or disjoint: Perfetto omits others. Work on a GPU is not nested."""
     test.assertEqual(overlaps(timeline.spans(*GPU)), [])
     rows = collections.defaultdict(list)
     for event in timeline.phase("X"):

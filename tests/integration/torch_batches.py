@@ -28,7 +28,7 @@ BATCH, DATA = 5, 17  # the last batch of an epoch has two
 
 
 class Encoding(collections.UserDict):
-    """As tokenizers return it."""
+    """As returned by tokenizers."""
 
 
 def collate(samples):
@@ -68,7 +68,7 @@ def epochs(loader):
 
 
 def ahead(loader):
-    """A thread fetches, and the one that trains gets it later."""
+    """One thread fetches, and the one that trains gets it later."""
     waiting = queue.Queue(2)
 
     def fetch():
@@ -96,7 +96,7 @@ def run():
             samples += sizes[fetched % len(sizes)]
             fetched += 1
         step(k, optimizer)
-        if k % 10 == 9:  # or all may be over before the first are looked at
+        if k % 10 == 9:  # otherwise all may be over before the first are processed
             looks.wait()
         told.append(None if PATTERN in ("unknown", "deep", "thread") else samples)
     print(json.dumps(told))

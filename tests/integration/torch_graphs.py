@@ -34,7 +34,7 @@ class Graph:
         self.capture(self.plan())
 
     def plan(self):
-        """Lines, 0 for a kernel that no hook sees; lists are branches beside each other; a Graph is one within."""
+        """Lines, 0 for a kernel that no hook sees; lists are concurrent branches; a Graph is nested."""
         plan = []
         others = [graph for graph in graphs if graph is not self]
         for _ in range(choice.randint(1, 5)):
@@ -48,7 +48,7 @@ class Graph:
         return plan
 
     def run(self, plan):
-        """What each line launches."""
+        """Launches the kernels of each line."""
         lines = collections.Counter()
         for item in plan:
             if isinstance(item, Graph):
@@ -81,7 +81,7 @@ class Graph:
             sys.exit("an update failed")
         self.plan_now = plan
         self.has_forks = self.forks(plan)
-        # What has branches, and graphs within it, can't be told apart.
+        # Kernels of a graph with branches and nested graphs can't be told apart.
         self.is_known = not (self.has_forks and any(isinstance(item, Graph) for item in plan))
 
     def capture_again(self):
@@ -89,7 +89,7 @@ class Graph:
         self.capture(self.plan())
 
     def update(self):
-        """The same kernels, by other lines."""
+        """The same kernels, launched by other lines."""
         def alike(item):
             if isinstance(item, list):
                 return [alike(one) for one in item]

@@ -19,18 +19,18 @@ from torch.utils.data import DataLoader, Dataset
 
 cuda = ctypes.CDLL(sys.argv[1])
 ITERATIONS = int(sys.argv[3])
-WORK = 0.03  # seconds of a processor, or of waiting
+WORK = 0.03  # seconds of CPU time, or of waiting
 
 
 def compute(seconds=WORK):
-    """Takes that much of the thread's processor time, however long it has to wait for it."""
+    """Uses that much of the thread's CPU time, however long it has to wait for it."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         sum(range(1000))
 
 
 class Decoded(Dataset):
-    """Samples that take a worker's processor time."""
+    """Samples that take a worker's CPU time."""
 
     def __len__(self):
         return 2 * ITERATIONS
@@ -59,7 +59,7 @@ class Stored(Decoded):
 
 
 class Served(Decoded):
-    """Samples that a thread of the main process makes."""
+    """Samples made by a thread of the main process."""
 
     def __init__(self):
         self.pipe, server = os.pipe()
@@ -77,7 +77,7 @@ class Served(Decoded):
 
 
 class Converted(Decoded):
-    """Samples that a program makes which the worker starts and waits for."""
+    """Samples made by a program that the worker starts and waits for."""
 
     def __getitem__(self, index):
         subprocess.run(["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"], check=True)
@@ -85,7 +85,7 @@ class Converted(Decoded):
 
 
 class Slept(Decoded):
-    """Samples that a worker waits for, as for a disk."""
+    """Samples for which a worker waits, as for a disk."""
 
     def __getitem__(self, index):
         time.sleep(WORK)
@@ -98,7 +98,7 @@ class Plain(Decoded):
 
 
 class Packed:
-    """What takes long to unpickle, in the process that gets it."""
+    """Takes long to unpickle, in the process that receives it."""
 
     def __reduce__(self):
         return unpack, ()
@@ -146,7 +146,7 @@ def fork_server():
 
 
 def cores():
-    """Four workers, and one processor for all."""
+    """Four workers, and one CPU for all."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     train(DataLoader(Decoded(), num_workers=4))
 

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 cuda = ctypes.CDLL(sys.argv[1])
 ITERATIONS = int(sys.argv[3])
 SLEEP = 0.008
-fetched = [[] for _ in range(ITERATIONS + 1)]  # the first: before the first iteration
+fetched = [[] for _ in range(ITERATIONS + 1)]  # the first one: before the first iteration
 
 
 def launch(name, blocks=1):
@@ -56,7 +56,7 @@ class Nested(Samples):
 
 
 class Measured:
-    """Iterates over a loader; what its fetches took is noted for the iteration in progress."""
+    """Iterates over a loader; its fetch times are recorded for the iteration in progress."""
 
     def __init__(self, loader, sleep):
         self.loader, self.sleep = loader, sleep
@@ -95,7 +95,7 @@ def optimizer_of():
 
 
 def train(loader, sleep, between=None, optimizer=True):
-    """Epochs, until there are enough iterations."""
+    """Epochs until there are enough iterations."""
     optimizer = optimizer_of() if optimizer else None
     k = 0
     while k < ITERATIONS:
@@ -109,7 +109,7 @@ def train(loader, sleep, between=None, optimizer=True):
 
 
 def single():
-    """Epochs of eight: an iteration in the window has the end of one and the beginning of the next."""
+    """Epochs of eight: one iteration in the window has the end of one and the beginning of the next."""
     train(DataLoader(Samples(8)), SLEEP)
 
 
@@ -142,7 +142,7 @@ def validation():
 
 
 def helper_of(samples, work):
-    """A thread that fetches ahead, and does `work` with each batch; the queue of batches."""
+    """A thread that prefetches, and does `work` with each batch; returns the queue of batches."""
     batches = queue.Queue(2)
     stop = threading.Event()
 
@@ -164,7 +164,7 @@ def helper_of(samples, work):
 
 
 def helper(and_main=False):
-    """Another thread fetches the batches, and launches a kernel of its own for each. The one that trains waits for that."""
+    """Another thread fetches the batches, and launches a kernel of its own for each. The training thread waits for that."""
     batches, stop, thread = helper_of(Samples(10 * ITERATIONS), lambda: None if and_main else launch("augment"))
     optimizer = optimizer_of()
     own = iter(Measured(DataLoader(Samples(ITERATIONS + 1, SLEEP / 4)), SLEEP / 4))
@@ -178,7 +178,7 @@ def helper(and_main=False):
 
 
 def helper_beside():
-    """The one that trains has a loader as well, and launches all there is."""
+    """The training thread has a loader as well, and launches everything."""
     helper(and_main=True)
 
 

@@ -32,7 +32,7 @@ def launch(name, blocks=1):
 
 
 class Libraries:
-    """cuBLAS and NCCL, which are handed memory that Python knows no tensor of."""
+    """cuBLAS and NCCL, which are given memory for which Python has no tensor."""
 
     def __init__(self):
         self.parts = [ctypes.CDLL(name, ctypes.RTLD_GLOBAL) for name in ("libcublas.so.13", "libnccl.so.2")]
@@ -49,7 +49,7 @@ class Libraries:
         self.check(self.calls.cublasSetWorkspace_v2(self.handle, workspace, ctypes.c_size_t(ctypes.sizeof(workspace))))
         float32, sum_up = 7, 0
         self.check(self.calls.ncclAllReduce(bucket, bucket, ctypes.c_size_t(len(bucket)), float32, sum_up, self.communicator, None))
-        # A part of an allocation that has no tensor: whose it is can't be said.
+        # A part of an allocation without a tensor: its purpose can't be determined.
         self.check(self.calls.ncclBroadcast(hidden, hidden, ctypes.c_size_t(10), float32, 0, self.communicator, None))
 
 
@@ -60,7 +60,7 @@ class Net(torch.nn.Module):
         self.norm = torch.nn.BatchNorm1d(48)
         self.tied = torch.nn.Linear(48, 48)
         self.tied.weight = self.layers[0].weight
-        # Both are views of one allocation, as parameters that are flattened are.
+        # Both are views of one allocation, like flattened parameters.
         flat = torch.zeros(100)
         self.one, self.two = torch.nn.Parameter(flat[:30]), torch.nn.Parameter(flat[40:100])
         self.frozen = torch.nn.Linear(48, 10).requires_grad_(False)
@@ -70,7 +70,7 @@ class Net(torch.nn.Module):
 
 
 class Answering(torch.Tensor):
-    """Whose class answers for it, with what is wrong or nothing."""
+    """Its class answers queries about it, with something wrong or nothing."""
 
     @classmethod
     def __torch_function__(cls, *_):
@@ -112,7 +112,7 @@ interrupts = 0
 
 
 def segments():
-    """What PyTorch's allocator would have: an allocation for each storage, with some rounding, one that no tensor has, and one in cache."""
+    """What PyTorch's allocator would report: an allocation for each storage, with some rounding, one without a tensor, and one in cache."""
     sizes = {}
     for tensor in everything():
         address, size = storage_of(tensor)
@@ -123,7 +123,7 @@ def segments():
         sizes[ctypes.addressof(handed)] = ctypes.sizeof(handed) + 3
     found = [{"device": 0, "address": address, "total_size": size, "blocks": [{"size": size, "requested_size": size - 3, "state": "active_allocated"}]}
              for address, size in sizes.items()]
-    # What a CUDA graph has used and uses again.
+    # Memory that a CUDA graph has used and will use again.
     found.append({"device": 0, "address": 1 << 20, "total_size": 640, "segment_pool_id": (0, 1), "blocks": [{"size": 640, "state": "inactive"}]})
     return [*found, {"device": 0, "address": 4096, "total_size": SLACK, "blocks": [{"size": SLACK, "state": "inactive"}]}]
 
@@ -151,7 +151,7 @@ def snapshot():
 
 
 class Mode(torch.overrides.TorchFunctionMode):
-    """As torch.device() is one in a `with`."""
+    """Like the mode that torch.device() is in a `with`."""
 
     def __torch_function__(self, function, types, arguments=(), named=None):
         return function(*arguments, **(named or {}))
@@ -193,7 +193,7 @@ def iteration(k):
 
 
 def fail(request):
-    """As PyTorch's allocator does before it raises."""
+    """Does what PyTorch's allocator does before it raises."""
     for observer in observers:
         observer(0, request, 25_000_000, 100)
     raise MemoryError(f"{request} bytes")
@@ -204,7 +204,7 @@ broken = []
 
 
 def build():
-    """A tuple that is being made is in one hand alone, or can't grow."""
+    """A tuple under construction has a single reference, otherwise it can't grow."""
     while not ended.is_set():
         try:
             tuple(number for number in range(2000))
@@ -214,7 +214,7 @@ def build():
 
 builder = threading.Thread(target=build)
 if PATTERN == "threads":
-    sys.setswitchinterval(0.0002)  # each of a step's many operators lets go of the interpreter
+    sys.setswitchinterval(0.0002)  # each of a step's many operators releases the interpreter
     builder.start()
 if PATTERN == "frozen_objects":
     gc.freeze()

@@ -81,7 +81,7 @@ class Stepping(torch.optim.SGD):
 
 
 class Alternating(torch.nn.Module):
-    """Two equal layers take turns: what is launched does not tell which of them it was."""
+    """Two equal layers alternate: the launches do not tell which of them it was."""
 
     def __init__(self):
         super().__init__()
@@ -93,14 +93,14 @@ class Alternating(torch.nn.Module):
 
 
 class Caller(torch.nn.Module):
-    """Calls what it is given."""
+    """Calls its argument."""
 
     def forward(self, function, *inputs):
         return function(*inputs)
 
 
 class Functional(torch.nn.Module):
-    """A function of it is checkpointed that calls no module."""
+    """Checkpoints a function that calls no module."""
 
     def function(self, x):
         return Work.apply(Work.apply(x * 1, 5), 6)
@@ -119,7 +119,7 @@ class Student(torch.nn.Module):
 
 
 class Shared(torch.nn.Module):
-    """Calls a child of a child by itself, and lends children to another one."""
+    """Calls a child's child directly, and lends children to another module."""
 
     def __init__(self):
         super().__init__()
@@ -145,7 +145,7 @@ class Deep(torch.nn.Module):
 
 
 class Twins(torch.nn.Module):
-    """Two models of one class, in another's call one after the other: their layers are at one path."""
+    """Two models of one class, called one after the other by another module: their layers have the same path."""
 
     def __init__(self):
         super().__init__()
@@ -157,7 +157,7 @@ class Twins(torch.nn.Module):
 
 
 class Nest(torch.autograd.Function):
-    """Its backward pass runs another one, which is nested deeper."""
+    """Its backward pass runs another one, nested more deeply."""
     @staticmethod
     def forward(ctx, x, levels, run):
         ctx.levels, ctx.run = levels, run
@@ -200,14 +200,14 @@ def plain():
 
 
 def captured(work):
-    """The number of the graph that it becomes."""
+    """The number of the graph into which the work is captured."""
     cuda.training_begin_capture()
     work()
     return cuda.training_end_capture()
 
 
 def graphed():
-    """A whole iteration is captured, once, before the first one."""
+    """A whole iteration is captured once, before the first one."""
     model = Net()
     optimizer = Stepping(model.parameters(), lr=0.01)
     x = torch.ones(2, requires_grad=True)
@@ -227,7 +227,7 @@ def graphed():
 
 
 class Replay(torch.autograd.Function):
-    """As torch.cuda.make_graphed_callables() has it: the passes are two graphs."""
+    """As in torch.cuda.make_graphed_callables(): the passes are two graphs."""
     @staticmethod
     def forward(ctx, x, graphs):
         ctx.graphs = graphs
@@ -250,8 +250,8 @@ class Replaying(torch.nn.Module):
 
 
 def callables():
-    """Of one block the forward and the backward pass are captured; an unseen kernel is in the latter, and in a
-    third graph, which is all that the compiled function is."""
+    """The forward and the backward pass of one block are captured; an unseen kernel is in the latter, and in a third graph, which is the
+    whole compiled function."""
     block = Block()
     x = torch.ones(2, requires_grad=True)
     outputs = []
@@ -290,7 +290,7 @@ def twins():
 
 
 def steps_in_backward():
-    """As memory is saved: each gradient is used as soon as it is there."""
+    """As done to save memory: each gradient is used as soon as it is ready."""
     model = Net()
     for parameter in model.parameters():
         stepping = Stepping([parameter], lr=0.01)
@@ -299,7 +299,7 @@ def steps_in_backward():
 
 
 def closure():
-    """The optimizer calls what trains, as Lightning has it do it."""
+    """The optimizer calls the training code, as in Lightning."""
     model = Net()
     optimizer = Stepping(model.parameters(), lr=0.01)
     x = torch.ones(2, requires_grad=True)
@@ -335,7 +335,7 @@ def checkpoint():
 
 
 def report():
-    """Every tenth iteration has more to do: of those that are named, none."""
+    """Every tenth iteration has additional work, but none of the named ones."""
     def extra(k):
         if k % 10 == 1:
             for _ in range(3):
@@ -344,7 +344,7 @@ def report():
 
 
 def compute(seconds):  # function that computes
-    """Keeps Python busy, in calls that come and go."""
+    """Keeps Python busy with short calls."""
     end = time.perf_counter() + seconds
     value = 0
     while time.perf_counter() < end:
@@ -353,7 +353,7 @@ def compute(seconds):  # function that computes
 
 
 def gaps():
-    """Lines that the device waits for: one that sleeps, one that computes, one that reads a value."""
+    """Lines for which the device waits: one that sleeps, one that computes, one that reads a value."""
     def extra(k):
         time.sleep(0.015)  # sleeps
         cuda.training_launch(b"gemm", 9)
@@ -367,7 +367,7 @@ def gaps():
 
 
 def ends():
-    """In the iterations that are named."""
+    """During the named iterations."""
     train(extra=lambda k: sys.exit(3) if k == 35 else None)
 
 
@@ -383,7 +383,7 @@ def killed():
 
 
 def forks():
-    """A child of these iterations, which has none of us."""
+    """A child forked in these iterations, in which we are not active."""
     def extra(k):
         if k != 35:
             return
@@ -399,7 +399,7 @@ def forks():
 
 
 def stops():
-    """What is left of the program launches nothing."""
+    """The rest of the program launches nothing."""
     train(extra=lambda k: (time.sleep(8), sys.exit(0)) if k == 35 else None)
 
 

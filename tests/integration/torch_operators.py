@@ -95,7 +95,7 @@ class Net(torch.nn.Module):
 
 
 def count(step):
-    """What PyTorch's counter says of it, by operator; nothing is launched meanwhile. Empty where it has none."""
+    """What PyTorch's counter reports for it, by operator; nothing is launched meanwhile. Empty if there is no counter."""
     global launching
     try:
         from torch.utils.flop_counter import FlopCounterMode
@@ -140,17 +140,17 @@ def bfloat16():
 
 
 def grouped():
-    """Both heads of the queries have one of the keys and values, which the counter does not take."""
+    """Both query heads share one head of keys and values, which the counter does not support."""
     train([Attention(False, 6, key_heads=1)], lambda k: (3, 6), counted=[Attention(False, 6)])
 
 
 def growing():
-    """The same kernels each time, of sizes that are never the same."""
+    """The same kernels each time, with sizes that never recur."""
     train([Attention(False, 6)], lambda k: (3, 6 + k))
 
 
 class Wrapped(torch.Tensor):
-    """Stands for a tensor of other sizes, which is computed with."""
+    """Stands for a tensor of other sizes, with which the computation is done."""
     @staticmethod
     def __new__(cls, inner, sizes):
         tensor = torch.Tensor._make_wrapper_subclass(cls, sizes, dtype=inner.dtype)
@@ -185,7 +185,7 @@ def nested_bmm(a, b):
 
 
 def strange():
-    """Tensors whose sizes are not what is computed with: of these operators nothing is known, but of those inside and beside them."""
+    """Tensors whose sizes differ from those of the computation: these operators are unknown, but not those inside and beside them."""
     from torch.fx.experimental.proxy_tensor import make_fx
     library.impl("mm", sparse_mm, "SparseCPU")
     library.impl("bmm", nested_bmm, "NestedTensorCPU")
@@ -216,7 +216,7 @@ def strange():
         optimizer.step()
     one = 2 * 3 * 2 * 4 * 4 * 8  # a product of attention's
     batch = 2 * 3 * 2 * 5 * 2
-    # The products of a batch are inside of the mm that vmap was given.
+    # The products of a batch are within the mm that vmap was given.
     repeat(step, {"aten::mm": 2 * 4 * 8 * 8 + batch, "aten::bmm": batch, "aten::_flash_attention_forward": 2 * one,
                   "aten::_flash_attention_backward": 5 * one})
 

@@ -34,7 +34,7 @@ def copy(size, to_device):
 
 
 def optimizer_of(base, sizes):
-    """One of that class, which launches a kernel for each parameter's size, and one more for its state at first."""
+    """An optimizer of that class, which launches a kernel for each parameter's size, and one more for its state at first."""
     class Launching(base):
         def step(self, closure=None):
             if not self.state:
@@ -98,7 +98,7 @@ def alike():
 
 
 def until_a_window_has_closed():
-    """Counts up to it, and gives up after a time that no machine should take."""
+    """Counts up to it, and gives up after a time that no machine should need."""
     is_open = ctypes.CDLL(None).inject_is_open
     until, opened = time.monotonic() + 60, False
     for k in itertools.count():
@@ -131,7 +131,7 @@ def critic_first():
 
 
 def lengths():
-    """Nothing repeats but the steps."""
+    """Only the steps repeat."""
     numbers = random.Random(1)
     optimizer = optimizer_of(torch.optim.Adam, (3, 5))
     for k in range(ITERATIONS):
@@ -159,7 +159,7 @@ def nested():
 
 
 def parameters():
-    """An optimizer for each parameter, as backward hooks have them."""
+    """An optimizer for each parameter, as used in backward hooks."""
     numbers = random.Random(2)
     optimizers = [optimizer_of(torch.optim.SGD, (numbers.randrange(1, 12),)) for _ in range(40)]
     for k in range(ITERATIONS):
@@ -188,7 +188,7 @@ def closure():
 
 
 def whole():
-    """All of an iteration is in the step, as with L-BFGS on all of the data."""
+    """The whole iteration is inside the step, as with L-BFGS on all of the data."""
     weight = torch.nn.Parameter(torch.tensor([3.0, -2.0]))
     copy(64, 1)  # the model
     optimizer = torch.optim.LBFGS([weight], max_iter=3, tolerance_grad=0, tolerance_change=0)
@@ -199,7 +199,7 @@ def whole():
         def evaluate():
             optimizer.zero_grad()
             layers(2)
-            # What a step launches tells it from others: it is to be the same, but for those that are looked at.
+            # A step is identified by what it launches, which stays the same except for those under test.
             if first and 29 <= k <= 34:
                 launch(f"mark_{k}")
             first.clear()
@@ -211,7 +211,7 @@ def whole():
 
 
 def raises():
-    """A step that fails at times, and is made again."""
+    """A step that sometimes fails, and is repeated."""
     optimizer = optimizer_of(torch.optim.Adam, (3, 5))
 
     class Failing(torch.optim.SGD):
@@ -228,7 +228,7 @@ def raises():
 
 
 def skips():
-    """Gradients that are not finite: no step then."""
+    """Gradients that are not finite, and hence no step."""
     optimizer = optimizer_of(torch.optim.Adam, (3, 5))
     for k in range(ITERATIONS):
         begin(k)
@@ -240,7 +240,7 @@ def skips():
 
 
 def threads():
-    """A thread beside the trained one that steps nothing, and gradients on another thread."""
+    """A thread beside the training one that steps nothing, and gradients on another thread."""
     stop = threading.Event()
 
     def other():
@@ -256,7 +256,7 @@ def threads():
 
 
 def forks():
-    """Children that step as well, on their own."""
+    """Children that step on their own."""
     optimizer = optimizer_of(torch.optim.Adam, (3, 5))
     for k in range(ITERATIONS):
         begin(k)
@@ -273,7 +273,7 @@ def forks():
 
 
 def profiled():
-    """PyTorch's profiler beside us; it clears its own callbacks alone."""
+    """PyTorch's profiler beside us; it only clears its own callbacks."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         plain()
     steps = [event for event in profiler.key_averages() if event.key == "Optimizer.step#Adam.step"]
@@ -282,7 +282,7 @@ def profiled():
 
 
 def varying():
-    """Two optimizers of one class, and no step launches what another did."""
+    """Two optimizers of one class, and no step launches the same as another."""
     numbers = random.Random(3)
     sizes = [3, 5], [2, 7, 9]
     critic, generator = (optimizer_of(torch.optim.Adam, own) for own in sizes)
@@ -297,7 +297,7 @@ def varying():
 
 
 def ensemble():
-    """Two models of one kind, each of which is trained in every other iteration."""
+    """Two models of one kind, trained in alternating iterations."""
     optimizers = [optimizer_of(torch.optim.Adam, (3, 5)) for _ in range(2)]
     for k in range(ITERATIONS):
         begin(k)
@@ -307,7 +307,7 @@ def ensemble():
 
 
 def cleared(at):
-    """The program clears everybody's callbacks, at iteration `at`, and goes on until ours has long been missed."""
+    """The program clears everybody's callbacks at iteration `at`, and continues until ours has long been missed."""
     library = pathlib.Path(torch.__file__).parent / "lib/libtorch_cpu.so"
     clear = ctypes.CDLL(str(library))._ZN2at14clearCallbacksEv
     optimizer = optimizer_of(torch.optim.Adam, (3, 5))

@@ -45,7 +45,7 @@ def run():
     parameter = torch.nn.Parameter(torch.ones(3))
     parameter.grad = torch.ones_like(parameter)
     optimizer = torch.optim.SGD([parameter], lr=0.1)
-    # What a batch holds: the lengths of its sequences.
+    # A batch: the lengths of its sequences.
     data = [torch.tensor([numbers.randrange(2, 12) for _ in range(numbers.randrange(1, 9))]) for _ in range(3 * ITERATIONS)]
     batches = iter(DataLoader(data, batch_size=None))
     told = []
@@ -64,7 +64,7 @@ def run():
         optimizer.step()
         if PATTERN == "logged" and k % 3 == 0:
             copy(4, 0)  # loss.item()
-        if k % 10 == 9:  # or all may be over before the first are looked at
+        if k % 10 == 9:  # otherwise all may be over before the first are processed
             looks.wait()
         told.append(tokens)
     return told

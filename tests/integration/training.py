@@ -22,7 +22,7 @@ import time
 
 
 class Device:
-    """The driver API by names found at run time: what is launched passes no hook."""
+    """The driver API by names found at run time: launches pass no hook."""
 
     def __init__(self):
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -44,7 +44,7 @@ class Device:
 
 
 def work():
-    """To the end of time, but for a test's."""
+    """Runs until the test ends it."""
     time.sleep(60)
 
 
@@ -73,7 +73,7 @@ def say(line):
 
 
 def start_workers(kind):
-    """Starts two of them; returns what has to be kept."""
+    """Starts two of them; returns references that must be kept."""
     if kind in ("pool", "executor"):
         workers = (multiprocessing.get_context("fork").Pool(2) if kind == "pool" else
                    concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork")))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A headless Chromium, driven by selenium, and what all pages are tested with. No test of its own."""
+"""A headless Chromium, driven by selenium, and the checks that all pages share. Not a test itself."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ import unittest
 HOSTILE = ("</script><img src=x onerror=\"window.hacked=1\"><b>bold</b>&lt;&amp;<a href=\"http://evil.example/\">a</a>"
            "<svg/onload=window.hacked=1>{{7*7}}${7*7}%{x}" + "long" * 60)
 PLOTS = "[...document.querySelectorAll('[data-plot]')]"
-# Colours of texts, and what they stand on.
+# Colours of texts, and of their backgrounds.
 _COLOURS = """
   const found = new Set();
   for (const element of document.querySelectorAll("main *, nav *")) {
@@ -27,7 +27,7 @@ _COLOURS = """
     found.add(`${element.closest("svg") ? style.fill : style.color}|${getComputedStyle(ground).backgroundColor}`);
   }
   return [...found].map((pair) => pair.split("|"))"""
-# Of each axis of numbers: its plot, its letter, its kind, and the labels in sight.
+# For each numeric axis: its plot, its letter, its type, and the visible labels.
 _LABELS = f"""
   return {PLOTS}.flatMap((plot) => ["x", "y", "y2", "y3", "y4"].flatMap((letter) => {{
     const name = letter.replace(/^./, "$&axis");
@@ -36,7 +36,7 @@ _LABELS = f"""
     if (!axis.showticklabels || (axis.tickmode === "array" && axis.type !== "log") || (axis.type === "log" && plot.layout.meta.most[name] === 0)) return [];
     return [[plot.dataset.plot, letter, axis.type, [...plot.querySelectorAll(`.${{letter}}tick text`)].map((text) => text.textContent)]];
   }}))"""
-# Texts in plots that lie over one another, or beyond the plot's edge.
+# Texts in plots that overlap, or extend beyond the plot's edge.
 _MISPLACED = f"""
   return {PLOTS}.flatMap((plot) => {{
     const edge = plot.getBoundingClientRect();
@@ -48,7 +48,7 @@ _MISPLACED = f"""
   }})"""
 
 def missing():
-    """What there is no browser test without, or nothing."""
+    """What is missing for browser tests; empty if nothing is."""
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
         return "chromium"
     return "" if shutil.which("chromedriver") else "chromedriver (Debian's chromium-driver)"
@@ -62,18 +62,18 @@ class Browser:
 
         options = Options()
         options.binary_location = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-        # No sandbox: tests run as root in containers. No /dev/shm: it is small there.
+        # No sandbox, because tests run as root in containers. No /dev/shm, because it is small there.
         for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--no-first-run",
                          f"--window-size={width},{height}", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        # With its path nothing is looked for in the network.
+        # With its path given, nothing is searched in the network.
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self.driver.set_script_timeout(120)
         self.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
 
     def new_tab(self):
-        """In place of the one before: a process that has compiled no script yet."""
+        """Replaces the current tab: a process that has compiled no script yet."""
         self.driver.switch_to.new_window("tab")
         new = self.driver.current_window_handle
         for other in self.driver.window_handles:
@@ -90,8 +90,8 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def look(self, width=1280, height=900, dark=False):
-        """The screen, and what the user prefers; before a page is opened, or while one is shown. Nothing scrolls smoothly: a click goes to where
-        an element was."""
+        """Sets the screen and the user's preferences, before a page is opened or while one is shown. Smooth scrolling is off, because a
+        click goes to the previous position of an element."""
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
@@ -99,7 +99,7 @@ class Browser:
                                                   {"name": "prefers-reduced-motion", "value": "reduce"}]})
 
     def until(self, condition, seconds=60):
-        """Until the JavaScript `condition` holds."""
+        """Waits until the JavaScript `condition` holds."""
         end = time.monotonic() + seconds
         while not self.run(f"return Boolean({condition})"):
             if time.monotonic() > end:
@@ -107,7 +107,7 @@ class Browser:
             time.sleep(0.02)
 
     def open(self, page):
-        """Until the plots near the top are drawn. Returns what the console says, and what was asked of a network."""
+        """Waits until the plots near the top are drawn. Returns the console's messages, and the network requests."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page.resolve().as_uri())
@@ -116,7 +116,7 @@ class Browser:
         return console, self.requests()
 
     def see_every_plot(self):
-        """As a reader who scrolls to each of them, and back to the top."""
+        """Scrolls to each of them like a reader, and back to the top."""
         self.run(f"""return (async () => {{
           for (const plot of {PLOTS}) {{
             plot.scrollIntoView({{ block: "center", behavior: "instant" }});
@@ -127,7 +127,7 @@ class Browser:
         self.until("document.documentElement.dataset.plots === 'drawn'")
 
     def requests(self):
-        """Addresses since the last look, but for files, and what is in the page itself."""
+        """Requested addresses since the last call, except for files and the page's own content."""
         asked = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
@@ -136,7 +136,7 @@ class Browser:
         return [address for address in asked if not address.startswith(("file:", "data:", "blob:", "about:", "chrome:"))]
 
     def processor_time(self):
-        """Seconds that the page's main thread has had a processor since the page was asked for: a busy machine hardly changes them."""
+        """CPU seconds of the page's main thread since the page was requested, which hardly depend on the machine's load."""
         metrics = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
@@ -145,7 +145,7 @@ class Browser:
 
 
 def contrast(first, second):
-    """WCAG's, of two colours rgb(…) or #rrggbb."""
+    """WCAG contrast of two colours rgb(…) or #rrggbb."""
     def luminance(colour):
         found = re.findall(r"\d+", colour) if colour.startswith("rgb") else [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
         parts = [int(part) / 255 for part in found]
@@ -171,7 +171,7 @@ class PageCase(unittest.TestCase):
         cls.addClassCleanup(cls.browser.quit)
 
     def opened(self, name, changed=False, **look):
-        """The page as it was made, if the test is one that has it `changed`."""
+        """The page as it was made, unless the test modifies it (`changed`)."""
         before, type(self).shown = self.shown, None if changed else (name, look)
         if before == (name, look) and not changed:
             return
@@ -209,7 +209,7 @@ class PageCase(unittest.TestCase):
         self.assertEqual(self.browser.run(f"return {PLOTS}.filter((plot) => plot.querySelector('.main-svg').clientWidth > plot.clientWidth).length"), 0)
 
     def every_axis_is_readable(self):
-        """Three labels at least; but for places with names, which are as many as there are. No text lies over another, and none is cut off."""
+        """At least three labels, except for categorical axes, which have one for each category. No texts overlap, and none is cut off."""
         axes = self.browser.run(_LABELS)
         self.assertTrue(any(kind == "log" for _, _, kind, _ in axes) or not any("roofline" in plot for plot, *_ in axes))
         for plot, axis, kind, texts in axes:
@@ -217,7 +217,7 @@ class PageCase(unittest.TestCase):
         self.assertEqual(self.browser.run(_MISPLACED), [])
 
     def looks(self, **look):
-        """The page that is shown, on another screen."""
+        """The current page, on another screen."""
         self.browser.run("document.documentElement.dataset.plots = 'old'")
         self.browser.look(**look)
         self.browser.until("document.documentElement.dataset.plots === 'drawn'")

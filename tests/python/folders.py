@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
 CMAKE = os.environ.get("INJECT_TEST_CMAKE", "cmake")
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
 TERMINAL = {"NO_COLOR": "1", "COLUMNS": "120"}
-os.environ.update(TERMINAL)  # before the commands are imported, which look once
+os.environ.update(TERMINAL)  # before the commands are imported, which read it once
 
 from libinject.check.check import findings
 from libinject.check.rules import ERROR
@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 
 def inject(*arguments, env=None, cwd=None, timeout=120):
-    """The command in a process of its own, as a user starts it."""
+    """Runs the command in a process of its own, as a user starts it."""
     full = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
             **TERMINAL, **(env or {})}
     return subprocess.run([sys.executable, ROOT / "scripts" / "inject", *map(str, arguments)], capture_output=True, text=True,
@@ -36,7 +36,8 @@ def inject(*arguments, env=None, cwd=None, timeout=120):
 
 
 def invoke(*arguments):
-    """The command in this process, which has imported its libraries: that takes longer than most commands."""
+    """Runs the command in this process, which has imported its libraries: importing them takes longer than most
+    commands."""
     done = CliRunner().invoke(app, [*map(str, arguments)])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -44,7 +45,8 @@ def invoke(*arguments):
 
 
 def profile_example(out, *arguments, **options):
-    """A run of the example on the simulated CUDA, its tables in `out`, which keep what the documentation promises."""
+    """A run of the example on the simulated CUDA, with its tables in `out`, which are checked against the
+    documentation's promises."""
     env = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
            "LD_LIBRARY_PATH": str(BUILD / "sim"), "LD_PRELOAD": str(BUILD / "libinject.so"), "INJECT_OUT": str(out),
            **{f"INJECT_{name}": value for name, value in options.items()}}
@@ -55,7 +57,7 @@ def profile_example(out, *arguments, **options):
 
 
 def write_table(folder, name, rows):
-    """rows: dictionaries, of which the first one's keys are the header."""
+    """rows: dictionaries; the first one's keys are the header."""
     with open(pathlib.Path(folder) / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -72,13 +74,13 @@ def write_run(folder, **fields):
 
 
 def sections_of(page):
-    """What the scripts of a page are given: sections by their ids, of each article."""
+    """The data that a page's scripts get: sections by id, for each article."""
     data = re.search(r'<script type="text/plain" id="model">(.*?)</script>', pathlib.Path(page).read_text(encoding="utf-8"), re.DOTALL).group(1)
     return [{section["id"]: section for section in article} for article in unpacked(data)]
 
 
 def unpacked(data):
-    """What libinject.page.render.embedded() has made JSON of, and compressed."""
+    """Decodes the compressed JSON of libinject.page.render.embedded()."""
     return json.loads(gzip.decompress(base64.b64decode(data, validate=True)))
 
 

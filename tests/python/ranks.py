@@ -39,7 +39,7 @@ def write(path, header, rows):
 
 
 def collective(calls, transfer, waits, *, world, bytes=64 << 20, operation="AllReduce", **more):
-    """A row of nccl_sum.csv; `waits`: what each call waits before it."""
+    """A row of nccl_sum.csv; `waits`: the waiting time before each call."""
     times = [transfer + wait for wait in waits]
     total = sum(times)
     factor = {"AllReduce": 2 * (world - 1) / world, "AllGather": (world - 1) / world}.get(operation, 1)
@@ -52,13 +52,13 @@ def collective(calls, transfer, waits, *, world, bytes=64 << 20, operation="AllR
 
 def write_rank(folder, number, durations, *, host="node0", first=100, start=0, batch=None, nccl=(), link=86.0, peak=1000.0, lost=None,
                utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, units=None, steps=None, **run):
-    """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock. `unprofiled`: the step time
-    without the profiler. `units`: who says so, and how many an iteration is of. `steps`: step times, which older versions do not tell from
-    `durations`."""
+    """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock. `unprofiled`: the step
+    time without the profiler. `units`: their source, and the number per iteration. `steps`: step times, which older versions do not
+    distinguish from `durations`."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     rank = number or 0
-    zero = 1_795_000_000_000_000_000 - 1_000_000 * rank  # each process initialises CUDA at another time
+    zero = 1_795_000_000_000_000_000 - 1_000_000 * rank  # each process initialises CUDA at a different time
     begin = at = 20_000 * MS + 1_000_000 * rank + start
     rows = []
     for iteration, duration in enumerate(durations, first):
@@ -83,7 +83,7 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
     if units:
         row.update({"Units From": units[0], "Units/s": units[1] * 1e9 / unprofiled if unprofiled else ""})
     write(folder / "window_sum.csv", WINDOW, [row, {**row, "Device": "0", "Memory at Start (MB)": peak, "Memory at End (MB)": peak + 500}])
-    # Without the last column, as older versions write it, where nothing is in it.
+    # Without the last column if it is empty, as in older versions.
     write(folder / "nccl_sum.csv", NCCL if any("Communicator" in row for row in nccl) else NCCL[:-1], nccl)
     write(folder / "copy_sum.csv", COPY, [["0", "Host-to-Device", "Pinned", "Device", 20, 3_000_000, "150000.0", "192.000", "9.600",
                                            f"{0.63 * link:.3f}", "63.000", f"{link:.1f}"]])
@@ -99,8 +99,8 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
 
 
 def write_job(folder, count, *, iterations=20, step=100 * MS, noise=0.01, slow=None, hosts=8, seed=1, **more):
-    """Ranks of equal speed but for `slow`: {rank: factor}. `noise`: standard deviation of a step, as a share of it. What is given as
-    a function is asked for each rank."""
+    """Ranks of equal speed except for `slow`: {rank: factor}. `noise`: standard deviation of a step, relative to it. Arguments that are
+    functions are called for each rank."""
     chance = random.Random(seed)
     for rank in range(count):
         factor = (slow or {}).get(rank, 1)
@@ -111,13 +111,13 @@ def write_job(folder, count, *, iterations=20, step=100 * MS, noise=0.01, slow=N
 
 
 def place(rank, world, local=8, id="torchrun:training slurm:4711"):
-    """What run.json has of a rank's job."""
+    """The part of run.json about a rank's job."""
     return {"launcher": "torchrun", "id": id, "rank": rank, "world_size": world, "local_rank": rank % local, "local_size": local,
             "node": rank // local, "nodes": -(-world // local)}
 
 
 def fill_up(folder):
-    """What else a run writes, a hundred kernels: files that a merge does not read, one for all ranks."""
+    """Other files that a run writes, with a hundred kernels: files that a merge does not read, the same for all ranks."""
     original = pathlib.Path(folder) / "rank-0"
     names = [f"void at::native::kernel_{index}<{'float, ' * 20}float>(int, at::native::Functor<float>)" for index in range(100)]
     rows = [["1.0", 1_000_000, 100, "10000.0", "10000.0", 9000, 11000, "100.0", name] for name in names]

@@ -21,14 +21,14 @@ NCCL = {"Operation": "AllReduce", "Type": "fp32", "Reduction": "sum", "Bytes": "
         "GPU Time (ns)": "20000", "GPU Avg (ns)": "10000.0", "GPU Min (ns)": "9000", "GPU Max (ns)": "11000", "Algorithm BW (GB/s)": "400.000",
         "Bus BW (GB/s)": "600.000", "Overlap with Compute (%)": "0.0", "Kernels": "2", "Kernel Names": "ncclDevKernel_AllReduce",
         "Communicator": "0x0000000000000001"}
-# A window, and an iteration of it.
+# A window, and one of its iterations.
 ENERGY = [{"Window": "1", "Iteration": "", "Of": "window", "Device": "0", "Start (ns)": "0", "Duration (ns)": "2000000000", "Energy (J)": "900.000",
            "± Energy (J)": "20.000", "Power (W)": "450.0", "Idle Energy (J)": "60.000", "± Idle Energy (J)": "19.000", "Idle Energy (%)": "6.7",
            "Clock Readings": "40", "SM Clock (MHz)": "1700.0", "SM Clock Min (MHz)": "1400", "SM Clock Highest (MHz)": "1980",
            "Held Down (%)": "50.0", "Held by Power (%)": "50.0", "Held by Heat (%)": "0.0", "Held by Hardware (%)": "0.0", "Held Cost Bound (%)": "10.0"}]
 ENERGY.append({**ENERGY[0], "Iteration": "0", "Of": "iteration", "Start (ns)": "5", "Duration (ns)": "1000000000", "Energy (J)": "450.000",
                "± Energy (J)": "30.000", "Idle Energy (J)": "", "± Idle Energy (J)": "", "Idle Energy (%)": ""})
-# Of the simulated GPU's 3,352 GB/s: half of it for 100 us are 167.616 MB.
+# Of the simulated GPU's 3,352 GB/s: half of it for 100 us is 167.616 MB.
 MEASURED = {"Samples": "40", "Reliable": "yes", "FMA Pipe (%)": "40.00", "± FMA Pipe (%)": "1.00", "FP64 Pipe (%)": "0.00", "± FP64 Pipe (%)": "0.00",
             "Tensor Pipe (%)": "10.00", "± Tensor Pipe (%)": "1.00", "L2 (%)": "20.00", "± L2 (%)": "1.00", "Occupancy (%)": "80.00",
             "± Occupancy (%)": "2.00", "DRAM Read (%)": "30.00", "± DRAM Read (%)": "1.00", "DRAM Write (%)": "20.00", "± DRAM Write (%)": "1.00",
@@ -95,7 +95,7 @@ def graph_folder(path, longest):
 
 
 class CheckTest(folders.TemporaryFolder):
-    """A run of the example on the simulated CUDA, to which is added what that has not: collectives, a kernel with all of its metrics, overhead."""
+    """A run of the example on the simulated CUDA, with additions that it lacks: collectives, a kernel with all of its metrics, overhead."""
 
     @classmethod
     def setUpClass(cls):
@@ -108,7 +108,7 @@ class CheckTest(folders.TemporaryFolder):
         # The example's window is too short to be read.
         folders.write_table(cls.clean, "host_sum", HOST)
         folders.write_table(cls.clean, "memory_purpose", PURPOSES)
-        # The example is no PyTorch's: all of its kernels are one operator's, module's and line's.
+        # The example does not use PyTorch: all of its kernels belong to one operator, module and line.
         with open(cls.clean / "cuda_gpu_kern_sum.csv", newline="", encoding="utf-8") as file:
             kernels = list(csv.DictReader(file))
         count, time = (sum(int(row[column]) for row in kernels) for column in ("Instances", "Total Time (ns)"))
@@ -137,17 +137,17 @@ class CheckTest(folders.TemporaryFolder):
             with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
                 times = list(csv.DictReader(file))[row]
                 busy, left = int(times["Kernel Busy (ns)"]), max(int(times["Kernel Busy (ns)"]), int(0.6 * int(times["Device Time (ns)"])))
-            # So much that it is seen in the utilization of a window that a busy machine has made long.
+            # Large enough to be visible in the utilization of a window that a busy machine has lengthened.
             edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "40.0", "Profiler Overhead Low (%)": "10.0",
                                                   "Profiler Overhead High (%)": "70.0", "Device Time w/o Overhead (ns)": left,
                                                   "Utilization w/o Overhead (%)": f"{100 * busy / left:.1f}",
                                                   **{title: f"{float(value):.2f}" for title, value in SAMPLE.items()}})
-        # As many samples come as the machine is free to take.
+        # The number of samples depends on the machine's load.
         with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
             start = int(next(csv.DictReader(file))["Start (ns)"])
         folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
                                                           for at in range(10)])
-        # Iterations before the window, which the example has not.
+        # Iterations before the window, which the example lacks.
         folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at, "Step Time (ns)": f"{1000 + 10 * at}.0",
                                                        "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}", "Units": 64, "Units From": "stated",
                                                        "Units/s": f"{64e9 / (1000 + 10 * at):.3f}"} for at in range(9)])
@@ -434,7 +434,7 @@ class Planted(CheckTest):
                 self.assertEqual([finding.place.text for finding in self.found(folder, "step-times")], [text])
 
     def test_medians_of_more_iterations_than_are_kept(self):
-        """They are of a histogram, and up to 1.6 % off."""
+        """They come from a histogram, and are up to 1.6 % off."""
         for count, slower, rules in ((1024, 1.01, {"iteration-count"}), (1025, 1.01, set()), (1025, 1.07, {"iteration-count"}), (1024, 1, set())):
             folder = folders.write_run(self.folder / f"{count} {slower}", options={"INJECT_BATCH": "64"}, files=["iteration_sum.csv", "window_sum.csv"])
             folders.write_table(folder, "iteration_sum", [
@@ -511,7 +511,7 @@ class Planted(CheckTest):
                          [("outlier", "warning", "cuda_gpu_kern_gb_sum.csv", 2)])
 
     def test_operations_of_a_shape(self):
-        # Of runs on an H200 (examples/data).
+        # From runs on an H200 (examples/data).
         rows = {"attention_sum": {"Direction": "backward", "B": 16, "H": 16, "S Query": 1024, "S Key": 1024, "D": 64, "D Value": 64, "Causal": 1,
                                   "Varying Lengths": 0, "FLOPs": 85983232000},
                 "rnn_sum": {"Cell": "GRU", "Layers": 5, "Directions": 2, "Input Size": 1312, "Hidden Size": 800, "Projection Size": 0,
@@ -624,7 +624,8 @@ class BadInput(CheckTest):
         self.assertEqual(lines[-1], f"{folder}: share-range: … and {3 * len(rows) - 20} more")
 
     def test_tables_that_are_missing(self):
-        # An older build's, or of a run without them: what is there is checked, what run.json promises is missed.
+        # From an older version, or from a run without them: existing tables are checked, and those that run.json promises are reported as
+        # missing.
         names = [path.stem for path in sorted(self.clean.glob("*.csv"))]
         for name in names:
             with self.subTest(name):
@@ -715,7 +716,7 @@ class BadInput(CheckTest):
             findings(folder)
 
     def test_a_table_of_one_device(self):
-        """Each of whose rows is told to be all of it."""
+        """A table each of whose rows claims to be the total."""
         folder = self.copy()
         with open(folder / "memory_sum.csv", newline="", encoding="utf-8") as file:
             row = next(csv.DictReader(file))
@@ -786,7 +787,7 @@ class Large(folders.TemporaryFolder):
         begin = time.process_time()
         found = findings(folder)
         self.assertEqual({finding.rule for finding in found}, set())
-        # 1 s where this was written; sums that go through all rows again for each would take minutes.
+        # 1 s where this was written; sums that go through all rows again for each row would take minutes.
         self.assertLess(time.process_time() - begin, 10)
 
 

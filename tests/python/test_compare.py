@@ -20,8 +20,8 @@ from libinject.result import Result, Table
 
 
 class Simulated(Result):
-    """A run in memory: kernels of (name, instances an iteration, ns), each iteration with a speed of its own that the last one's
-    hangs together with."""
+    """A run in memory: kernels of (name, instances per iteration, ns). Each iteration has a speed of its own, correlated with the previous
+    one's."""
 
     def __init__(self, seed, kernels, iterations=10, spread=0.02, drift=0.003, step_spread=0.03, step_factor=1.0, run_factor=1.0):
         luck = random.Random(seed)
@@ -100,7 +100,7 @@ class Noise(unittest.TestCase):
             self.assertLessEqual(wrong, 4)
 
     def test_a_slower_step_is_found(self):
-        """By 20 %, where steps spread by 3 %, hang together and are twice as long now and then."""
+        """By 20 %, with steps that spread by 3 %, are correlated and now and then take twice as long."""
         for iterations, least in ((10, 10), (40, 28)):
             found = 0
             for seed in range(30):
@@ -110,7 +110,7 @@ class Noise(unittest.TestCase):
             self.assertGreaterEqual(found, least, f"of 30 pairs of runs with {iterations} iterations")
 
     def test_repeated_runs_show_what_one_run_cannot(self):
-        """Each run has its own speed, 2 % apart: of single runs that looks like a change, of four a side it does not."""
+        """Each run has its own speed, 2 % apart: with single runs that looks like a change, with four per side it does not."""
         kernels = model(12)
         single = repeated = found = 0
         for seed in range(0, 160, 8):
@@ -126,7 +126,7 @@ class Noise(unittest.TestCase):
         self.assertGreaterEqual(found, 18)
 
     def test_step_times_of_the_same_kind(self):
-        """Without the profiler if both runs have them, else in windows, and then only once."""
+        """Without the profiler if both runs have them, otherwise in windows, and then only once."""
         def run(seed, unprofiled, iterations=10):
             result = Simulated(seed, [("k", 1, 1e5)], iterations)
             if unprofiled:
@@ -156,12 +156,13 @@ class Noise(unittest.TestCase):
         self.assertEqual((shown["unprofiled"], shown["after"][0]["unprofiled_iterations"]), (False, 0))
         self.assertIn("medians over the complete iterations in windows.", page.page([comparison], [[]]))
 
-        # Few complete iterations matter only where they are the step times.
+        # Few complete iterations only matter if they provide the step times.
         for unprofiled, lines in ((True, 0), (False, 2)):
             comparison, _ = measured(run(1, unprofiled, 3), run(2, unprofiled, 3))
             self.assertEqual(sum("3 complete iterations; at least five" in line for line in describe.caveats([*comparison.before, *comparison.after])), lines)
 
-        # Without a complete iteration in a window totals are by time, but a step's time is known; where it isn't, nothing is said of step times.
+        # Without a complete iteration in a window, totals are per time, but a step's time is known; if it isn't, step times are not
+        # mentioned.
         for both, step in ((True, 1_500_040), (False, None)):
             runs = run(1, True), run(2, both)
             for each in runs:
@@ -170,7 +171,7 @@ class Noise(unittest.TestCase):
             self.assertEqual((comparison.basis, found.get("step_time"), [each.notes for each in runs]), (Basis.SECOND, step, [[], []]))
 
     def test_memory_makes_no_kernel_a_change(self):
-        """It is known exactly: however much of it changes, kernels are judged as without it."""
+        """Memory is known exactly: however much it changes, kernels are judged as without it."""
         def run(seed, size):
             made = Simulated(seed, model(20))
             rows = [{"Device": 0, "Purpose": f"purpose {at}", "Total": "no", "Memory (B)": size, "Peak Allocated (B)": None, "Activations at Peak (B)": None}
@@ -207,7 +208,7 @@ class Noise(unittest.TestCase):
         self.assertEqual((change.count_before, change.count_after), (3, 3))
 
     def test_iterations_for_which_there_were_no_rows(self):
-        """The tables' totals have them as well. The windows say how many, and otherwise the kernels of the row that they are in."""
+        """The tables' totals include them. The windows say how many there were, and otherwise the kernels of the row that combines them."""
         def run(seed, windows, cut=0, validation=0):
             result = Simulated(seed, [("k", 3, 1e5)], 40)
             rows = [{**row, "Window": 1} for row in result._tables["iteration_sum"]]
@@ -251,8 +252,8 @@ def step_change(before, after):
 
 
 class Irregular(Simulated):
-    """A run of kernels that come at random: `launches` has the (name, shape, ns) of each iteration. Without `iterations` it has windows
-    alone, of a second each. `cut` is what lies outside of complete iterations."""
+    """A run of kernels that occur at random: `launches` has the (name, shape, ns) of each iteration. Without `iterations` it only has
+    windows, of a second each. `cut` is what lies outside of complete iterations."""
 
     def __init__(self, seed, launches, cut=(), windows=0):
         super().__init__(seed, [("unused", 1, 1e5)])
@@ -277,14 +278,14 @@ class Irregular(Simulated):
 
 
 class FalseAlarms(unittest.TestCase):
-    """Equal runs whose work comes at random."""
+    """Equal runs with random work."""
 
     def false(self, make, pairs=60):
-        """Of so many pairs, those with a kernel that is called changed."""
+        """The pairs, out of so many, in which a kernel is reported as changed."""
         return sum(any(change.real for change in compared([make(2 * pair)], [make(2 * pair + 1)]).tables["kernels"]) for pair in range(pairs))
 
     def test_repeated_runs(self):
-        """The spread between runs is pooled over both sides: it has as many degrees of freedom as they have together."""
+        """The spread between runs is pooled over both sides, with the sum of their degrees of freedom."""
         for count in (2, 3, 4):
             luck = random.Random(count)
             sides = ([of_run(luck.gauss(100, 3)) for _ in range(2 * count)] for _ in range(3000))
@@ -319,20 +320,20 @@ class FalseAlarms(unittest.TestCase):
             return Irregular(seed, [[("k", 1, luck.gauss(5e4, 500) * factor) for _ in range(luck.randint(least, 150))] for _ in range(windows)], windows=windows)
         for windows in (1, 6):
             self.assertLessEqual(self.false(lambda seed, windows=windows: make(seed, windows)), 6, f"{windows} windows")
-        # Repeated runs show it; but what has no interval by design has none then either.
+        # Repeated runs show it; but values without an interval by design have none then either.
         faster, slower = ([Irregular(seed, [[("k", 1, 5e4 * factor)] * luck.randint(95, 105)], windows=1) for seed in range(3)]
                           for luck, factor in ((random.Random(1), 1), (random.Random(2), 2)))
         change, = compared(faster, slower).tables["kernels"]
         self.assertTrue(change.real, change)
         self.assertIsNone(changes._test([Measure(500.0)] * 2, [Measure(600.0)] * 2, None))
-        # Runs that did exactly as much can be compared, also by one window.
+        # Runs that did exactly the same amount of work can be compared, even with one window.
         change, = compared([make(1, 1, least=150)], [make(2, 1, 1.1, least=150)]).tables["kernels"]
         self.assertTrue(change.real, change)
 
 
 class Calibration(unittest.TestCase):
-    """The interval that is shown decides. Of equal runs 1 in 100 may be called changed where iterations are independent, and 5 where
-    neighbours have the correlation 0.5; 300 pairs of each kind leave room for chance."""
+    """The interval that is shown decides. Of equal runs, 1 in 100 may be called changed if iterations are independent, and 5 if neighbours
+    have the correlation 0.5; with 300 pairs of each kind there is room for chance."""
 
     def test_false_alarms_and_what_is_found(self):
         for alike, most in ((0.0, 8), (0.5, 24)):
@@ -344,7 +345,7 @@ class Calibration(unittest.TestCase):
                     self.assertLessEqual(false, most, f"of 300 equal pairs of {count} iterations, {kind}, correlation {alike}")
 
     def test_a_slower_run_is_never_no_difference(self):
-        """By 10 and 55 %: found, or too few samples to say."""
+        """By 10 and 55 %: found, or too few samples to tell."""
         for factor in (1.1, 1.55):
             for alike in (0.0, 0.5):
                 for kind in ("normal", "two heaps", "spikes", "skewed"):
@@ -382,7 +383,7 @@ class Calibration(unittest.TestCase):
 
         for text, low, high, expected in (
                 ("step_time > +5%", 1, 3, "passed"), ("step_time > +5%", -3, 4, "passed"), ("step_time > +5%", -9, 3, "passed"),
-                ("step_time > +5%", 6, 9, "failed"), ("step_time > +5%", 4, 8, "failed"),  # surely slower, and by 6 % as far as can be told
+                ("step_time > +5%", 6, 9, "failed"), ("step_time > +5%", 4, 8, "failed"),  # certainly slower, and by at least 6 %
                 ("step_time > +5%", -4, 6, "undecided"), ("step_time > +5%", -20, 130, "undecided"), ("step_time > +5%", 2, 7, "undecided"),
                 ("step_time > +0%", -0.5, 0.8, "passed"), ("step_time > +0%", -2, 2, "undecided"), ("step_time > +0%", 0.2, 0.6, "passed"),
                 ("step_time > -5%", -1, 1, "failed"), ("step_time > -5%", -9, -7, "passed"), ("step_time < -5%", -9, -7, "failed"),
@@ -411,7 +412,7 @@ class Shapes(unittest.TestCase):
                "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)", "TFLOP/s")
 
     def run_of(self, seed, *products):
-        """products: (API, M, type, compute type, ns), once an iteration."""
+        """products: (API, M, type, compute type, ns), once per iteration."""
         run = Simulated(seed, [("k", 1, 1e5)])
         run._tables["gemm_sum"] = Table(run.path / "gemm_sum.csv", self.COLUMNS, tuple(
             dict(zip(self.COLUMNS, (api, m, 64, 64, "N", "T", type_, type_, type_, compute, 1, 10, 10 * time, time, time - 5, time + 5, 1.0), strict=True))
@@ -427,7 +428,7 @@ class Shapes(unittest.TestCase):
         self.assertEqual(rows, {
             "cublasSgemm_v2 64x64x64 NT fp32, fp32 (tf32) → fp32": (2000, 8000, "changed"),
             "cublasSgemm_v2 → cublasGemmEx 128x64x64 NT fp32 → bf16, fp32": (5000, 1000, "changed"),
-            # Which of the two it has been is not known.
+            # Which of the two it was is unknown.
             "cublasSgemm_v2 256x64x64 NT fp32 fp32": (700, None, "gone"), "cublasGemmEx 256x64x64 NT fp16 fp32": (600, None, "gone"),
             "cublasGemmEx 256x64x64 NT bf16 fp32": (None, 500, "new")})
         outcome = conditions.check(conditions.parse("gemm:*128x64x64* < -70%"), comparison, False, 0.01)
@@ -444,7 +445,7 @@ class Shapes(unittest.TestCase):
             measured.measure(Basis.ITERATION, False)
             self.assertEqual(round(measured.metrics["gemm_time"].value), 2000 if derived else 11000)
             self.assertEqual(len(measured.tables["gemm"]), 1 if derived else 2)
-            # As in a run of before there was such a column.
+            # As in a run from before there was such a column.
             self.assertIn("cublasSgemm_v2 64x64x64 NT fp32 fp32", measured.tables["gemm"])
 
     def test_a_run_that_is_held_against_several(self):
@@ -474,7 +475,7 @@ class Processors(unittest.TestCase):
         return run
 
     def test_by_role_and_second(self):
-        """Readings a little apart from the edges count as if they were on them, and windows that were not read as those that were."""
+        """Readings slightly off the edges count as if they were on them, and windows without readings like those with readings."""
         run = self.run_of([(1, "main", 6e8, 1.2e9, None), (1, "loader worker", 24e8, 1.2e9, None), (1, "process", 6e8, 1.2e9, 2.5)])
         self.assertEqual({name: round(measure.value) for name, measure in run.tables["processors"].items()}, {"main": 5e8, "loader worker": 2e9})
         self.assertEqual(run.metrics["processors"].value, 2.5)
@@ -490,7 +491,7 @@ class Statistics(unittest.TestCase):
         for t, freedom, p in ((12.706, 1, 0.05), (4.604, 4, 0.01), (2.228, 10, 0.05), (1.96, 1e6, 0.05), (0.0, 3, 1.0)):
             self.assertAlmostEqual(noise.student_p(t, freedom), p, places=4)
         self.assertAlmostEqual(noise.student_factor(10), 2.228, places=3)
-        # Mann and Whitney: of all 252 orders of five and five two are as extreme, of 20 of three and three two as well.
+        # Mann and Whitney: of all 252 orders of five and five, two are as extreme; of 20 orders of three and three, two as well.
         a, b = [1, 5, 2, 4, 3], [16, 20, 17, 19, 18]
         self.assertEqual(noise.rank_interval(a, b, 0.01), (11, 19))
         self.assertEqual(noise.rank_interval(a[:3], b[:3], 0.01), (-math.inf, math.inf))
@@ -559,7 +560,7 @@ class Command(folders.TemporaryFolder):
         cls.example = folders.profile_example(f"{holder.name}/example")
 
     def pair(self):
-        """A run of the example, and a copy of it in which sum_rows takes twice as long and relu_backward has gone."""
+        """A run of the example, and a copy of it in which sum_rows takes twice as long and relu_backward is gone."""
         a, b = self.folder / "a", self.folder / "b"
         for folder in (a, b):
             shutil.copytree(self.example, folder)
@@ -622,7 +623,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual([len(comparison[side]) for side in ("before", "after")], [1, 1])
 
     def test_a_figure_that_one_of_several_runs_lacks(self):
-        """Not compared: the others' mean would be of other runs."""
+        """Not compared, because the others' mean would be over different runs."""
         def run(name, rate):
             folder = self.of_steps(name, [1e6 + at for at in range(9)])
             folders.write_table(folder, "step_times", [{"Iteration": at, "Duration (ns)": 1_000_000 + at, "Samples/s": rate and rate + at} for at in range(9)])
@@ -635,7 +636,7 @@ class Command(folders.TemporaryFolder):
         self.assertIn("no throughput: it is left out of comparisons with this run", " ".join(shown.split()))
 
     def test_modules_functions_and_operators(self):
-        """A function's lines count together: they move when a program is edited."""
+        """A function's lines are combined, because they move when a program is edited."""
         a, b = self.pair()
         for folder, line, times in ((a, 7, (400_000, 100_000)), (b, 9, (800_000, 100_000))):
             rows = [{"Module": f"Net.{name}", "Self Time (ns)": time, "Self Instances": 10} for name, time in zip("ab", times, strict=True)]
@@ -740,7 +741,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(done.returncode, 0)
         self.assertIn("none: no such folder", done.stderr)
         self.assertIn("sum_rows", done.stdout)
-        # A repetition that is missing as well.
+        # With a missing repetition as well.
         done = folders.invoke("compare", a, self.folder / "none", "vs", b, "--fail-if", "step_time > +5000%")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(folders.invoke("compare", a, self.folder / "none", b, "--fail-if", "step_time > +1000%").returncode, 2)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The examples of examples/deploy, as far as they can be tried without a cluster, and the workflow files."""
+"""The examples of examples/deploy, as far as they can be run without a cluster, and the workflow files."""
 
 import os
 import pathlib
@@ -56,13 +56,13 @@ class Texts(unittest.TestCase):
         self.assertIn(f"{brought['mountPath']}/", first["command"][-1])
 
     def test_workflows(self):
-        """Each parses, pins its actions to one version, and calls scripts that there are."""
+        """Each parses, pins its actions to one version, and calls scripts that exist."""
         files = sorted(WORKFLOWS.glob("*.yml"))
         self.assertGreater(len(files), 2)
         for file in files:
             with self.subTest(file.name):
                 workflow = yaml_of(self, file)
-                self.assertIn(True, workflow)  # "on", which YAML takes for a truth value
+                self.assertIn(True, workflow)  # "on", which YAML parses as a boolean
                 self.assertTrue(workflow["name"])
                 for job in workflow["jobs"].values():
                     self.assertIn("runs-on", job)
@@ -106,7 +106,7 @@ class Runs(folders.TemporaryFolder):
 
     def test_slurm(self):
         """srun starts a task on each host, whose torchrun starts a worker for each GPU."""
-        # A while between two hosts: a reader that leaves after the first would end it by SIGPIPE.
+        # With a pause between two hosts: a reader that exits after the first would end it by SIGPIPE.
         self.stand_in("scontrol", "echo first; sleep 0.2; echo second")
         self.stand_in("srun", 'for SLURM_PROCID in 0 1; do SLURM_PROCID=$SLURM_PROCID "$@" || exit; done; '
                               '[[ ! ${LD_PRELOAD:-} ]]')

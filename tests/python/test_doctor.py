@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject doctor`, on the simulated CUDA, without any, and before made-up machines."""
+"""`inject doctor`, on the simulated CUDA, without CUDA, and on invented machines."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ class Command(folders.TemporaryFolder):
         self.assertIn("a profiler", found["trial"]["text"])
 
     def test_samples_of_counters_lost(self):
-        # As on a busy machine: no sign of anything that does not work.
+        # As on a busy machine, which does not mean that something is wrong.
         out = self.folder / "out"
         with unittest.mock.patch.dict(os.environ, SIMULATION):
             done = trial._run(sys.executable, folders.BUILD / "libinject.so", out, metrics=True)
@@ -61,7 +61,7 @@ class Command(folders.TemporaryFolder):
             self.assertIn(f"3 {kind}", found["counters" if kind == "metric_samples" else "trial"].text)
 
     def test_what_records_take(self):
-        """As the file says that a killed program leaves."""
+        """As much as the file that a killed program leaves."""
         env = {**SIMULATION, "LD_PRELOAD": str(folders.BUILD / "libinject.so"), "INJECT_OUT": str(self.folder / "out"), "INJECT_WINDOW": "always"}
         subprocess.run([folders.BUILD / "tests/integration/script/script_cuda", "gemm", "sync", "until_delivered", "crash:KILL"], env={**os.environ, **env}, capture_output=True, check=False)
         self.assertEqual((self.folder / "out" / "records").stat().st_size, machine.RECORDS)
@@ -100,7 +100,7 @@ class Command(folders.TemporaryFolder):
 
 
 class Machine(folders.TemporaryFolder):
-    """What /proc and nvidia-smi say."""
+    """Contents of /proc, and output of nvidia-smi."""
 
     def write(self, name, text):
         path = self.folder / name

@@ -75,7 +75,7 @@ class Energy(folders.TemporaryFolder):
             self.assertAlmostEqual(run.metrics["energy"].error, 30 / math.sqrt(3) / divisor)
             self.assertAlmostEqual(run.metrics["power"].value, 450)
             self.assertAlmostEqual(run.metrics["sm_clock"].value, 1500)
-        # Where a window has no energy, there is no total.
+        # If a window has no energy, there is no total.
         run = Run(self.result(ROW, {**ROW, "Window": 2, **EMPTY}, name="part"))
         run.measure(Basis.RUN, False)
         self.assertNotIn("energy", run.metrics)
@@ -101,7 +101,7 @@ class Energy(folders.TemporaryFolder):
         self.assertEqual((tiles["SM clock"]["value"], tiles["SM clock"]["note"]), ("1,500 MHz", "mean in windows; throttled 25.0% of the time"))
 
     def test_over_time(self):
-        """Steps, memory, power and clock, one below the other, over one axis of time, and each series in its own."""
+        """Steps, memory, power and clock, one below the other over one time axis, each series in its own panel."""
         result = self.result(ROW)
         plot = over_time.plot(result)
         self.assertEqual([axis["title"] for axis in plot.panels], ["step time", "memory (MB)", "power (W)", "SM clock (MHz)"])

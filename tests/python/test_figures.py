@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""One folder's figures are the same in `inject report`, `compare`, `sweep` and `merge` wherever they have the same name."""
+"""Values for one folder are the same in `inject report`, `compare`, `sweep` and `merge` if they have the same name."""
 
 import csv
 import json
@@ -62,7 +62,7 @@ class OneNameOneMeaning(folders.TemporaryFolder):
         return point
 
     def figures_of(self, folder):
-        """By command: step time (ns), samples per second (as the report has it, in tenths), GPU utilization (%)."""
+        """By command: step time (ns), samples per second (as in the report, in tenths), GPU utilization (%)."""
         report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
         tiles = {tile["label"]: tile["value"] for tile in report["tiles"]}
         metrics = {metric["name"]: metric for metric in json.loads(self.shown("compare", folder, folder, "--json"))["comparisons"][0]["metrics"]}
@@ -92,7 +92,7 @@ class OneNameOneMeaning(folders.TemporaryFolder):
                     self.assertAlmostEqual(value / wanted, 1, delta=5e-4, msg=(folder.name, command, values, expected))
 
     def folders_with_units(self, source):
-        """(folder, units a second): in windows alone, and without the profiler. Every third iteration has none."""
+        """(folder, units per second): in windows only, and without the profiler. Every third iteration has none."""
         def units(rows):
             for i, row in enumerate(rows):
                 if i % 3:

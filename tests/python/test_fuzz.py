@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Some cases of tests/fuzz/result_folders.py for each command, always the same ones."""
+"""A fixed set of cases of tests/fuzz/result_folders.py for each command."""
 
 import sys
 import unittest

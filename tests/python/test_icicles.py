@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Kernel time as boxes inside boxes: what the page is given of modules and of Python stacks, whole files and damaged ones."""
+"""Kernel time as nested boxes: the page's data for modules and for Python stacks, with complete files and damaged ones."""
 
 import os
 import random
@@ -21,7 +21,7 @@ ALL = "All kernels"
 
 
 def tree_of(made):
-    """{path of texts: times by phase that are not 0}, of an icicle whose boxes come after those around them, and hold what is inside."""
+    """{path of texts: non-zero times by phase} of an icicle, after checking that each box follows its parent, which contains it."""
     paths, times, inside = [], {}, {}
     for at, (around, name, count, *parts) in enumerate(made.boxes):
         text = made.names[name][0] if name >= 0 else f"({count} smaller)"
@@ -76,7 +76,7 @@ class Stacks(unittest.TestCase):
         self.assertEqual(of_stacks(("forward", [TRAIN, STEP], 1)).names[2], [STEP, ""], "the last one is a kernel, whatever its name looks like")
 
     def test_what_there_is_no_room_for(self):
-        """It is summed up where it is, on the page and while stacks are added up: no time is lost."""
+        """It is summed up in place, on the page and while stacks are added up: no time is lost."""
         chance = random.Random(5)
         stacks = [(chance.choice(PHASES), [f"f{chance.randrange(9)} (a.py:1)" for _ in range(chance.randrange(5))] + [f"k{chance.randrange(3000)}"], chance.randrange(1, 10_000))
                   for _ in range(20_000)]
@@ -87,7 +87,7 @@ class Stacks(unittest.TestCase):
                 self.assertEqual(len([1 for box in made.boxes if box[1] >= 0]), MOST_BOXES)
                 self.assertLessEqual(len(made.boxes), 2 * MOST_BOXES)
                 self.assertTrue(any(path[-1].endswith(" smaller)") for path in tree))
-                # The largest ones are there: none of those that were left out has more than any of them, on average at least.
+                # The largest ones are there: those that were left out are not larger, at least on average.
                 self.assertGreaterEqual(min(sum(box[3:]) for box in made.boxes if box[1] >= 0), max(sum(box[3:]) / box[2] for box in made.boxes if box[1] < 0))
             # Innermost boxes have all of it.
             around = {box[0] for box in made.boxes} if made else set()
@@ -117,7 +117,7 @@ class Modules(unittest.TestCase):
                          module("[unattributed]", "", 4, other=4))
         self.assertEqual(tree_of(made), {
             (ALL,): {"forward": 40, "backward": 60, "recomputation": 30, "optimizer": 5, "other": 3, "[unattributed]": 4},
-            # What is inside is not more than what is around it, even where the table says so.
+            # A box is not larger than its parent, even if the table says so.
             (ALL, "Net (Net)"): {"forward": 40, "backward": 60, "recomputation": 30}, (ALL, "Net (Net)", "Net.blocks.0 (Block)"): {"forward": 30, "backward": 40, "recomputation": 30},
             (ALL, "Net (Net)", "Net.blocks.0 (Block)", "Net.blocks.0.a (Linear)"): {"forward": 20, "recomputation": 30},
             (ALL, "[none]"): {"optimizer": 5, "other": 3}, (ALL, "[unattributed]"): {"[unattributed]": 4}})
@@ -126,7 +126,7 @@ class Modules(unittest.TestCase):
         self.assertIsNone(self.made(module("Net", "", 0)))
 
     def test_tables_that_are_none(self):
-        """Modules that call each other in a circle, or twice, or are called by none; cells without a number."""
+        """Modules that call each other in a cycle, or twice, or are called by none; cells that are not numbers."""
         self.assertEqual(tree_of(self.made(module("a", "a", 5), module("b", "c", 5), module("c", "b", 5), module("d", "x", 7), module("d", "", 6), module("", "", 5))),
                          {(ALL,): {"forward": 6}, (ALL, "d"): {"forward": 6}})
         self.assertEqual(tree_of(self.made({**module("a", "", -5), "Backward (ns)": 2.5, "Other (ns)": None, "Class": None, "Parent": None})), {(ALL,): {"backward": 2}, (ALL, "a"): {"backward": 2}})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Memory by purpose, memory in use and processors in `inject compare`, `sweep` and `merge`: the same figures by all of them."""
+"""Memory by purpose, memory in use and CPU use in `inject compare`, `sweep` and `merge`: all of them give the same values."""
 
 import json
 import unittest
@@ -59,7 +59,7 @@ class Case(folders.TemporaryFolder):
 
 class Purposes(Case):
     def test_compare(self):
-        """What is equal to the byte is no change, and what is not is one, however small; what grows is found by its name."""
+        """Values that are equal to the byte are no change, and all others are, however small; what grows is found by its name."""
         a = self.rank("a", memory_purpose=memory(1_000_000))
         b = self.rank("b", memory_purpose=memory(2_000_000, optimizer_state=0, other_tensors=12_200))
         metrics, comparison = self.compare(a, b)
@@ -83,7 +83,7 @@ class Purposes(Case):
             self.assertEqual(folders.invoke("compare", a, b, "--fail-if", condition).returncode, status, condition)
 
     def test_what_is_not_known(self):
-        """A purpose some of whose tensors can't be told has no row, and the peak no activations."""
+        """A purpose some of whose tensors can't be determined has no row, and the peak no activations."""
         a = self.rank("a", memory_purpose=memory(1_000_000, **UNKNOWN))
         metrics, comparison = self.compare(a, a)
         self.assertIn("torch_peak", metrics)
@@ -97,14 +97,14 @@ class Purposes(Case):
         self.assertEqual(rows["parameters"]["sum_b"], 3 * 94_000)
 
     def test_of_the_gpu_with_the_highest_peak(self):
-        """Figures of one GPU: they add up."""
+        """Values of one GPU, so that they add up."""
         a = self.rank("a", memory_purpose=memory(1_000_000) + memory(2_000_000, device=1, parameters=0))
         self.assertEqual([(each.device, each.peak, each.activations) for each in figures.memory_purposes(Result(a))],
                          [("1", 2_000_000 + LASTING - 94_000, 2_000_000), ("0", 1_000_000 + LASTING, 1_000_000)])
         found = self.point(a).figures
         self.assertEqual((found["activations_mb"], found["parameters_mb"]), (2, 0))
         self.assertAlmostEqual(sum(found[column] for column in measured.AT_PEAK.values()), found["torch_peak_mb"])
-        # Where libraries' memory is not told apart, it is with the activations.
+        # If libraries' memory is not separated, it is part of the activations.
         b = self.rank("b", memory_purpose=[{**row, **({"Peak Allocated (B)": 500_000, "Activations at Peak (B)": 123_592} if row["Total"] == "yes" else {})}
                                            for row in memory(0) if row["Purpose"] not in ("workspaces", "communication buffers")])
         (plot,) = page._memory_plots({"": [self.point(b, {"N": "1"})]})
@@ -132,7 +132,7 @@ class Purposes(Case):
         self.assertEqual(list(page._memory_plots({"": [self.point(self.rank("8"))]})), [])
 
     def test_merge(self):
-        """The ranks that have least and most, and the sum where it is one: of shards, and not of what processes share."""
+        """The ranks with the least and the most, and the sum if it is meaningful: for shards, but not for what processes share."""
         for number, share in enumerate((100, 300, 200)):
             self.rank(str(number), number, memory_purpose=memory(share, optimizer_state=share))
         self.rank("3", 3)
@@ -167,7 +167,7 @@ class Purposes(Case):
 
 class Processors(Case):
     def test_by_all(self):
-        """Windows of which something is not known do not count as windows of nothing."""
+        """Windows with unknown values do not count as windows with zeros."""
         rows = [host(1, "2.000", "3.000"), host(2, "4.000", "", span=3000 * MS, quota="2.500"), host(3, "", "")]
         a = self.rank("a", 0, host_sum=rows)
         found = figures.processors(Result(a))
@@ -224,7 +224,7 @@ class MemoryInUse(Case):
     def test_by_compare_and_sweep(self):
         a, b = (self.rank(name, memory_timeline=lines(most)) for name, most in (("a", "800.000"), ("b", "900.000")))
         metrics, _ = self.compare(a, b)
-        # Read from time to time: how far a reading is below the peak is not known.
+        # Read at intervals: how far a reading is below the peak is unknown.
         self.assertEqual((metrics["memory_in_use"]["before"], metrics["memory_in_use"]["after"], metrics["memory_in_use"]["verdict"]), (800, 900, "too few"))
         self.assertEqual(self.point(b).figures["memory_in_use_mb"], 900)
         # At the windows' edges the GPU was read as well.
@@ -234,7 +234,7 @@ class MemoryInUse(Case):
         self.assertIsNone(self.point(folder).figures["memory_in_use_mb"])
 
     def test_by_merge(self):
-        """What compare shows, of each rank; where nothing was read between the windows' edges, what was read at them."""
+        """The values of compare, for each rank; if nothing was read between the windows' edges, the readings at the edges."""
         for number, rows in enumerate((lines("800.000"), lines("900.000"), lines("500.000"))):
             self.rank(str(number), number, memory_timeline=rows)
         (self.folder / "2" / "window_sum.csv").unlink()
@@ -247,7 +247,7 @@ class MemoryInUse(Case):
                          r"\n *in use +highest reading of a GPU's memory, by all processes: from 600.0MB \(rank 3\) to 900.0MB \(rank 1\)")
 
     def test_pytorch_by_merge(self):
-        """The most of a rank's GPUs; ranks without an allocator of PyTorch's have none."""
+        """The maximum over a rank's GPUs; ranks without PyTorch's allocator have none."""
         def of_torch(reserved, allocated):
             return [*lines("800.000"), *({**row, "Of": f"PyTorch {of}", "Highest (MB)": high} for of, high in (("reserved", reserved), ("allocated", allocated))
                                          for row in lines("9.000")[:1])]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject merge`: made-up jobs whose truth is known, hostile folders, a thousand ranks, and a real job on the simulated CUDA."""
+"""`inject merge`: invented jobs whose truth is known, hostile folders, a thousand ranks, and a real job on the simulated CUDA."""
 
 import collections
 import concurrent.futures
@@ -50,7 +50,7 @@ class Case(folders.TemporaryFolder):
     maxDiff = None
 
     def merge(self, *paths, how="auto", force=False):
-        """What is said of what can't be used, without the folder's name, goes to self.said."""
+        """Messages about what can't be used go to self.said, without the folder's name."""
         found = merged(*(paths or [self.folder]), how=how, force=force)
         texts = found["problems"] + [text for job in found["jobs"] for text in job["problems"]]
         self.said = [text.replace(f"{self.folder}/", "") for text in texts]
@@ -66,7 +66,7 @@ class Case(folders.TemporaryFolder):
 
 class Statistics(unittest.TestCase):
     def test_student(self):
-        # Tables' quantiles; tails of the Cauchy distribution are known exactly.
+        # Tabulated quantiles; tails of the Cauchy distribution are known exactly.
         for t, freedom, tail in ((4.3027, 2, 0.025), (3.7469, 4, 0.01), (3.2498, 9, 0.005), (2.8609, 19, 0.005), (1.9600, 10**5, 0.025)):
             self.assertAlmostEqual(student_tail(t, freedom), tail, delta=2e-6)
         self.assertAlmostEqual(student_tail(1, 1), 0.25)
@@ -101,7 +101,7 @@ class Steps(Case):
         skew = job["skew"]
         self.assertEqual((skew["mean_ns"], skew["median_ns"], skew["max_ns"], skew["max_iteration"]), ((20 + 10 + 30 + 80) / 4, 25, 80, 103))
         self.assertAlmostEqual(skew["mean_share"], (20 / 100 + 10 / 200 + 30 / 300 + 80 / 400) / 4)
-        # Against the median of the other two, in each iteration.
+        # Relative to the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
         self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "units_per_s": None, "units_from": None, "step_ns": 250,
@@ -110,7 +110,8 @@ class Steps(Case):
         self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
 
     def test_step_times_without_the_profiler(self):
-        """The job's step time is that of iterations that ran without it, if each rank has enough of them; what compares ranks is not."""
+        """The job's step time is that of iterations without the profiler, if each rank has enough of them; comparisons of ranks use the
+        others."""
         for rank, unprofiled in enumerate((80 * MS, 90 * MS, 100 * MS)):
             ranks.write_rank(self.folder / f"r{rank}", rank, [120 * MS] * 6, unprofiled=unprofiled, batch=9)
         job = self.job()
@@ -122,13 +123,13 @@ class Steps(Case):
         ranks.write_rank(self.folder / "r3", 3, [120 * MS] * 6, batch=9)
         job = self.job()
         self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
-        # As many ranks have the one as the other, but they are not the same ranks.
+        # As many ranks have one kind as the other, but they are not the same ranks.
         ranks.write_rank(self.folder / "r4", 4, [], unprofiled=80 * MS, batch=9)
         job = self.job()
         self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
 
     def test_where_the_host_runs_ahead(self):
-        """Its time is that of the launches. What an iteration takes is known of all but the last, and that is what counts."""
+        """Its time is that of the launches. An iteration's own time is known for all but the last, and that is what counts."""
         for rank, step in enumerate((100 * MS, 120 * MS)):
             ranks.write_rank(self.folder / "job" / str(rank), rank, [30 * MS] * 10, steps=[step] * 9 + [""], start=40 * MS * rank, units=("called", 7))
         ahead = "rank 1 begins its iterations 1.3 steps after those of the same numbers on its host's other ranks"
@@ -139,9 +140,9 @@ class Steps(Case):
             self.assertEqual((job["step_ns"], job["window_step_ns"], job["throughput"]["steps_per_s"]), (110 * MS, 110 * MS, (10 + 1e3 / 120) / 2))
             self.assertIsNone(job["throughput"]["units_per_s"])
             self.assertEqual((job["skew"]["mean_ns"], job["compared"]["iterations"], self.stragglers(job)), (20 * MS, 9, [(1, "step time")]))
-            # The host's starts are as far apart as the host takes for an iteration.
+            # The host's starts are one host duration apart.
             self.assertEqual([text.partition(":")[0] for text in self.said], [ahead])
-        # Older versions had the host's time alone.
+        # Older versions only had the host's time.
         with Store() as store:
             path = self.folder / "copy" / "iteration_sum.parquet"
             store.run(f"""COPY (SELECT * EXCLUDE ("Step Time (ns)") FROM '{path}') TO '{path}.new' (FORMAT parquet)""")
@@ -153,7 +154,7 @@ class Steps(Case):
         both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]
         for rank in (0, 1):
             ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 6, devices=both, diagnosis=[])
-        ranks.write_rank(self.folder / "r2", 2, [100 * MS] * 6)  # its UUID is not known
+        ranks.write_rank(self.folder / "r2", 2, [100 * MS] * 6)  # its UUID is unknown
         self.assertEqual(self.job()["gpus"], {"NVIDIA H200": 3})
 
     def test_a_straggler(self):
@@ -206,7 +207,7 @@ class Steps(Case):
 
 class Alignment(Case):
     def test_numbers_that_are_one_apart(self):
-        """The same iterations by the clock, counted from another one on."""
+        """The same iterations by the clock, counted from a different one."""
         for rank in range(3):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 20, first=101 if rank == 1 else 100)
         job = self.job()
@@ -250,7 +251,7 @@ class Collectives(Case):
     CALLS, TRANSFER = 100, 2 * MS
 
     def write(self, waits, world=None, **more):
-        """waits: of each rank, those of each call."""
+        """waits: for each rank, those of each call."""
         for rank, of_rank in enumerate(waits):
             rows = [ranks.collective(len(of_rank), self.TRANSFER, of_rank, world=world or len(waits), **more)]
             ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 20, nccl=rows)
@@ -262,7 +263,7 @@ class Collectives(Case):
         job = self.write([late, late, [0] * self.CALLS, late])
         spent = job["collectives"]
         self.assertEqual(spent["collective_ns"], 4 * self.CALLS * self.TRANSFER + 3 * sum(late))
-        # Always the same one: its kernels are the transfer, and both bounds are the truth.
+        # Always the same rank: its kernels are the transfer, and both bounds are exact.
         self.assertEqual((spent["waiting_at_least_ns"], spent["waiting_at_most_ns"], spent["split_share"]), (3 * sum(late), 3 * sum(late), 1))
         self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [sum(late), sum(late), 0, sum(late)])
         self.assertEqual(self.stragglers(job), [(2, "collectives")])
@@ -271,7 +272,7 @@ class Collectives(Case):
         self.assertEqual(self.said, [])
 
     def test_ranks_take_turns(self):
-        """What sums can't tell is said as a bound: nobody has the shortest time, but each has its shortest call."""
+        """What sums can't determine is given as a bound: no rank always has the shortest time, but each has its shortest call."""
         waits = [[0 if call % 4 == rank else 3 * MS for call in range(self.CALLS)] for rank in range(4)]
         job = self.write(waits)
         spent = job["collectives"]
@@ -299,7 +300,7 @@ class Collectives(Case):
         self.assertEqual(self.write([[MS] * 10, [0] * 11])["collectives"]["split_share"], 0)
 
     def test_calls_that_share_a_kernel(self):
-        """Three of a group each, with a third of its time."""
+        """Three in a group, with a third of its time each."""
         for rank in range(2):
             row = ranks.collective(30, MS, [rank * 300] * 30, world=2)
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, nccl=[{**row, "Grouped": "yes", "Kernels": 10}])
@@ -311,7 +312,7 @@ class Collectives(Case):
 
 
 class Communicators(Case):
-    """Collectives are compared within their communicator, where nccl_sum.csv has it."""
+    """Collectives are compared within their communicator, if nccl_sum.csv has it."""
 
     CALLS, TRANSFER = 100, 2 * MS
 
@@ -324,7 +325,7 @@ class Communicators(Case):
         return self.job()
 
     def test_tensor_and_data_parallel(self):
-        # Tensor parallel: 0-3 and 4-7, and these have twice the work; data parallel: pairs across. Rank 2 is last among the first four.
+        # Tensor parallel: 0-3 and 4-7, the latter with twice the work; data parallel: pairs across. Rank 2 is last among the first four.
         late = MS
         job = self.write([[self.row(f"0xt{rank // 4}", 4, 0 if rank == 2 or rank > 3 else late, calls=100 if rank < 4 else 200),
                            self.row(f"0xd{rank % 4}", 2, 0)] for rank in range(8)])
@@ -337,7 +338,7 @@ class Communicators(Case):
                  for entry in spent["communicators"]}
         self.assertEqual(found, {"0xt0": (4, 4, "0-3", 400, 300 * late), "0xt1": (4, 4, "4-7", 800, 0),
                                  **{f"0xd{index}": (2, 2, f"{index}, {index + 4}", 200, 0) for index in range(4)}})
-        # Calls alike are one row of the table of operations, whatever their communicator.
+        # Equal calls are one row of the table of operations, whatever their communicator.
         self.assertEqual([(row["ranks"], row["made_by"], row["kernels"]) for row in spent["operations"]], [(4, 8, 1200), (2, 8, 800)])
         self.assertEqual(self.said, [])
 
@@ -347,7 +348,7 @@ class Communicators(Case):
 
         job = self.write([rows(0), rows(1)])
         self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [100 * MS, 100 * MS])
-        # What older folders have: sums over both, in which neither waits.
+        # As in older folders: sums over both, in which neither waits.
         other = self.folder / "older"
         for rank in range(2):
             ranks.write_rank(other / str(rank), rank, [100 * MS] * 20, nccl=[
@@ -357,7 +358,7 @@ class Communicators(Case):
         self.assertEqual((job["collectives"]["communicators"], job["collectives"]["split_share"]), ([], 1))
 
     def test_some_of_the_ranks(self):
-        # Of a communicator of four three are here, of another one.
+        # Three of a communicator of four are present, as is one of another communicator.
         job = self.write([[self.row("0xa", 4, rank * MS)] for rank in range(3)] + [[self.row("0xb", 4, 0)]], job=ranks.place(0, 8))
         self.assertEqual((job["collectives"]["waiting_at_least_ns"], job["collectives"]["split_share"]), (300 * MS, 9 / 11))
         self.assertEqual([(entry["ranks"], entry["given"], entry["split_ns"]) for entry in job["collectives"]["communicators"]],
@@ -365,7 +366,7 @@ class Communicators(Case):
         self.assertRegex(self.said[-1], r"^18\.2% of the collectives' time is not split .* only one of them is here")
 
     def test_calls_that_not_all_make(self):
-        # A rank of it with other calls than the other's.
+        # One of its ranks has other calls than the other.
         job = self.write([[self.row("0xa", 2, 0), self.row("0xa", 2, 0, bytes=4096)], [self.row("0xa", 2, MS), self.row("0xa", 2, 0, calls=99, bytes=4096)]])
         self.assertEqual(job["collectives"]["waiting_at_least_ns"], 100 * MS)
         job = self.job(ranks.write_rank(self.folder / "x", 0, [MS], nccl=[self.row("0xa", 2, 0)]),
@@ -406,10 +407,10 @@ CODE_NAMES = {"op_sum": "operators", "module_sum": "modules", "line_sum": "lines
 
 
 class Code(Case):
-    """What launches the kernels, of ranks with parts of a model each."""
+    """What launches the kernels, with ranks that each have a part of the model."""
 
     def write(self, folder, rank, chance, *, without=()):
-        """The rows of each table, and the stacks."""
+        """Writes the rows of each table, and the stacks."""
         places = [("", "", name) for name in ("[none]", "[unattributed]")] + [(f"/me/m{at % 3}.py", at, f"F{at}.forward") for at in range(1, 9)]
         names = {"op_sum": [(name,) for name in ("aten::mm", "aten::add", f"Own{rank}", "[none]")],
                  "module_sum": [(name,) for name in ("Net", "Net.first", f"Net.layers.{rank}", "[none]")], "line_sum": places,
@@ -458,7 +459,7 @@ class Code(Case):
                 self.assertEqual((row["ranks"], row["most_ns"], -row["most_rank"]), (having[key], *most[key]))
                 self.assertAlmostEqual(row["share"], expected[key][time] / total)
             self.assertEqual((job["code"][name]["ranks"], job["code"][name]["time_ns"], job["code"][name]["of"]), (5, total, len(expected)))
-        # Some cells of one rank are of an older version's: the sum is not known, and no less than it is.
+        # Some cells of one rank are as in an older version: the sum is unknown, rather than too low.
         self.write(self.folder / "job" / "rank-2", 2, random.Random(1), without=("Own Work (ns)", "Memory-bound (ns)"))
         with open(self.folder / "job" / "rank-2" / "gap_line_sum.csv", newline="", encoding="utf-8") as file:
             old = {tuple(row[column] for column in CODE_KEYS["gap_line_sum"]) for row in csv.DictReader(file)}
@@ -504,7 +505,7 @@ class Code(Case):
 
 class Scaling(Case):
     def write(self, batch, without=()):
-        """`without`: the jobs whose step times without the profiler, of nine tenths of the others, are known."""
+        """`without`: the jobs with known step times without the profiler, which are nine tenths of the others."""
         for world, step in ((2, 100), (8, 125), (4, 110)):
             for rank in range(world):
                 ranks.write_rank(self.folder / f"n{world}" / str(rank), rank, [step * MS] * 10, batch=batch,
@@ -612,7 +613,7 @@ class Ranks(Case):
             ranks.write_rank(self.folder / "job" / str(rank), rank, [100 * MS] * 5, devices=seen,
                              diagnosis=[{"device": rank, "verdict": "launch-bound", "device_time_ns": 500 * MS, "potential_gain_ns": MS}])
         self.assertEqual(self.job(self.folder / "job")["gpus"], {"NVIDIA H200": 2})
-        # Nothing worked: what they saw.
+        # Nothing worked: the tables have what was seen.
         for rank in range(2):
             ranks.write_rank(self.folder / "idle" / str(rank), rank, [100 * MS] * 5, devices=seen, diagnosis=[])
         self.assertEqual(self.job(self.folder / "idle")["gpus"], {"NVIDIA H200": 16, "NVIDIA T400": 2})
@@ -652,7 +653,7 @@ class Ranks(Case):
         self.assertIn("the ranks' run.json do not agree on how many ranks the job has: 2 (rank 0-1), 4 (rank 2-3)", self.said)
 
     def test_one_id_for_several_jobs(self):
-        # One after another in an allocation, the second one in two folders; nothing but the ranks tells them apart.
+        # One after another in an allocation, the second one in two folders; only the ranks distinguish them.
         for name, world in (("n2", 2), ("n4", 4)):
             ranks.write_job(self.folder / name, world, job=lambda rank, world=world: ranks.place(rank, world, id="slurm:4711"))
         jobs = self.merge(self.folder / "n2", self.folder / "n4")["jobs"]
@@ -670,7 +671,7 @@ class Ranks(Case):
         write("c", 0, "0x3", job=ranks.place(0, 4, id="third"))
         paths = [self.folder / name for name in "abc"]
         self.assertEqual([(job["ranks"], job["missing"]) for job in self.merge(*paths)["jobs"]], [(3, "3"), (1, "1-3")])
-        # Without ids a rank that is there twice makes folders jobs, but for those that have met.
+        # Without ids, a rank that occurs twice separates folders into jobs, except for those that share communicators.
         write("d", 0, "0x4")
         write("e", 0, "0x5")
         write("e", 1, "0x4")
@@ -732,7 +733,7 @@ class Ranks(Case):
 
 
     def test_processors(self):
-        """By the time of the windows that were read; the tighter limit counts."""
+        """Weighted by the time of the windows that were read; the tighter limit counts."""
         header = ["Window", "Role", "Total", "Span (ns)", "Processor Time (ns)", "Cores by Affinity", "Cores by Quota", "Cores Used", "Cores Wanted"]
         for rank, quota in ((0, ""), (1, "2.000")):
             folder = ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5)
@@ -801,7 +802,7 @@ class OfOneJob(Case):
             self.assertEqual(str(caught.exception).replace(f"{self.folder}/", ""),
                              f"{names[0]} and {names[1]} are not ranks of one job: both are the one run of process 7 on node3; --force merges them anyway")
             self.assertEqual(sum(job["ranks"] for job in self.merge(*paths, force=True)["jobs"]), 2)
-        # Some one thing is another: several processes, or nobody knows.
+        # One thing differs: several processes, or unknown.
         for other in ({"pid": 8}, {"host": "node4"}, {"time_zero": {"utc_ns": 1_795_000_000_000_000_001}}, {"time_zero": {}}):
             shutil.rmtree(self.folder / "without" / "b")
             ranks.write_rank(self.folder / "without" / "b", None, [100 * MS] * 9, **{**same, **other})
@@ -817,7 +818,7 @@ class OfOneJob(Case):
             self.merge(self.folder / "sizes")
 
     def test_who_shares_a_communicator(self):
-        """Several programs can be one job: one id, or a communicator in common, also by others."""
+        """Several programs can be one job: the same id, or a communicator in common, also through others."""
         for rank, met in enumerate((("0x1",), ("0x2",), ("0x1", "0x2"))):
             ranks.write_rank(self.folder / "met" / str(rank), rank, [100 * MS] * 9, command_line=[f"program{rank}"],
                              nccl=[ranks.collective(9, MS, [0] * 9, world=2, Communicator=each) for each in met])
@@ -828,7 +829,7 @@ class OfOneJob(Case):
 
 class NotProfiled(Case):
     def test_iterations_that_were_not_profiled_are_blank(self):
-        """Two windows, of the second of which rank 1 has less, and an iteration that its window's edge cut."""
+        """Two windows; rank 1 has less of the second, and an iteration that its window's edge cut."""
         for rank in range(4):
             folder = ranks.write_rank(self.folder / "job" / str(rank), rank, [100 * MS] * 12)
             path = folder / "iteration_sum.csv"
@@ -863,7 +864,7 @@ class Hostile(Case):
         ranks.write_job(self.folder, 12, hosts=12)
         table = self.folder / "rank-1" / "iteration_sum.csv"
         whole = table.read_bytes()
-        table.write_bytes(whole[: whole.rindex(b"iteration")])  # cut off within the last iteration's row
+        table.write_bytes(whole[: whole.rindex(b"iteration")])  # truncated within the last iteration's row
         lines = whole.count(b"\n", 0, whole.rindex(b"iteration")) + 1
         (self.folder / "rank-2" / "window_sum.csv").write_bytes(b"Window,Device,State,Duration (ns)\n1,all,closed,5\n1,all,closed,\x1b[31m\n")
         (self.folder / "rank-3" / "nccl_sum.csv").write_bytes(b"Operation,Bytes\nAllReduce,1\n")
@@ -902,7 +903,7 @@ class Hostile(Case):
         self.assertNotIn("rank-0:", done.stderr)
 
     def test_names(self):
-        """Patterns to DuckDB, markup, escape sequences: in names of folders, hosts and columns' texts."""
+        """Patterns for DuckDB, markup, escape sequences: in names of folders, hosts and columns' texts."""
         evil = self.folder / os.fsdecode(b"job[0]*?'\"<b>\x1b[31m\xff\n")
         for rank in range(2):
             ranks.write_rank(evil / f"r*[{rank}]", rank, [100 * MS] * 5, host=self.EVIL, verdict=self.EVIL, devices=[{"name": self.EVIL}, 7, None],
@@ -925,7 +926,7 @@ class Hostile(Case):
         self.assertEqual(as_json["jobs"][0]["by_rank"][1]["host"], self.EVIL)
 
     def test_numbers(self):
-        """Sums and products of the largest numbers that are taken, and one that is not."""
+        """Sums and products of the largest accepted numbers, and one that is refused."""
         for rank in range(3):
             ranks.write_rank(self.folder / str(rank), rank, [1 << 53] * 6, nccl=[
                 {**ranks.collective(1, 1, [0], world=3), "Kernels": 1 << 53, "GPU Time (ns)": 1 << 53, "GPU Min (ns)": 1 << 53,
@@ -947,7 +948,7 @@ class Hostile(Case):
         self.assertEqual(self.job()["by_rank"][0]["host"], "?")
 
     def test_folders_without_run_json(self):
-        """Processes that were killed early: they are named, not passed over."""
+        """Processes that were killed early: they are reported, not skipped."""
         ranks.write_job(self.folder / "job", 6)
         for rank, left in ((1, "records"), (2, "records.at"), (3, "window_sum.csv"), (4, "notes")):
             folder = self.folder / "job" / f"rank-{rank}"
@@ -957,7 +958,7 @@ class Hostile(Case):
         said = [f"job/rank-{rank}: left out: it has no run.json; if its process was killed, 'injectctl recover' makes it" for rank in (1, 2, 3)]
         self.assertEqual(self.job(self.folder / "job")["ranks"], 2)
         self.assertEqual(self.said, [*said, "4 of 6 ranks are missing: 1-4"])
-        # Named by itself, whatever is in it.
+        # Named explicitly, whatever it contains.
         (self.folder / "job" / "rank-1" / ".recovering").mkdir()
         (self.folder / "job" / "rank-1" / ".recovering" / "window_sum.csv").touch()
         done = folders.invoke("merge", self.folder / "job" / "rank-1")
@@ -1007,7 +1008,7 @@ class Parquet(Case):
         done = folders.invoke("merge", self.folder / "n2", self.folder / "copy2")
         self.assertEqual(done.returncode, 2, done.stdout)
         self.assertRegex(done.stderr, r"n2/\S* and a copy of it are not ranks of one job: both are rank \d; --force merges them anyway")
-        # What one may not read others may not.
+        # Permissions carry over: files that others may not read remain unreadable for them.
         self.assertEqual((self.folder / "copies").stat().st_mode & 0o777, 0o700)
 
     def test_copies_of_an_older_version(self):
@@ -1052,7 +1053,7 @@ class Shown(Case):
         done = folders.inject("merge", self.folder / "job", "--ranks", 4, "-o", self.folder / "job.html", env={"COLUMNS": "60"})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue(done.stdout.startswith("job: 24 ranks on 3 hosts, 24 NVIDIA H200\n  command      python3 train.py\n"), done.stdout)
-        # Lines are for 80 columns at least.
+        # Lines are laid out for at least 80 columns.
         self.assertRegex(re.sub(r"\n {15}", " ", done.stdout), r"\n  stragglers   rank 7 \(node0\): a step takes 10\.\d{3}ms ± \S+us "
                          r"\(\d+\.\d%\) longer than the others' median; slowest in 20 of 20\n")
         self.assertIn("  4 of 24 ranks: stragglers, incomplete ranks, the slowest\n", done.stdout)
@@ -1093,7 +1094,7 @@ class Shown(Case):
                     self.assertEqual(wide, [], columns)
                     titles = ("Ranks", "Collectives of all ranks", "Communicators by time", "Bus bandwidths", "Sends and receives", "Large copies", "Scaling by")
                     self.assertEqual([title for title in titles if f"  {title}" not in done.stdout], [], columns)
-                # What is left out is told, and what a rank is about stays.
+                # Omitted columns are listed, and those that identify a rank stay.
                 self.assertRegex(printed[80], r"\n  left out: [^\n]*StdDev")
                 self.assertRegex(printed[80], r"\n +Rank +")
                 for name in ("Excess", "Verdict", "Wait"):
@@ -1126,13 +1127,13 @@ class Thousand(Case):
         (job,) = json.loads((self.folder / "out.json").read_text())["jobs"]
         self.assertEqual((job["ranks"], job["world"], self.stragglers(job)), (1000, 1000, [(700, "step time")]))
         self.assertEqual((job["collectives"]["split_share"], len(job["collectives"]["communicators"])), (1, 50))
-        # What two of them do in ten seconds, however busy the machine is.
+        # What two CPUs do in ten seconds, however busy the machine is.
         self.assertLess(processors, 20)
         self.assertLess(megabytes, 1000)
 
 
 class Real(Case):
-    """Jobs on the simulated CUDA, a process a rank, three of them."""
+    """Jobs on the simulated CUDA, a process for each of three ranks."""
 
     def ranks(self, command, **variables):
         def run(rank):
@@ -1143,7 +1144,7 @@ class Real(Case):
 
         with concurrent.futures.ThreadPoolExecutor() as pool:
             list(pool.map(run, range(3)))
-        # Nothing holds them together: on a busy machine one may have ended before another begins, which no ranks of one job do.
+        # Nothing synchronizes them: on a busy machine one may have ended before another begins, which never happens to ranks of one job.
         job = self.job(force=True)
         self.assertEqual((job["ranks"], job["world"]), (3, 3))
         self.assertEqual([row["folder"].rpartition("/")[2] for row in job["by_rank"]], ["out-0", "out-1", "out-2"])
@@ -1158,14 +1159,14 @@ class Real(Case):
         for row in job["by_rank"]:
             self.assertGreater(row["utilization"], 0)
             self.assertGreater(row["peak_memory_mb"], 0)
-        # Of iterations something may be said, as nothing holds these ranks together; all tables were read.
+        # There may be messages about iterations, as nothing synchronizes these ranks; all tables were read.
         self.assertEqual([text for text in self.said if ".csv" in text or "missing" in text], [])
 
     def test_collectives(self):
         program = folders.BUILD / "tests" / "integration" / "script" / "script_cuda"
         if not program.exists():
             self.skipTest("the tests' programs are not built")
-        # The second rank comes last: its kernels are the transfer alone.
+        # The second rank comes last: its kernels are only the transfer.
         job = self.ranks(lambda rank: [program, f"duration:AllReduce:{40_000 if rank == 1 else 90_000}", "comm:A:3:all", "comm_split:B:A:0", "start",
                                        "loop:20", "[", "nccl:AllReduce:A:1000000", "]", "nccl:AllReduce:B:1000000", "stop", "sync"],
                          INJECT_WINDOW="api", WORLD_SIZE="3", TORCHELASTIC_RUN_ID="real")

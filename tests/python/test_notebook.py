@@ -95,7 +95,7 @@ class TheList(unittest.TestCase):
 class OneRun(folders.TemporaryFolder):
     @classmethod
     def setUpClass(cls):
-        # All tables, of a run of the simulated CUDA.
+        # All tables, from a run on the simulated CUDA.
         cls.kept = result_folders.folders_to_begin_with(kept=True)
 
     def written(self, name, place=None):
@@ -172,7 +172,7 @@ class OneRun(folders.TemporaryFolder):
         self.assertEqual(run.windows["Window"].isna().tolist(), [True, False])
 
     def test_without_pandas(self):
-        """In a process of its own, which cannot import it."""
+        """In a process of its own, which can't import it."""
         program = """if True:
             import sys
             class Nothing:
@@ -329,7 +329,7 @@ class SeveralRuns(folders.TemporaryFolder):
 class Damaged(folders.TemporaryFolder):
     @needs_pandas
     def test_folders(self):
-        """Those of test_fuzz.py. Whatever is in them, there is one kind of exception, whose text is a line."""
+        """Folders of test_fuzz.py. Whatever they contain, there is one type of exception, whose text is one line."""
         kept = result_folders.folders_to_begin_with(kept=True)
         refused = collections.Counter()
 
@@ -403,7 +403,7 @@ class Shown(folders.TemporaryFolder):
             self.assertLessEqual(set(re.findall(r"<(\w+)", page)),
                                  {"div", "table", "thead", "tbody", "tr", "th", "td", "strong", "small", "code", "p"})
             self.assertIn("&lt;b&gt;", page)
-        # Dollars are no formulas.
+        # Dollar signs do not start formulas.
         self.assertTrue(run._repr_html_().startswith('<div class="tex2jax_ignore mathjax_ignore">'))
 
     def test_plots_have_the_data_of_the_report(self):
@@ -422,7 +422,7 @@ class Shown(folders.TemporaryFolder):
 
     @unittest.skipIf(browser.missing(), f"there is no {browser.missing()}")
     def test_in_a_browser(self):
-        """What cells show: drawn in its frame, without a network, out of reach of the notebook, and as high as the frame is."""
+        """The output of cells: drawn in a frame without network access, isolated from the notebook, and as high as the frame."""
         run, hostile = libinject.load(DATA), self.hostile()
         outputs = [run, hostile, run.plot_steps(), run.plot_kernels(), run.plot_idle(), run.plot_metrics(), hostile.plot_modules(),
                    hostile.plot_kernels()]
@@ -452,11 +452,11 @@ class Shown(folders.TemporaryFolder):
 
 
 class Notebook(unittest.TestCase):
-    """The example."""
+    """The example notebook."""
 
     @needs_pandas
     def test_its_cells(self):
-        """Each by itself, in this process: what the last line of one is can be shown."""
+        """Each by itself, in this process: the last line of each can be shown."""
         cells = ["".join(cell["source"]) for cell in json.loads(EXAMPLE.read_text(encoding="utf-8"))["cells"]
                  if cell["cell_type"] == "code"]
         names, shown = {}, []
@@ -557,7 +557,7 @@ class Marks(folders.TemporaryFolder):
             with self.assertRaises(ZeroDivisionError), again:
                 raise ZeroDivisionError
             self.assertEqual(self.calls, ["start", "a", "start", "a", "pop", "pop", "stop", "start", "a", "pop", "stop"])
-            # One that was open before stays open.
+            # A window that was open before stays open.
             self.calls.clear()
             self.is_open = True
             with libinject.window("a"):
@@ -565,7 +565,7 @@ class Marks(folders.TemporaryFolder):
             self.assertEqual((self.calls, self.is_open), (["start", "a", "pop"], True))
 
     def test_threads(self):
-        """The window is that of the block that opened it; the other thread's adds a range."""
+        """The window belongs to the block that opened it; the other thread's block adds a range."""
         inside, done, one = threading.Event(), threading.Event(), libinject.window()
 
         def other():
@@ -627,7 +627,7 @@ class Marks(folders.TemporaryFolder):
         self.assertEqual(self.calls, ["start", "stop"])
 
     def test_units_in_a_run(self):
-        """Likewise. An iteration is a copy, four products of other sizes, and a wait."""
+        """Likewise. An iteration is a copy, four products of different sizes, and a wait."""
         program = """if True:
             import ctypes, libinject
             runtime = ctypes.CDLL("libcudart.so.13", ctypes.RTLD_GLOBAL)

@@ -39,7 +39,8 @@ def of(folder):
 
 
 def written(folder, steps, work, calls=(), kernels=None):
-    """steps: (window, iteration, start, duration, kernels); work: (start, duration, correlation, stream, name); calls: (start, duration, correlation, name)."""
+    """steps: (window, iteration, start, duration, kernels); work: (start, duration, correlation, stream, name); calls: (start, duration,
+    correlation, name)."""
     folders.write_run(folder, threads=[{"tid": 1, "name": "python3"}])
     folders.write_table(folder, "iteration_sum", [{"Window": window, "Iteration": number, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": start,
                                                    "Duration (ns)": took, "Kernels": count} for window, number, start, took, count in steps])
@@ -84,7 +85,7 @@ class OfTheExample(folders.TemporaryFolder):
         self.assertEqual({(at, took, name) for _, _, at, took, name, *_ in own}
                          - {(int(row["Start (ns)"]) - start, int(row["Duration (ns)"]), row["Name"]) for row in [*calls, *rows_of(self.out, "cuda_gpu_trace.csv")]}, set())
         self.assertTrue(notes)
-        # Each lane in order, and nothing over anything else.
+        # Each lane is in order, without overlaps.
         lanes = collections.defaultdict(list)
         for row_name, lane, at, length, *_ in events:
             lanes[row_name, lane].append((at, at + length))
@@ -108,7 +109,7 @@ class OfTheExample(folders.TemporaryFolder):
             for name in ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv"):
                 (self.folder / name).rename(self.out / name)
         self.assertEqual((problems, notes, second.file), ([], [], "trace.json.gz"))
-        # There copies have PyTorch's names, and calls those that programs use.
+        # There, copies have PyTorch's names, and calls those that programs use.
         without_names = [sorted((*event[:4], event[4] if event[5] == "kernel" else "", *event[5:]) for event in events_of(each)) for each in (first, second)]
         self.assertEqual(*without_names)
         self.assertTrue(all(sum(kernel["bins"]) == kernel["count"] for kernel in histograms.kernels))
@@ -128,20 +129,20 @@ class Chosen(folders.TemporaryFolder):
         calls = [(1000 * number + 1, 5, number + 1, "cudaLaunchKernel") for number in range(5)]
         work = [(1000 * number + 10, 30, number + 1, 7, "k") for number in range(5)]
         self.assertEqual(of(written(self.folder / "a", steps, work, calls))[0].title, "Iteration 2 in window 1")
-        # Of that one no kernel was recorded.
+        # No kernel of that one was recorded.
         timeline, notes, *_ = of(written(self.folder / "b", steps, work[:2] + work[3:], calls))
         self.assertEqual(timeline.title, "Iteration 1 in window 1")
         self.assertEqual(len(notes), 1)
-        # Of none: what there is, and that some is missing.
+        # None at all: shows what there is, and that some is missing.
         timeline, notes, *_ = of(written(self.folder / "c", [(*step[:4], 2) for step in steps], work, calls))
         self.assertIn("1 of its 2 kernels", notes[0])
         self.assertEqual(timeline.title, "Iteration 2 in window 1")
 
     def test_correlation_ids_that_begin_anew(self):
-        """A window's ids may be those of the one before: its own work is what ran after its calls, before the next window."""
+        """A window's ids may recur from the one before: its own work is what ran after its calls, before the next window."""
         steps = [(1, 0, 0, 100, 1), (2, 7, 1000, 100, 1), (3, 9, 5000, 100, 1)]
         calls = [(start + 1, 5, 1, "cudaLaunchKernel") for start in (0, 1000, 5000)]
-        # The second one's kernel ends long after the host is through.
+        # The second one's kernel ends long after the host has finished.
         work = [(50, 10, 1, 7, "a"), (1900, 100, 1, 7, "b"), (5050, 10, 1, 7, "c")]
         folder = written(self.folder / "a", steps, work, calls)
         for row in range(3):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What the Python package says of itself, and that the command finds what it has beside it. scripts/test_packages.sh builds one."""
+"""The Python package's metadata, and that the command finds the files next to it. scripts/test_packages.sh builds one."""
 
 import ast
 import gzip
@@ -24,14 +24,14 @@ PYPROJECT = (folders.ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def run_python(package, *arguments):
-    """With the package that lies in folder `package`, and what scripts/setup.sh has installed."""
+    """Runs Python with the package in folder `package`, and with what scripts/setup.sh has installed."""
     path = os.pathsep.join([str(package), str(folders.ROOT / "build" / "deps" / "python"), os.environ.get("PYTHONPATH", "")])
     return subprocess.run([sys.executable, *map(str, arguments)], env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
                           capture_output=True, text=True, timeout=100, check=False)
 
 
 def install(folder):
-    """CMake's part of the package, moved to where pyproject.toml has it put: the files below `folder`."""
+    """CMake's part of the package, moved to where pyproject.toml puts it: the files below `folder`."""
     subprocess.run([folders.CMAKE, "--install", folders.BUILD, "--component", "runtime", "--prefix", folder], check=True, capture_output=True,
                    timeout=100)
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
@@ -52,12 +52,12 @@ class Metadata(unittest.TestCase):
             self.assertTrue(callable(getattr(importlib.import_module(module), function)), target)
 
     def test_dependencies_are_tested_ones(self):
-        """What the package needs is what the tests run with, at no older version."""
+        """The package's requirements are those that the tests run with, with no older version."""
         block = re.search(r"^dependencies = \[\n(.*?)^\]", PYPROJECT, re.MULTILINE | re.DOTALL)[1]
         block += re.search(r"^notebook = .*\n", PYPROJECT, re.MULTILINE)[0]
         needed = dict(re.findall(r'"([\w.-]+) >= ([\d.]+)"', block))
         self.assertEqual(len(needed), len([line for line in block.splitlines() if '"' in line]), "not NAME >= VERSION")
-        # Some have a version of their own for each of two ranges of Python's versions.
+        # Some have different versions for two ranges of Python's versions.
         tested = re.findall(r"^([\w.-]+)==([\d.]+)(?:;.*)?$", (folders.ROOT / "scripts" / "python-requirements.txt").read_text().lower(),
                             re.MULTILINE)
 
@@ -72,7 +72,7 @@ class Metadata(unittest.TestCase):
 
 
 def newer_than_39(tree):
-    """What only a newer Python than 3.9 runs, of what ruff does not report: (line, what)."""
+    """Code that requires a Python newer than 3.9 and that ruff does not report: (line, what)."""
     def called(node, name):
         return isinstance(node.func, ast.Name) and node.func.id == name
 
@@ -136,7 +136,7 @@ class Layout(folders.TemporaryFolder):
         self.assertIn("reinstall the package", done.stderr)
 
     def test_beside_an_installed_library(self):
-        """PREFIX/lib/libinject.so and PREFIX/lib/python3/dist-packages/libinject, as distributions lay things out."""
+        """PREFIX/lib/libinject.so and PREFIX/lib/python3/dist-packages/libinject, the layout of distributions."""
         package = self.package_at(self.folder / "lib" / "python3" / "dist-packages" / "libinject")
         there = self.folder / "lib" / "libinject.so"
         there.touch()
@@ -165,7 +165,7 @@ class Headers(folders.TemporaryFolder):
             fetch_cuda.has_header, fetch_cuda.has_nvcc = before
 
     def test_of_a_bare_machine(self):
-        """The package's build fetches headers alone: no compiler of CUDA, which nothing of it needs."""
+        """The package's build only fetches headers, not CUDA's compiler, which it does not need."""
         headers = self.wanted(False, False)
         self.assertEqual(set(headers.values()), {"include"})
         self.assertIn("nvidia-cuda-cccl", {requirement.split("==")[0] for requirement in headers})

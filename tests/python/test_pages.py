@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The pages of `inject compare`, `sweep` and `merge` in a headless Chromium, of folders whose names try to be HTML: drawn, offline, sorted,
-searched, dark, narrow, and harmless. What all pages have in common is tested with that of `inject report` (test_report_page.py)."""
+"""The pages of `inject compare`, `sweep` and `merge` in a headless Chromium, for folders whose names try to be HTML: drawn, offline,
+sorted, searched, dark, narrow, and harmless. What all pages have in common is tested with that of `inject report` (test_report_page.py)."""
 
 import json
 
@@ -31,7 +31,7 @@ def run_of(folder, step, kernels, **fields):
 
 
 def kernels_of(factor):
-    """Some take `factor` as long: every third one, and that of the hostile name."""
+    """Some take `factor` times as long: every third one, and the one with the hostile name."""
     return {HOSTILE: int(90_000 * factor), **{f"kernel_{at}": int(1000 * (at + 1) * (factor if at % 3 == 0 else 1)) for at in range(30)}}
 
 
@@ -60,14 +60,14 @@ class Pages(PageCase):
                 raise RuntimeError(done.output) from done.exception
 
     def sorted_and_searched(self, selector, column, ascending, words, left):
-        """By mouse and by keyboard: `ascending` is what the column has, and `words` are searched for."""
+        """By mouse and by keyboard: `ascending` is the column in order, and `words` are searched for."""
         from selenium.webdriver.common.keys import Keys
 
         table = self.element(selector)
         more = self.browser.run("const more = arguments[0].querySelector('.more'); return more.hidden ? null : more", table)
         if more:
             self.click(more)
-        empty = [""] * (len(self.cells(table, column)) - len(ascending))  # come last, whichever way
+        empty = [""] * (len(self.cells(table, column)) - len(ascending))  # come last in either order
         self.click(self.header(table, column))
         self.assertEqual(self.cells(table, column), ascending[::-1] + empty)
         self.click(self.header(table, column))
@@ -98,7 +98,7 @@ class Pages(PageCase):
         self.assertEqual(set(bars[1]), {"#ad3306"}, "all take longer")
         self.assertEqual(self.browser.run("return document.querySelector('#run-0-steps .plot, #run-0-run .plot').data.map((line) => [line.name, line.y.length])"),
                          [["A: a", 12], ["B: &lt;b&gt;b", 12]])
-        # By the figure, not by its text; what is within noise is no change.
+        # By the value, not by its text; a difference within noise is not a change.
         changes = [f"+{change:.3f}us" if change >= 1 else f"+{1000 * change:.0f}ns" for change in (0, *(0.5 + 1.5 * at for at in range(10)), 45)]
         changes = ["0ns"] * 20 + changes[1:]
         self.sorted_and_searched("#run-0-kernels-kernels", "Change", changes, "KERNEL_3 more", ["+2.000us"])

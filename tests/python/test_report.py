@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject report` without a browser: the page's model against the tables, and what it makes of damaged folders."""
+"""`inject report` without a browser: the page's model compared with the tables, and its handling of damaged folders."""
 
 import csv
 import json
@@ -55,7 +55,7 @@ class OfTheExample(folders.TemporaryFolder):
         cls.run_model = model_of(cls.out)
 
     def test_processors_by_role(self):
-        """The process is the sum of others, and a role without time is no bar."""
+        """The process is the sum of others, and a role without time has no bar."""
         series = plots_of(self.run_model)["processors"]["series"]
         self.assertEqual([(bar["name"], bar["names"], bar["values"]) for bar in series],
                          [("main", ["window 1"], [30.0]), ("loader worker", ["window 1"], [100.0])])
@@ -63,12 +63,12 @@ class OfTheExample(folders.TemporaryFolder):
     def test_every_cell_is_the_tables(self):
         checked = 0
         for name, table in tables_of(self.run_model).items():
-            if name in ("idle", "settings"):  # made of others
+            if name in ("idle", "settings"):  # derived from others
                 continue
             with open(self.out / table["file"], newline="", encoding="utf-8") as file:
                 source = list(csv.DictReader(file))
             rows = [{column["name"]: cell for column, cell in zip(table["columns"], row, strict=True)} for row in table["rows"]]
-            if len(rows) < len(source):  # iterations: of one GPU its rows are those of all
+            if len(rows) < len(source):  # iterations: with a single GPU, its rows are equal to the totals
                 self.assertEqual(name, "iteration_sum")
                 source = [row for row in source if row["Device"] == "all"]
             self.assertEqual(len(rows), len(source), name)
@@ -163,7 +163,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(folders.inject("report", self.folder / "a", "-o", "-").stdout.count("</html>"), 1)
 
     def test_where_a_link_leads(self):
-        """Not to /dev/stdout itself, which root would replace where it isn't followed."""
+        """Not to /dev/stdout itself, which root would replace if the link were not followed."""
         folders.write_run(self.folder / "a")
         command = [sys.executable, folders.ROOT / "scripts" / "inject", "report", "a", "-o"]
         for name, target in (("link", "page.html"), ("link", "new.html"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")):
@@ -176,9 +176,9 @@ class Command(folders.TemporaryFolder):
             written = self.folder / {"stdout": "out", "stderr": "err"}.get(name, target)
             page = written.read_text(encoding="utf-8")
             self.assertEqual(page[:15], "<!DOCTYPE html>", target)
-            # What is printed besides is behind it.
+            # Other output comes after it.
             self.assertRegex(page[-60:], "</html>stdout: 1 run, .*\n$" if name == "stdout" else "</html>$")
-        # A file without a name, and a pipe that is no stream of ours.
+        # A file without a name, and a pipe that is not one of our streams.
         with tempfile.TemporaryFile() as file:
             subprocess.run([*command, f"/proc/self/fd/{file.fileno()}"], cwd=self.folder, pass_fds=[file.fileno()], capture_output=True, check=True)
             file.seek(0)
@@ -225,7 +225,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual((done.returncode, done.stderr), (2, f"inject: can't write '{self.folder}/no/x.html': no such file or directory\n"))
 
     def test_names_of_folders(self):
-        """Escape sequences, HTML, and bytes that are no text."""
+        """Escape sequences, HTML, and bytes that are not text."""
         evil = self.folder / "\x1b[31m<img src=x>\udcff"
         folders.write_run(evil)
         done = folders.inject("report", evil, self.folder / "none\x1b]0;x\x07\udcff", "-o", self.folder / "x\x1b.html")
@@ -247,7 +247,7 @@ class Command(folders.TemporaryFolder):
 
 
 class OfAGpu(unittest.TestCase):
-    """The folders in examples/data, as an H200 and an H100 left them."""
+    """The folders in examples/data, from an H200 and an H100."""
 
     def test_pages(self):
         data = folders.ROOT / "examples" / "data"
@@ -301,7 +301,7 @@ class Parts(folders.TemporaryFolder):
             {**iteration, "Iteration": at, "Device": device, "Kernel Busy (ns)": kernels, "GPU Busy (ns)": busy, "GPU Utilization (%)": utilization, **more}
             for at, device, kernels, busy, utilization, more in (
                 (0, "all", 800, 900, 80.0, {}), (0, 0, 800, 900, 80.0, {}), (1, 0, 900, 900, 90.1, {}), (2, 0, 900, 900, 100.0, {}),
-                # Cut by an edge, of no iteration, a time that is known too badly, and none at all.
+                # Cut by an edge, not an iteration, a time that is too uncertain, and no time at all.
                 (3, 0, 800, 900, 80.0, {"Complete": 0}), (4, 0, 800, 900, 80.0, {"Label": "validation"}), (5, 0, 8, 9, 0.8, {}), (6, 0, "", "", "", {}), (7, 0, 900, 800, 90.0, {}))])
         window = {"Window": 1, "Device": 0, "Reason": "", "Device Time (ns)": 1000, "Kernel Busy (ns)": 700, "Exposed Collective (ns)": 100, "Copy Only (ns)": 50, "Idle: Queue (ns)": 200,
                   "Idle: Collective (ns)": 50}
@@ -318,7 +318,7 @@ class Parts(folders.TemporaryFolder):
             plots = plots_of(page_model([result], [])["runs"][0])
             self.assertIn("iterations-0", plots)
             of_devices = [row for row in result.rows("window_sum") if row["Device"] != "all"]
-            self.assertEqual("windows" in plots, len(of_devices) > 1)  # of one it is the verdict's bar
+            self.assertEqual("windows" in plots, len(of_devices) > 1)  # with one device it is the verdict's bar
             for at, row in enumerate(of_devices if "windows" in plots else []):
                 self.assertEqual(sum(series["values"][at] for series in plots["windows"]["series"]), row["Device Time (ns)"])
 
@@ -370,12 +370,12 @@ class Parts(folders.TemporaryFolder):
                          [("forward", ["Net.a"], [100.0]), ("backward", ["Net.a"], [200.0])])
         self.assertEqual([series["names"] for series in plots["code-lines"]["series"]], [["train.py:7 train"]] * 2)
         self.assertEqual([len(tables[name]["rows"]) for name in ("module_sum", "line_sum", "op_sum")], [2, 3, 1])
-        # Cells that are none.
+        # Invalid cells.
         folders.write_table(folder, "line_sum", [row({"File": "/me/train.py", "Line": "x", "Function": 5}, 0, 300, 100, **{"User Code Time (ns)": "many", "In Library": ""})])
         self.assertNotIn("code-lines", plots_of(model_of(folder)))
 
     def test_lines_that_the_gpu_waited_for(self):
-        """A run whose host computes on its way to launches for 5 us, and for 40 us of its own."""
+        """A run whose host computes for 5 us on its way to launches, and for 40 us on its own work."""
         def row(file, line, function, own=0, **causes):
             times = {f"Idle: {cause} (ns)": 0 for cause in ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream",
                                                             "Collective", "Queue", "Unknown")}
@@ -422,7 +422,7 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual(table["rows"][0][columns.index("Line")], "7")
         self.assertTrue(all(column["meaning"] for column in table["columns"]), table["columns"])
 
-        # What can't be told is left out: host compute of a version without the column, and cells that are none.
+        # Unknown values are omitted: host compute of a version without the column, and invalid cells.
         old = row("/me/a.py", 7, "load", Host_Compute=38_000, Host_Wait=20_000)
         del old["Own Work (ns)"]
         folders.write_table(folder, "gap_line_sum", [old])
@@ -433,7 +433,7 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual([part["where"] for part in run["verdicts"][0]["remedies"]], [[]] * 4)
 
     def test_what_remedies_can_win(self):
-        """As the diagnosis itself says of its verdict, and without what the profiler added."""
+        """As in the diagnosis for its verdict, and without the profiler's overhead."""
         checked = 0
         for path in sorted((folders.ROOT / "examples" / "data").rglob("run.json")):
             for entry in json.loads(path.read_text(encoding="utf-8"))["diagnosis"]:
@@ -448,22 +448,22 @@ class Parts(folders.TemporaryFolder):
                  "idle_ns": {"Launch Call": 200, "Queue": 100, "Synchronization": 100, "Host Wait": 50, "Copy Call": 20, "Collective": 40, "Unknown": 20},
                  "evidence": [{"kind": kind, "time_ns": time} for kind, time in parts.items()]}
         self.assertEqual(remedies.gains(entry).by_kind, {**parts, "communication-bound": 85, "": None})
-        # 200 of what the profiler added are of launches, and 33 of the other 330.
+        # 200 of the profiler's overhead are at launches, and 33 of the other 330.
         found = remedies.gains({**entry, "judged_time_ns": 767, "potential_gain_ns": 90})
         self.assertEqual({kind: gain and round(gain, 6) for kind, gain in found.by_kind.items()},
                          {"launch-bound": 90, "synchronization-bound": 90, "input-bound": 45, "copy-bound": 58, "communication-bound": 81, "": None})
         self.assertEqual(found.percent("synchronization-bound"), 11.7)
-        # Kernels that nothing bounds the gain of, and those of a known 0.
+        # Kernels whose gain has no bound, and those with a known gain of 0.
         kernels = {"verdict": "GPU-bound (compute)", "device_time_ns": 1000, "evidence": [{"kind": "GPU-bound (compute)", "time_ns": 900}]}
         self.assertIsNone(remedies.gains(kernels).percent("GPU-bound (compute)"))
         self.assertEqual(remedies.gains({**kernels, "potential_gain_ns": 0}).percent("GPU-bound (compute)"), 0)
-        # More than there is: not known, but for what run.json says itself.
+        # More than there is: unknown, except for what run.json itself states.
         found = remedies.gains({**entry, "judged_time_ns": 100})
         self.assertEqual({kind for kind, gain in found.by_kind.items() if gain is not None}, {"launch-bound"})
         self.assertEqual((found.percent("launch-bound"), found.percent("copy-bound")), (100.0, None))
 
     def test_a_gain_that_nothing_bounds(self):
-        """It is not told as 0 %, and the remedy is to be done all the same."""
+        """It is not shown as 0 %, and the remedy is still recommended."""
         def shown(verdict, **gain):
             folder = folders.write_run(self.folder / f"{verdict} {gain}", diagnosis=[{
                 "device": 0, "verdict": verdict, "device_time_ns": 1000, "kernel_busy_ns": 900, **gain,
@@ -503,7 +503,7 @@ class Parts(folders.TemporaryFolder):
             ("GPU-bound (memory)", "Kernels of kinds that move data", [("elementwise", "30.0% of the kernels' time, 300ns")]),
             ("copy-bound", "Lines that copy", [("c.py:5 f", "3 copies and memsets, 80ns")]),
             ("copy-bound", "Copies", [("Host-to-Device, Pageable → Device", "1,000 copies, 50ns: pin it")])])
-        # Where it is known what limits the kernels, only what launches such ones.
+        # If the kernels' limits are known, only what launches such kernels.
         folders.write_table(folder, "module_sum", [{"Module": name, "Self Time (ns)": own, "Total Time (ns)": total, "Memory-bound (ns)": memory}
                                                    for name, own, total, memory in (("Net", 0, 1000, 500), ("Net.a", 600, 600, 0), ("Net.b", 300, 400, 300), ("Net.c", 100, 100, 20))])
         (verdict,) = model_of(folder)["verdicts"]
@@ -511,7 +511,7 @@ class Parts(folders.TemporaryFolder):
                          [("Net.b", "30.0% of the kernels' time, 300ns; 75.0% of what runs in it is memory-bound")])
 
     def test_library_calls_with_a_hint(self):
-        """Of a GPU that computes; each leads to the table that has it."""
+        """For a compute-bound GPU; each links to the table that has it."""
         folder = folders.write_run(self.folder / "a", diagnosis=[{
             "device": 0, "verdict": "GPU-bound (compute)", "device_time_ns": 1000, "kernel_busy_ns": 900, "potential_gain_ns": 500,
             "evidence": [{"kind": "GPU-bound (compute)", "time_ns": 900, "text": "", "advice": "x: y"}]}])
@@ -594,16 +594,16 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual(list(series), ["in use, GPU 0", "allocated, GPU 0", "allocated at least, GPU 0"])
         self.assertEqual((series["allocated, GPU 0"]["x"], series["allocated, GPU 0"]["y"]), ([100, 1000, 1000, 1100, 1100, 3100], [5, 5, 70, 70, 7, 7]))
         self.assertEqual(series["allocated at least, GPU 0"]["y"], [5, 5, 6, 6, 7, 7])
-        # A line ends with its window.
+        # The line is interrupted at the end of its window.
         self.assertEqual((series["in use, GPU 0"]["x"], series["in use, GPU 0"]["y"]),
                          ([1010, 1100, 1200, 1200, None, 2010, 2015], [500, 500, 600, 600, None, 520, 520]))
         torch = drawn([*steps, *readings, row("PyTorch reserved", 100, 50, 60, 60), row("PyTorch allocated", 100, 50, 3, 40)])
         self.assertEqual(list(torch)[3:], ["reserved by PyTorch, GPU 0", "allocated by PyTorch, GPU 0"])
         self.assertEqual(torch["allocated by PyTorch, GPU 0"]["y"], [40, 40])
-        # Without a step that has several values one line is enough; without readings the windows' edges are shown.
+        # If no step has several values, one line is enough; without readings the windows' edges are shown.
         self.assertEqual(list(drawn(steps[::2])), ["in use, GPU 0", "allocated, GPU 0"])
         self.assertEqual(drawn(steps)["in use, GPU 0"]["y"], [1, 2, None, 1, 2])
-        # So many that neighbours are merged: the peak stays.
+        # So many that neighbours are merged: the peak is kept.
         many = [row("allocated", at * 10, 10, at % 7, at % 7) for at in range(7654)]
         many[4321]["Highest (MB)"] = "70.000"
         series = drawn(many)
@@ -625,7 +625,7 @@ class Parts(folders.TemporaryFolder):
         (steps,) = (section for section in run["sections"] if section["id"] == "steps")
         self.assertEqual(steps["notes"], ["Windows 1, 3 are too short for a verdict."])
         self.assertIn("too short</strong>", render(page_model([Result(folder)], [])))
-        # Device times that are not there at all, as older versions write a window without work, say nothing.
+        # Missing device times, as in a window without work in older versions, say nothing.
         folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Device Time (ns)": "", "Verdict": ""}])
         self.assertNotIn("too short", str(model_of(folder)["sections"]))
 

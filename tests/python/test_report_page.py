@@ -15,7 +15,7 @@ from libinject import console
 TEXT_OF = "return arguments[0].textContent"
 EXAMPLES = sorted(folders.ROOT.glob("examples/data/*/*"))
 REAL = folders.ROOT / "examples" / "data" / "h100" / "resnet50"
-# Of each plot: whether it is drawn, whether it is at most a screen away, and its height.
+# For each plot: whether it is drawn, whether it is at most a screen away, and its height.
 STATES = f"return {PLOTS}.map((plot) => {{ const box = plot.getBoundingClientRect(); return [plot.querySelector('.main-svg') !== null, box.top <= 2 * innerHeight && box.bottom >= -innerHeight, box.height]; }})"
 # Where each section begins.
 PLACES = "return [...document.querySelectorAll('section, footer')].map((section) => section.getBoundingClientRect().top + scrollY)"
@@ -56,7 +56,8 @@ def hostile_folder(folder):
 
 
 def with_stacks(folder):
-    """1,000 ns of kernels in stacks: a GEMM in two lines of a model, an optimizer with more kernels than there is room for, and one that is not known."""
+    """1,000 ns of kernels in stacks: a GEMM on two lines of a model, an optimizer with more kernels than there is room for, and an unknown
+    one."""
     folders.write_run(folder)
     train, model, gemm = "train (/me/train.py:72)", "Net.forward (/me/model.py:%d)", "void ns::gemm<float, 4>(int)"
     lines = [("forward", train, model % 10, gemm, 200), ("backward", train, model % 10, gemm, 300), ("forward", train, model % 20, gemm, 100),
@@ -75,7 +76,7 @@ def many_kernels(folder, count):
 
 
 def with_shapes(folder):
-    """Kernels in several launch shapes, measured, of a run whose lines are known."""
+    """Kernels in several launch shapes, with metrics, from a run whose lines are known."""
     folders.write_run(folder, diagnosis=[{"device": 0, "verdict": "synchronization-bound", "device_time_ns": 1000, "kernel_busy_ns": 300, "potential_gain_ns": 700,
                                           "evidence": [{"kind": "synchronization-bound", "time_ns": 700, "text": "copies: 7 gaps", "advice": "the host waits: remove .item()"}]}])
     gap = {"Time (%)": 100.0, "Idle Time (ns)": 700, "Gaps": 7, "Idle: Synchronization (ns)": 700}
@@ -108,7 +109,7 @@ def narrow_scales(folder):
 
 
 def with_records(folder, count):
-    """Three iterations of `count` launches each from one thread to two streams, all of which take as long, with `count` kernels by name."""
+    """Three iterations of `count` launches each from one thread to two streams, all of the same duration, with `count` kernels by name."""
     names = [f"void at::native::kernel_{at}<float, {at}>(float*, int)" for at in range(count)]
     folders.write_run(folder, threads=[{"tid": 1, "name": "python3"}])
     took = 100 * count
@@ -157,7 +158,8 @@ class Page(PageCase):
                 raise RuntimeError(done.stderr)
 
     def test_every_example(self):
-        """The pages of real runs: readable whatever the screen, each table sorted by each of its columns and searched, and all of it on paper."""
+        """The pages of real runs: readable on every screen, each table sorted by each of its columns and searched, and all of it
+        printed."""
         sort_and_search = """
           return [...document.querySelectorAll(".table")].flatMap((table) => {
             const sorts = [...table.querySelectorAll("th button")].map((button, at) => {
@@ -183,7 +185,7 @@ class Page(PageCase):
                 self.assertEqual(self.browser.driver.get_log("browser"), [])
 
     def test_every_axis_has_ticks(self):
-        """Logarithmic ones that span less than a decade as well, on a phone, and where they are zoomed."""
+        """Including logarithmic ones that span less than a decade, on a phone, and when zoomed."""
         for name in ("example", "narrow"):
             for width in (1280, 400):
                 self.opened(name, width=width)
@@ -212,7 +214,7 @@ class Page(PageCase):
         self.assertEqual((power[1:], clock[2]), ([[0, 0.1, None, 1, 1.1], [401, 401, None, 402, 402]], [1501, 1501, None, 1502, 1502]))
 
     def test_memory_power_and_clocks_are_over_one_axis(self):
-        """Each in a panel of its own, one below the other; zooming in is zooming in to all."""
+        """Each in a panel of its own, one below the other; zooming affects all."""
         self.opened("narrow")
         plot = "document.querySelector('#run-0-steps [data-plot]')"
         places = self.browser.run(f"const layout = {plot}._fullLayout; return ['yaxis', 'yaxis2', 'yaxis3'].map((name) => layout[name].domain)")
@@ -276,7 +278,7 @@ class Page(PageCase):
                                 table)
         print("1,000 kernels: shown in {:.0f} ms, sorted in {:.0f} ms, page in {:.0f} ms".format(*took[1:]))
         self.assertEqual(took[0], 1000)
-        # Tenths of a second where nothing else runs; a busy machine takes its time.
+        # Tenths of a second if nothing else runs; a busy machine takes longer.
         self.assertLess(max(took[1:]), 10_000)
 
     def test_sorting_and_searching_by_keyboard(self):
@@ -286,7 +288,7 @@ class Page(PageCase):
         table = self.table("kernels-cuda_gpu_kern_sum")
         self.browser.run("arguments[0].querySelector('input').focus()", table)
 
-        # The field, the columns, the button to copy, the table (it scrolls), its first header, its third.
+        # The field, the columns, the copy button, the table (it scrolls), its first header, its third.
         self.press("kernel_5", Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
         self.assertEqual(self.browser.run("return document.activeElement.textContent"), "Total Time")
         self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen")
@@ -312,7 +314,7 @@ class Page(PageCase):
         summary = self.browser.run("return arguments[0].querySelector('.chooser summary')", table)
         self.assertEqual(self.browser.run(TEXT_OF, summary), "Columns: 8 of 15")
         box = "return [...arguments[0].querySelectorAll('.choices label')].find((label) => label.textContent.trim() === arguments[1]).querySelector('input')"
-        # By keyboard: what the list is opened with, and each of its boxes.
+        # By keyboard: the button that opens the list, and each of its boxes.
         self.browser.run("arguments[0].focus()", summary)
         self.press(Keys.ENTER)
         self.assertTrue(self.browser.run("return arguments[0].parentElement.open", summary))
@@ -323,7 +325,7 @@ class Page(PageCase):
         self.assertEqual(self.columns_of(table), [*(name for name in first if name != "Grid"), "± SM Active (%)"])
         self.assertEqual(self.cells(table, "± SM Active (%)"), ["0.5"] * 5)
         self.assertTrue(self.browser.run(box, table, "Name").get_property("disabled"), "what a row is of stays")
-        # By mouse; what is sorted stays sorted, and words are searched for in what shows.
+        # By mouse; the order stays, and the search covers what is shown.
         self.click(self.header(table, "Total Time"))
         self.click(self.header(table, "Total Time"))
         self.click(self.browser.run("return arguments[0].querySelector('.presets button')", table))
@@ -344,7 +346,7 @@ class Page(PageCase):
         self.opened("shapes", changed=True)
         table = self.table("detail-kernel_detail")
         header = self.header(table, "Lost Time")
-        # Until it has scrolled: a tooltip of the mouse goes when the page scrolls.
+        # Waits until it has scrolled, because the mouse's tooltip disappears when the page scrolls.
         self.browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});"
                          "return new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)))", header)
         ActionChains(self.browser.driver).move_to_element(header).perform()
@@ -353,7 +355,7 @@ class Page(PageCase):
         self.assertEqual(self.browser.run(tip), ["Lost Time (ns)", meaning])
         self.assertEqual(self.browser.run("return arguments[0].getAttribute('aria-description')", header), meaning)
         self.browser.run("arguments[0].closest('.table').querySelector('input').focus()", header)
-        self.press("\ue004" * 4)  # tabs: to the columns, the button to copy, the table, its first header
+        self.press("\ue004" * 4)  # tabs: to the columns, the copy button, the table, its first header
         self.assertEqual(self.browser.run(tip), ["Name", "The kernel's fully demangled name; [other]: kernels beyond 10,000 names."])
         self.press("\ue00c")
         self.assertEqual(self.browser.run(tip), [])
@@ -384,7 +386,7 @@ class Page(PageCase):
         texts = "return [...arguments[0].querySelectorAll('td:first-child')].map((cell) => cell.textContent)"
         for table in ("detail-kernel_detail", "measured-kernel_metrics"):
             shown = self.browser.run(texts, self.table(table))
-            # With the launch shape where the name repeats.
+            # With the launch shape if the name repeats.
             self.assertEqual(shown[:3], [*(f"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>> {grid}×1×1 · 128×1×1" for grid in (8, 9)),
                                          "vectorized_elementwise_kernel<4, MulFunctor<float>>"])
             self.assertRegex(shown[3], "^gemm_with_a_long_name<.*….*float>$")
@@ -397,7 +399,7 @@ class Page(PageCase):
         head = "void at::native::(anonymous namespace)::kernel<"
         for most, names, expected in (
                 (40, ["short(int)", "ns::short<a>"], {"short(int)", "ns::short<a>"}),
-                # Alike without namespaces: with them.
+                # Names that are equal without namespaces are shown with them.
                 (12, ["first::kernel<int>(int)", "second::kernel<int>(int)"], {"first::k…nt>", "second::…nt>"}),
                 (30, [f"{head}{'x' * 40}, {letter}, {'y' * 40}>(int)" for letter in "pq"], {f"kernel<…{letter}, {'y' * 18}…" for letter in "pq"}),
                 (30, [f"{head}at::f(int)::{{lambda()#1}}::operator()() const::{{lambda(float)#{at}}}, std::array<char*, 2ul> >(int)" for at in (1, 2)],
@@ -415,7 +417,7 @@ class Page(PageCase):
         self.click(place)
         self.assertEqual(self.browser.run(copied), "/home/me/train.py:1041")
         self.browser.until("arguments[0].classList.contains('copied')".replace("arguments[0]", "document.querySelector('#run-0-verdict button.copy')"))
-        # A table as it shows: its columns, and the rows that were found, with the numbers of the file.
+        # The table as shown: its columns, and the rows that were found, with the numbers from the file.
         table = self.table("detail-kernel_detail")
         self.browser.run("const field = arguments[0].querySelector('input'); field.value = 'mul'; field.dispatchEvent(new Event('input'))", table)
         self.browser.run("arguments[0].querySelector('.tool.copy').focus()", table)
@@ -423,13 +425,13 @@ class Page(PageCase):
         header, row = self.browser.run(copied).split("\n")
         self.assertEqual(header.split("\t")[:4], ["Name", "Time (%)", "Total Time (ns)", "Lost Time (ns)"])
         self.assertRegex(row, r"^void at::native::vectorized\S+ at::native::MulFunctor<float>, .*\t20\t98\t48\t")
-        # A whole name.
+        # A full name.
         self.click(self.browser.run("return arguments[0].querySelector('td button.name')", table))
         self.click(self.browser.run("return arguments[0].querySelector('td button.copy')", table))
         self.assertRegex(self.browser.run(copied), r"^void at::native::vectorized.*MulFunctor<float>\)$")
 
     def test_the_first_thing_to_do(self):
-        """Right below the verdict, with a line that all about it is one click from."""
+        """Directly below the verdict, with a line that is one click from all the details."""
         self.opened("shapes")
         shown = self.browser.run("return document.querySelector('#run-0-verdict .device').innerText").split("\n")
         self.assertEqual([line for line in shown if line][:6], ["synchronization-bound", "The host waits for the GPU, and then the GPU waits for the host.", "Do this first", "up to 70.0%",
@@ -440,7 +442,7 @@ class Page(PageCase):
         self.assertEqual(self.cells(self.table("idle-gap_line_sum"), "Place"), ["train.py:1041 train"])
 
     def boxes(self):
-        """Label, share of the width in percent, and whether it was found, of all boxes, row by row."""
+        """Label, width in percent, and whether it was found, of all boxes, row by row."""
         rows = self.browser.run("""
           const rows = [];
           for (const box of document.querySelectorAll("#run-0-code-stack-icicle .box")) {
@@ -468,7 +470,7 @@ class Page(PageCase):
         self.assertEqual([[box[:2] for box in row] for row in self.boxes()], [[("model.py:20 Net.forward", 100)], [("gemm<float, 4>", 50), ("add", 50)]])
         self.assertIn("Net.forward (/me/model.py:20) 200ns: 20.0% of the kernels' time", self.browser.run(TEXT_OF, self.icicle(".about")))
         self.assertEqual(self.browser.run(TEXT_OF, self.icicle(".crumbs")), "All kernels › train.py:72 train › model.py:20 Net.forward")
-        # The tooltip has the whole name and what its phases are.
+        # The tooltip has the full name and its phases.
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.browser.driver).move_to_element(self.box("gemm<float, 4>")).perform()
@@ -478,7 +480,7 @@ class Page(PageCase):
         self.assertEqual([row[0][0] for row in self.boxes()][:2], ["train.py:72 train", "model.py:10 Net.forward"])
         self.click(self.icicle(".crumbs button"))
         self.assertEqual(self.boxes(), whole)
-        # Those that were too small, each: wider now.
+        # Each of those that were too small, which are now wider.
         self.click(self.box("(200 smaller)"))
         self.assertEqual([(len(row), row[0][0]) for row in self.boxes()], [(1, "(200 smaller)"), (200, "")])
         self.click(self.icicle(".crumbs button"))
@@ -499,7 +501,7 @@ class Page(PageCase):
         self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen")
         self.press(Keys.ENTER)
         self.assertEqual([self.browser.run(focus), *(row[0][1] for row in self.boxes())], ["model.py:10 Net.forward", 100, 100])
-        self.press(Keys.ARROW_UP)  # from the one on top: to the one around it
+        self.press(Keys.ARROW_UP)  # from the top one to its parent
         self.assertEqual([self.browser.run(focus), self.boxes()[0][0][1]], ["train.py:72 train", 100])
         self.press(Keys.ESCAPE)
         self.assertEqual([self.browser.run(focus), len(self.boxes())], ["All kernels", 4])
@@ -509,7 +511,7 @@ class Page(PageCase):
         for typed, count, found in (
                 ("GEMM float", "3 boxes have 70.0% of the time, 700ns", {"gemm<float, 4>"}),
                 ("model.py:20", "1 box has 20.0% of the time, 200ns", {"model.py:20 Net.forward"}),
-                # What is in a box that was found counts once; what is too small is found all the same.
+                # The contents of a box that was found count once; boxes that are too small are found nevertheless.
                 ("/me", "3 boxes have 90.0% of the time, 900ns", {"train.py:72 train", "model.py:10 Net.forward", "model.py:20 Net.forward"}),
                 ("step7<", "1 box has 0.1% of the time, 1ns", {"(200 smaller)"}), ("nothing", "0 boxes have 0.0% of the time", set()), ("", "", set())):
             self.browser.run("arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))", self.icicle("input"), typed)
@@ -524,7 +526,7 @@ class Page(PageCase):
                 self.browser.until(f"document.documentElement.clientWidth === {width} && document.documentElement.scrollWidth === {width}")
                 self.browser.until("document.querySelector('#run-0-code-stack-icicle .boxes').scrollWidth <= document.querySelector('#run-0-code-stack-icicle .chart').clientWidth")
                 self.every_text_is_readable()
-                # What is behind a label is the phase's colour over the page's, half of it if it was searched for.
+                # The background of a label is the phase's colour over the page's, at half intensity after a search.
                 for text, colour, ground in self.browser.run("""
                   return [...document.querySelectorAll("#run-0-code-stack-icicle .box")].map((box) => [getComputedStyle(box).color, getComputedStyle(box, "::before").backgroundColor,
                     getComputedStyle(box.closest("section")).backgroundColor])"""):
@@ -597,7 +599,7 @@ class Page(PageCase):
         self.assertLess(took, 5000)
 
     def opened_only(self, name, **look):
-        """The page before anyone has scrolled."""
+        """The page before any scrolling."""
         type(self).shown = None
         self.browser.look(**look)
         self.assertEqual(self.browser.open(self.pages[name]), ([], []))
@@ -643,14 +645,14 @@ class Page(PageCase):
         printed = self.browser.run("return window.printed")
         self.assertGreaterEqual(len(printed), 17)
         self.assertEqual([(width, colour) for width, _, colour in printed if width != 680 or colour not in light], [])
-        # And the screen is as before.
+        # The screen is as before.
         self.browser.see_every_plot()
         self.assertEqual(self.browser.run(PLACES), places)
         self.assertEqual([(width, colour) for width, room, colour in self.browser.run(f"return {looks}") if width != room or colour in light], [])
 
     def test_opening_ten_thousand_kernels(self):
-        """In a tab that has shown no such page before, as a user opens it. By the processor time of the page's thread, next to that of a loop that
-        takes about a second: until the plots near the top are drawn, and the tables are there long before."""
+        """In a tab that has shown no such page before, as when a user opens it. Measured by the CPU time of the page's thread, relative to
+        that of a loop that takes about a second: until the plots near the top are drawn; the tables are ready long before."""
         took = []
         for _ in range(3):
             self.browser.new_tab()
@@ -684,7 +686,7 @@ class Page(PageCase):
         self.assertRegex(self.browser.run(self.FOCUSED), r"^[78]\dns … \d+ns: 3 of 3, 100.0%$")
         self.press(Keys.ARROW_RIGHT)
         self.assertRegex(self.browser.run(self.FOCUSED), "3 of 3", "there is no other")
-        # Without records: what the table has.
+        # Without records: the values of the table.
         self.opened("resnet50", changed=True)
         self.assertIn("INJECT_TRACE=csv", self.browser.run("return document.querySelector('#run-0-step').textContent"))
         self.assertRegex(self.browser.run(said)[1], "^440 executions, 159.580ms in all; shortest 307.910us, median 313.302us, mean 362.683us, longest 449.417us$")
@@ -723,7 +725,7 @@ class Page(PageCase):
                     self.assertGreaterEqual(contrast(colour[name], colour["surface"]), 3, (dark, name))
         self.assertNotEqual(*colours)
 
-        # On paper it is light.
+        # Light when printed.
         self.browser.run("dispatchEvent(new Event('beforeprint'))")
         self.assertEqual(self.browser.run("return getComputedStyle(document.querySelector('#run-0-kernels .ytick text')).fill"), "rgb(26, 34, 48)")
         self.browser.run("dispatchEvent(new Event('afterprint'))")
@@ -750,7 +752,7 @@ class Page(PageCase):
         boxes = self.browser.run("return [...document.querySelectorAll('.box')].map((box) => [box.textContent, box.children.length])")
         self.assertEqual([inside for _, inside in boxes], [0] * 9, "a module, two frames and a kernel, below all kernels; two records of work, and a call")
         self.assertTrue(boxes[1][0].startswith("</script><img src=x"), boxes)
-        # In plots every label begins as the name does, and has no element but the text's own.
+        # In plots every label begins like the name, and contains only text elements.
         ticks = self.browser.run("return [...document.querySelectorAll('#run-0-kernels .ytick text')].map((text) => [text.textContent, text.innerHTML.includes('<')])")
         self.assertTrue(ticks[0][0].startswith("</script><img src=x") and not ticks[0][1], ticks)
         self.browser.look(width=400, height=850)

@@ -46,7 +46,7 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.table(b'Name\n"a\n'), "t.csv:2: not CSV: unexpected end of data")
         self.assertTrue(self.table(b"Name\n\xff\n").startswith("t.csv:1: not UTF-8"), "decoded ahead of its line")
         self.assertEqual(self.table(b"A,A\n"), "t.csv:1: the header has duplicate columns, or none")
-        # What Python's int() or float() take beyond the notation of the tables, too.
+        # Includes what Python's int() or float() accept beyond the notation of the tables.
         for number in (b"nan", b"-inf", b"1e400", b"1e3", b"1e-320", b"1_000", b" 7", b"+5", "٣".encode(), b"1-2", b"-", b"340282366920938463463374607431768211456"):
             self.assertEqual(self.table(b"Calls\n" + number + b"\n"), f"t.csv:2: '{number.decode()}' in column 'Calls' is not a number")
 
@@ -55,7 +55,7 @@ class Bad(folders.TemporaryFolder):
         path.write_bytes(b"Name\n")
         os.truncate(path, 1 << 40)
         self.assertEqual(self.refusal(read_table, path), "t.csv: far too large: 1099511627776 bytes, at most 134217728 are read")
-        # Where only a row at a time is held, one that does not end is what is too large: a line, or a cell whose quote is missing.
+        # If only one row at a time is held, an endless one is too large: a line, or a cell without a closing quote.
         for content in (b"", b'"\n', b'"\n' + b"a\n" * (9 << 20)):
             path.write_bytes(b"Name\n" + content)
             os.truncate(path, 1 << 40)
@@ -99,7 +99,7 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(Result(folder).run["windows"], [])
 
     def test_folders_that_may_not_be_looked_into(self):
-        """Of a name that no file system takes; and as a user without permission finds them, which no test that runs as root is."""
+        """With a name that no file system accepts; and as seen by a user without permission, which no test that runs as root is."""
         self.assertEqual(self.refusal(Result, self.folder / ("x" * 300)), "x" * 300 + ": file name too long")
         folder = folders.write_run(self.folder / "out", files=["a.csv"])
         exists = pathlib.Path.exists

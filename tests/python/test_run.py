@@ -61,7 +61,7 @@ class Run(folders.TemporaryFolder):
         self.assertIn("can't run 'no-such-program': no such file or directory", folders.inject("run", "no-such-program").stderr)
 
     def test_a_script_that_does_not_say_by_what_it_is_run(self):
-        """As env starts it, by PATH or not."""
+        """Started as env does it, through PATH or not."""
         (self.folder / "my-script").write_text("echo said $0 $1; exit 7\n")
         (self.folder / "other").write_bytes(b"\x7fELF\0")
         for name in ("my-script", "other"):
@@ -77,7 +77,7 @@ class Run(folders.TemporaryFolder):
         self.assertEqual((done.returncode, done.stderr), (126, "inject: can't run './other': exec format error\n"))
 
     def refused(self, line, *options, env=None):
-        """Before anything runs: the command would make a file."""
+        """Before anything runs: the command would create a file."""
         ran = self.folder / "ran"
         done = folders.inject("run", *options, "--", "touch", ran, env=env, cwd=self.folder)
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
@@ -122,7 +122,7 @@ class Run(folders.TemporaryFolder):
             self.assertEqual(folders.inject("run", "--window", window, "--json", "true").returncode, 0, window)
 
     def test_the_line_to_type_next(self):
-        """With the folder that it has become."""
+        """With the folder's final name."""
         (self.folder / "result").mkdir()
         done = folders.inject("run", "--out", "result", "--", folders.BUILD / "examples" / "inject-train",
                               env={"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}, cwd=self.folder)
@@ -156,10 +156,10 @@ class Run(folders.TemporaryFolder):
             with self.subTest(command):
                 self.assertEqual(self.end_of(*command), self.NOTHING)
         self.assertEqual(self.end_of("bash", script), self.NOTHING_AT_ALL)
-        self.assertEqual(self.end_of("python3", "-c", "import os; os.fork()"), self.NOTHING)  # once
+        self.assertEqual(self.end_of("python3", "-c", "import os; os.fork()"), self.NOTHING)  # only once
         self.assertEqual(self.end_of("python3", "-c", "pass", options=("--window", "off")), "")
         self.assertEqual(self.end_of("python3", "-c", "pass", options=("--set", "LOG=error")), "")
-        # Not without the command, and not in what it starts.
+        # Not without the command, and not in the processes that it starts.
         library = folders.inject("lib").stdout.strip()
         done = subprocess.run(["true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=True)
         self.assertEqual(done.stderr, "")
@@ -175,7 +175,7 @@ class Run(folders.TemporaryFolder):
         late = ("--window", "iter:100000+1", "--out", "late")
         self.assertRegex(self.end_of("bash", script, options=late), "(?s)ended before a window opened.*" + self.NOTHING_AT_ALL)
         self.assertNotIn("no output folder", self.end_of(train, options=late))
-        # The second time, the folder of the first is none of this run's.
+        # The second time, the folder of the first run is not one of this run's.
         old = self.folder / "result"
         os.utime(old, (1, 1))
         self.assertEqual(self.end_of("bash", "-c", "true; true", options=("--out", "result")), self.NOTHING)
@@ -213,7 +213,7 @@ class Run(folders.TemporaryFolder):
             self.assertEqual(done.stderr, f"inject: {line}\n")
 
     def test_streams_that_are_closed_or_can_not_be_written(self):
-        """Status 1 would say what a command has found."""
+        """Status 1 would be taken for a command's result."""
         folders.write_run(self.folder / "a")
         end, nobody = os.pipe()
         self.addCleanup(os.close, nobody)
@@ -253,7 +253,7 @@ class Run(folders.TemporaryFolder):
                 if " " in line.strip():  # a path may be longer
                     self.assertLessEqual(cell_len(line.rstrip()), 80, line)
         shown = folders.inject("compare", *runs[:2], env={"COLUMNS": "80"}).stdout
-        self.assertIn("40.617 TFLOP/s  46.743 TFLOP/s  +15.1%", shown)  # no figure is cut
+        self.assertIn("40.617 TFLOP/s  46.743 TFLOP/s  +15.1%", shown)  # no number is cut off
 
     def test_bad_settings(self):
         for setting in ("RING", "=1", "A B=1"):

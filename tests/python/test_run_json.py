@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""run.json and its schema: each has what the other has, `inject check` judges as JSON Schema does, and later versions are refused."""
+"""run.json and its schema: each has what the other has, `inject check` validates like JSON Schema, and later versions are refused."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def parts(part):
-    """All of the schema's parts, itself first."""
+    """All parts of the schema, including itself first."""
     yield part
     for inner in (*part.get("properties", {}).values(), *part.get("$defs", {}).values(),
                   *(part[key] for key in ("items", "additionalProperties") if isinstance(part.get(key), dict))):
@@ -98,7 +98,7 @@ class Schema(unittest.TestCase):
 
 
 class Runs(folders.TemporaryFolder):
-    """Whatever a run has: `inject check`, which judges all folders of all tests, and JSON Schema say that it is as it should be."""
+    """Whatever a run has: `inject check`, which checks all folders of all tests, and JSON Schema accept it."""
 
     def valid(self, folder):
         run = written(folder)
@@ -178,7 +178,7 @@ class Judging(folders.TemporaryFolder):
                 try:
                     at(run, path[:-1])[path[-1]] = copy.deepcopy(at(self.run_of_all, other))
                 except (KeyError, IndexError, TypeError):
-                    pass  # what was there is gone by now
+                    pass  # it has disappeared by now
             self.assertEqual(not list(schema.violations(run)), VALIDATOR.is_valid(run))
 
     def folder_with(self, **members):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Studies in small, on the simulated CUDA: tables without a blank, texts without a figure that is missing, and runs that are not repeated."""
+"""Small versions of the studies, on the simulated CUDA: tables without blanks, texts without missing values, and runs that are not
+repeated."""
 
 import csv
 import importlib.util
@@ -17,7 +18,7 @@ sys.path.insert(0, str(folders.ROOT / "studies"))
 from study import Spread, ratio
 
 SCRIPT = folders.BUILD / "tests" / "integration" / "script" / "script_cuda"
-# A step with what a network's has: a batch that is copied, convolutions by two algorithms, a product, pooling, an optimizer.
+# A step like a network's: a batch copy, convolutions by two algorithms, a product, pooling, an optimizer.
 STEP = ("copy:h2d:{BATCH}00000 kernel:implicit_convolve_sgemm:2 kernel:maxwell_winograd_fprop:1 kernel:{MODEL}:1 loop:200 [ sgemm ] kernel:max_pool_backward_nchw:1 "
         "all_reduce kernel:multi_tensor_apply_kernel:1 sync sleep:3")
 
@@ -108,7 +109,8 @@ class Studies(unittest.TestCase):
         self.assertEqual({row["Parameters (MB)"] for row in self.table(out, "memory")}, {"–"})
 
     def test_exercises(self):
-        # The wrong version waits for the host, the mended one less; what is promised for a wait by an input is more than what is won.
+        # The wrong version waits for the host, the corrected one less; the gain promised for waiting for input is larger than the actual
+        # one.
         step = "copy:h2d:4000 kernel:{EXERCISE}:1 kernel:of_{VERSION}:1 sync sleep:4 units:7"
         done, out = self.study("exercises", step, "--rounds", "2", "--values", "EXERCISE=loading,bucketing")
         self.assertEqual((done.returncode, done.stderr.count("study:")), (0, 0), done.stdout + done.stderr)
@@ -145,7 +147,7 @@ def python_with_torch():
 
 class Programs(unittest.TestCase):
     def run_there(self, name, code):
-        """What it prints, with PyTorch, in the study's folder."""
+        """Its output, with PyTorch, in the study's folder."""
         python = python_with_torch()
         if python is None:
             self.skipTest("no PyTorch for any Python here (python3-torch)")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject sweep`: which points there are, how each ends, that finished ones are not run again, and what is drawn of them."""
+"""`inject sweep`: which points there are, how each ends, that finished ones are not rerun, and what is plotted of them."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ SIMULATED = {"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}
 
 
 def runs(pid):
-    """Ended processes without a parent are zombies where nobody reaps them."""
+    """Ended processes without a parent are zombies if nothing reaps them."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -84,7 +84,7 @@ class Times(unittest.TestCase):
             clock.start("[2/4] B=2")
             now.return_value = 140.0
             self.assertEqual(clock.__rich__(), "[2/4] B=2 … 40s elapsed, about 1m20s left")
-            now.return_value = 10_000.0  # far longer than the one before: not below what the others take
+            now.return_value = 10_000.0  # far longer than the previous one: not below the time of the others
             self.assertEqual(clock.__rich__(), "[2/4] B=2 … 2h45m elapsed, about 1m00s left")
             for _ in range(3):
                 clock.end()
@@ -122,7 +122,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         for point, time_ns in zip(json.loads(done.stdout)["points"], (5000, 10000, 20000), strict=True):
             self.assertEqual((point["status"], point["iterations"], point["kernel_time_ns"]), ("done", 5, 14 * time_ns))
-            # Five GEMMs, of 79,691,776 operations: the rate is of each kernel's name, with three decimals.
+            # Five GEMMs, of 79,691,776 FLOPs: the rate is per kernel name, with three decimals.
             self.assertAlmostEqual(point["gemm_tflops"], 79691776 / (5 * time_ns) / 1e3, places=2)
             self.assertAlmostEqual(sum(point["family_time_pct"].values()), 100)
             self.assertAlmostEqual(point["samples_per_s"] * point["step_time_ns"] / 1e9, time_ns, delta=1)
@@ -177,7 +177,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual((self.folder / "runs").read_text().split(), list(cases))
         self.assertFalse(runs(int((self.folder / "left").read_text())), "what a run left behind")
 
-        # What is done, or ran out of memory, is not run again; earlier attempts stay.
+        # Points that are done, or ran out of memory, are not rerun; earlier attempts are kept.
         (self.folder / "runs").unlink()
         self.assertEqual(self.sweep(*arguments).returncode, 1)
         self.assertEqual((self.folder / "runs").read_text().split(), ["fail", "kill", "idle"])
@@ -201,7 +201,7 @@ class Command(folders.TemporaryFolder):
                              (1, "timed out", "took longer than 0.7s", f"001-N=1{attempt}"), done.stderr)
 
     def test_process_groups_of_a_run(self):
-        """Where a program puts what it starts into groups of its own, these are ended with it all the same, and left behind as little."""
+        """If a program puts its child processes into groups of their own, these are ended with it as well, and none is left behind."""
         waits = "trap 'echo > got; exit' INT; echo $$ > left; while true; do sleep 0.1; done"
         program = f"import os, subprocess, time; subprocess.Popen(['sh', '-c', \"{waits}\"], preexec_fn=os.setpgrp); time.sleep({{N}})"
         for seconds, status in ((60, "timed out"), (1, "no tables")):
@@ -224,7 +224,7 @@ class Command(folders.TemporaryFolder):
             done = folders.invoke("sweep", "--out", self.folder / "sweep", *other)
             self.assertEqual(done.returncode, 2)
             self.assertIn("choose a different --out", done.stderr)
-        # As options are what the points get from the environment.
+        # Variables that the points inherit from the environment count like options.
         done = self.sweep("--var", "N=1", *command, env={"INJECT_WINDOW": "always"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("has a sweep with other options", done.stderr)
@@ -261,7 +261,7 @@ class Command(folders.TemporaryFolder):
             self.assertTrue((self.folder / "sweep" / "sweep.csv").exists())
 
     def test_killed(self):
-        """The run's process ends with the sweep, and what it has started when the sweep is continued."""
+        """The run's process ends with the sweep, and its child processes when the sweep is continued."""
         command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1", "--", "sh", "-c",
                    "test -e left && exit {N}; trap '' TERM; sleep 600 & trap - TERM; echo $! > left; echo $$ > run; exec sleep 600"]
         process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -361,7 +361,7 @@ class StepTimes(folders.TemporaryFolder):
         return found, [line for line in done.stderr.splitlines() if "profiler" in line], (self.folder / "sweep.html").read_text()
 
     def test_of_one_kind(self):
-        # What has not ended well has no step time that counts.
+        # A point that did not end well has no valid step time.
         found, said, page = self.write(a=("done", 40, 20), b=("done", None, 25), c=("failed", 50, None))
         self.assertEqual(found, [(20, 18, 22, 40, 50, True), (25, 23, 27, None, 40, True), (None,) * 5 + (True,)])
         self.assertEqual(said, [])

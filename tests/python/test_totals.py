@@ -18,10 +18,10 @@ SCRIPT = folders.BUILD / "tests" / "integration" / "script" / "script_cuda"
 # Work of all kinds on both devices, in two windows; allocations on both as well.
 PROGRAM = ("start loop:3 [ push:step device:0 malloc:a:4096 kernel:alpha:3 copy:h2d:4096 memset:100 device:1 malloc:b:8192 malloc:c:100:managed kernel:beta:4 "
            "kernel:alpha:1 copy:d2h:1000 pop ] sync stop start device:1 kernel:beta:2 sync device:0 kernel:gamma:7 sync stop sync")
-# Of each table with kernels, the column that counts them; each kernel is in one row.
+# For each table with kernels, the column that counts them; each kernel is in one row.
 KERNELS = {"cuda_gpu_kern_sum": "Instances", "cuda_gpu_kern_gb_sum": "Instances", "kernel_detail": "Instances", "family_sum": "Instances",
            "thread_kern_sum": "Instances", "window_sum": "Kernels", "iteration_sum": "Kernels", "phase_sum": "Kernels"}
-# What is no sum over rows: places, statistics, spans, sizes of one thing.
+# Columns that are not sums over rows: places, statistics, spans, sizes of one thing.
 NO_SUMS = ("(%)", "Avg", "Med", "Min", "Max", "StdDev", "Start", "End", "Span", "Largest", "Peak", "Last Failed")
 
 
@@ -65,10 +65,10 @@ class Totals(folders.TemporaryFolder):
         self.assertGreater(len({row["Device"] for row in rows_of(self.out / "window_sum.csv")}), 2)
 
     def test_marked_rows_are_the_sums_of_the_others(self):
-        """Where a row without the mark has a figure at all: the host's are in marked rows alone."""
+        """If a row without the mark has a value at all: the host's values are only in marked rows."""
         compared = 0
         for folder, name, rows in self.tables():
-            # The processors are read thread by thread, and the process after them: `inject check` judges them with what that takes.
+            # CPU use is read thread by thread, and then for the process: `inject check` compares them with the corresponding tolerance.
             if "Total" not in rows[0] or name == "host_sum":
                 continue
             marked = [row for row in rows if row["Total"] == "yes"]
@@ -81,7 +81,7 @@ class Totals(folders.TemporaryFolder):
         self.assertGreater(compared, 50)
 
     def test_no_other_row_is_a_sum(self):
-        """By its figures: no row without the mark has, in all columns that can be added up, what all others have together."""
+        """By its values: no row without the mark equals, in all columns that can be added up, the sum of all others."""
         for folder, name, rows in self.tables():
             rows = unmarked(rows)
             columns = [column for column in rows[0] if is_number_column(column) and not any(word in column for word in NO_SUMS)] if rows else []

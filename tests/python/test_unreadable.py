@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """Folders that can't be read, and places that can't be written to, for every command: lines on stderr and a documented status, never a
-traceback. What is in folders is damaged by test_fuzz.py."""
+traceback. Folders with damaged contents are in test_fuzz.py."""
 
 import contextlib
 import json
@@ -16,8 +16,8 @@ import unittest
 import folders
 
 NOBODY = 65534
-HUGE = 1 << 40  # bytes of a file without blocks
-# What reads a folder, and its statuses where there is nothing to read.
+HUGE = 1 << 40  # bytes of a sparse file
+# Commands that read a folder, and their statuses if there is nothing to read.
 READERS = {"report": ("-o", "-"), "check": (), "merge": (), "compare": (), "sweep": ("--report",)}
 
 
@@ -25,16 +25,16 @@ def sparse(path):
     with open(path, "wb") as file:
         try:
             file.truncate(HUGE)
-        except OSError:  # larger than this file system's files
+        except OSError:  # larger than this file system allows
             file.truncate(1 << 33)
 
 
 def socket_at(path):
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as made:  # a longer path than a socket's may be
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as made:  # a path longer than a socket's can be
         made.bind(str(path))
 
 
-# What may stand in place of a file or folder.
+# What may be in place of a file or folder.
 IN_PLACE = {
     "nothing": lambda path: None,
     "a folder": lambda path: path.mkdir(),
@@ -97,7 +97,7 @@ class Unreadable(folders.TemporaryFolder):
                 self.read(folder, {2})
 
     def test_tables(self):
-        """Each table but one is what can't be read: what is left is shown."""
+        """Each table except one is unreadable: the remaining one is shown."""
         for what, make in IN_PLACE.items():
             with self.subTest(what):
                 folder = self.folder / what.replace(" ", "-").replace("'", "")
@@ -119,7 +119,7 @@ class Unreadable(folders.TemporaryFolder):
 
     def test_where_nothing_can_be_written(self):
         for what, make in IN_PLACE.items():
-            if what in ("nothing", "a device", "a pipe", "a file of the kernel's"):  # which can be, or may be meant
+            if what in ("nothing", "a device", "a pipe", "a file of the kernel's"):  # these can be read, or may be intended
                 continue
             with self.subTest(what):
                 place = self.folder / what.replace(" ", "-").replace("'", "")
@@ -136,7 +136,7 @@ class Unreadable(folders.TemporaryFolder):
                     self.lines_on_stderr({2}, "run", "-o", below, "--", "true")
 
     def test_without_permission(self):
-        """root may read everything: as another user."""
+        """root may read everything, so this runs as another user."""
         if os.geteuid() != 0:
             self.skipTest("needs root, to become another user")
         self.folder.chmod(0o755)

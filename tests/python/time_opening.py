@@ -20,7 +20,7 @@ import urllib.parse
 import folders
 import test_report_page
 
-# Tells a server of ours: the page itself may connect to nothing, so its policy is left out.
+# Reports to our own server; since the page itself may not connect to anything, its policy is removed.
 OBSERVER = """<script>
   const done = {};
   new MutationObserver(() => {
