@@ -15,7 +15,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pard
 from gputest import clean_environment, main, run  # noqa: E402
 
 CYCLES, KERNELS = 60, 500
-GRANULE = 2 << 20  # bytes, in which the driver takes device memory
+GRANULE = 2 << 20  # bytes, the driver's allocation unit of device memory
 
 
 def program(library):
@@ -44,7 +44,7 @@ def test(options, report):
         if mode == "unsubscribe":
             report.check("unsubscribe: device memory stays as it was", one["device"] <= GRANULE, text)
         else:
-            # A CUPTI that leaves nothing makes the bound unnecessary.
+            # If CUPTI leaves nothing, the bound is unnecessary.
             report.check(f"{mode}: at most what libinject reckons with", one["device"] <= CYCLES * 700_000 + GRANULE, text)
         if mode != "nothing_enabled":
             report.check(f"{mode}: every record", one["records"] >= (CYCLES + 1) * KERNELS, one["records"])

@@ -39,12 +39,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, "tests", "gpu"))
 sys.path.append(os.path.join(HERE, "programs"))
 
-START, COUNT, STEPS = 60, 10, 90  # COUNT: set_count()
+START, COUNT, STEPS = 60, 10, 90  # COUNT is set by set_count()
 REHEARSAL = range(45, 50)
 BASELINE = range(15, 35)  # no arm has CUPTI attached yet
 PROGRAMS = ("mlp", "language", "convolutions", "recurrent", "actor", "unet", "critic")
 
-# What the environment of a server has, beside INJECT_OUT and the window.
+# Variables of a server's environment, in addition to INJECT_OUT and the window.
 OURS = {
     "ours": {},
     "ours_memory": {"INJECT_RECOVER": "0"},
@@ -59,7 +59,7 @@ ARMS = ("none", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", 
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 class Floor:
-    """The floor client's calls at the steps where they belong."""
+    """The floor client's calls at the corresponding steps."""
 
     def __init__(self, arm, library, cupti):
         self.arm, self.cupti = arm, cupti.encode()
@@ -96,7 +96,7 @@ class Profiler:
         self.profile = profile(activities=kinds)
 
     def before(self, step):
-        # What its schedule does: the tracer is prepared some steps ahead.
+        # As its schedule does: the tracer is prepared some steps ahead.
         if step == REHEARSAL.start:
             self.profile.prepare_trace()
         if step == START:
@@ -109,7 +109,7 @@ class Profiler:
 
 
 class Proton:
-    """Triton's profiler around the window's steps, as its guide has it: kernels by CUPTI, one session."""
+    """Triton's profiler around the window's steps, as in its guide: kernels by CUPTI, one session."""
 
     def __init__(self, folder):
         import triton.profiler
@@ -135,7 +135,7 @@ class Nothing:
 
 
 def threads():
-    """{thread: (name, processor time in ns, page faults)} of this process."""
+    """{thread: (name, CPU time in ns, page faults)} of this process."""
     found = {}
     for task in glob.glob("/proc/self/task/*"):
         try:
@@ -147,7 +147,7 @@ def threads():
 
 
 def by_name(before, after, steps):
-    """{name: [threads, processor time in us, page faults]}, each a step, of what ran between."""
+    """{name: [threads, CPU time in us, page faults]} per step, between the two readings."""
     found = {}
     for task, (name, time_ns, faults) in after.items():
         _, earlier_ns, earlier_faults = before.get(task, (name, 0, 0))
@@ -179,7 +179,7 @@ def take_steps(request, arm, options, wait_for_turn):
     import launch_bound
     import torch
     torch.manual_seed(1)
-    torch.set_num_threads(1)  # what OpenMP's threads were in the parent is lost in a child
+    torch.set_num_threads(1)  # a child lacks the threads that OpenMP had in the parent
     client = Nothing()
     if arm.startswith("floor"):
         client = Floor(arm, options.floor, options.cupti)
@@ -213,7 +213,7 @@ def take_steps(request, arm, options, wait_for_turn):
 
 
 def serve(arm, options):
-    """Lines of JSON on stdin, an answer each on stdout."""
+    """Lines of JSON on stdin, with an answer to each on stdout."""
     set_count(options.count)
     if options.cpus:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cpus])
@@ -282,7 +282,7 @@ class Server:
         self.told = self.answer(60)
 
     def take_turn(self, seconds=40):
-        """The child's steps up to the next turn. True: it is over, and `told` is its answer."""
+        """Runs the child's steps up to the next turn. True: it has finished, and `told` is its answer."""
         if "waits" in self.told:
             print("go", file=self.process.stdin, flush=True)
             self.told = self.answer(seconds)
@@ -326,14 +326,14 @@ def output_folder(options, arm, pid):
 
 
 def window_steps(answer, window, zero):
-    """The steps that lie inside of a window. An iteration begins at a launch, which may be a little later than the step that
-    makes it. `zero`: run.json's time_zero, by CLOCK_MONOTONIC."""
+    """The steps inside a window. An iteration begins at a launch, which may be slightly later than the step that makes it. `zero`:
+    run.json's time_zero, by CLOCK_MONOTONIC."""
     middle = [(b + e) // 2 - zero for b, e in zip(answer["begin"], answer["end"])]
     return [at for at, time_ in enumerate(middle) if window["start_ns"] <= time_ < window["end_ns"]]
 
 
 def read_ours(options, arm, answer):
-    """Adds to `answer` which steps the windows had, how many kernels and calls."""
+    """Adds to `answer` the steps in the windows, and the numbers of kernels and calls."""
     folder = output_folder(options, arm, answer["pid"])
     if folder is None:
         answer["windows"] = []
@@ -358,7 +358,7 @@ def read_ours(options, arm, answer):
 
 
 class Sampler:
-    """A process that samples, beside all arms, in how much of the time the GPU's compute engine is at work."""
+    """A process, concurrent with all arms, that samples the share of time in which the GPU's compute engine is active."""
 
     METRIC = "gr__cycles_active.avg.pct_of_peak_sustained_elapsed"
 
@@ -388,12 +388,12 @@ class Sampler:
         return [(int(row["Start (ns)"]) + zero, int(row["End (ns)"]) + zero, float(row[column])) for row in rows if row[column]]
 
 
-# By which the engine is active for longer than a kernel runs: kernels that spin for 2, 10 and 50 us at given times.
+# By how much longer the engine is active than a kernel runs: from kernels that spin for 2, 10 and 50 us at given times.
 ENGINE_US = 1.6
 
 
 def stretches(steps):
-    """[(first, last)] of those that follow one another."""
+    """[(first, last)] of runs of consecutive steps."""
     found = []
     for at in sorted(steps):
         if found and found[-1][1] == at - 1:
@@ -404,7 +404,7 @@ def stretches(steps):
 
 
 def kernel_share(samples, run, steps):
-    """Percent of these steps in which a kernel ran, by the engine's activity; None where less than nine tenths of it was sampled."""
+    """Percent of these steps in which a kernel ran, from the engine's activity; None if less than nine tenths of it was sampled."""
     sampled = active = whole = kernels = 0
     for first, last in stretches(steps):
         if last + 1 >= len(run["begin"]):
@@ -442,8 +442,8 @@ def interval(draw, rounds=2000):
 
 
 def ratio(runs, none, of):
-    """(median, low, high) of an arm's window against the same steps under nothing: rounds are drawn, each with its pair.
-    `of`: what is taken of the steps, step_ms() or median_ms()."""
+    """(median, low, high) of an arm's window relative to the same steps under nothing: rounds are drawn, each with its pair. `of`: the
+    statistic of the steps, step_ms() or median_ms()."""
     pairs = []
     for number, run in runs.items():
         if number in none and run.get("steps"):
@@ -454,12 +454,12 @@ def ratio(runs, none, of):
 
 
 def own_scale(run, steps):
-    """The steps' mean, of the median of the same process's steps before CUPTI came."""
+    """The steps' mean, relative to the median of the same process's steps before CUPTI is attached."""
     return step_ms(run, steps) / median_ms(run, BASELINE)
 
 
 def by_position(runs, none):
-    """[the step's time at each place from ten before the window to five after it, by own_scale(), of that without a profiler]."""
+    """[the step's time at each place from ten before the window to five after it, by own_scale(), relative to that without a profiler]."""
     rows = []
     for number, run in runs.items():
         if number in none and run.get("steps"):
@@ -469,19 +469,19 @@ def by_position(runs, none):
 
 
 def of_floor(runs, floor, of):
-    """What `of` says of an arm's window, of what it says of the floor's, for each round that has both."""
+    """The ratio of `of` for an arm's window to that for the floor's, for each round that has both."""
     return [of(run, run["steps"]) / of(floor[number], floor[number]["steps"]) for number, run in runs.items() if number in floor and run.get("steps")]
 
 
 def against_floor(runs, floor):
-    """(median, low, high) of an arm's window, of the floor's in the same round, by own_scale()."""
+    """(median, low, high) of an arm's window relative to the floor's in the same round, by own_scale()."""
     pairs = of_floor(runs, floor, own_scale)
     return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs)))) if pairs else None
 
 
 def over_programs(data, arm, of):
-    """(median, low, high): the median over programs of each one's median over rounds, of the floor. Rounds are drawn within their
-    program, since it is about these programs. None where the arms have no round in common."""
+    """(median, low, high): the median over programs of each one's median over rounds, relative to the floor. Rounds are drawn within their
+    program, since the result is for these programs. None if the arms have no round in common."""
     pairs = [found for runs in data.values() if (found := of_floor(runs.get(arm, {}), runs.get("floor", {}), of))]
     return interval(lambda: statistics.median(statistics.median(random.choices(one, k=len(one))) for one in pairs)) if pairs else None
 
@@ -494,14 +494,14 @@ def print_over_programs(data, arms):
 
 
 def unprofiled_ratio(runs, none):
-    """(median, low, high) of the steps that ran without CUPTI, by the program's own times, against the same steps under nothing."""
+    """(median, low, high) of the steps that ran without CUPTI, by the program's own times, relative to the same steps under nothing."""
     pairs = [median_ms(run, run["unprofiled"]) / median_ms(none[number], run["unprofiled"]) for number, run in runs.items()
              if number in none and run.get("unprofiled")]
     return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs)))) if pairs else None
 
 
 def table_ratios(runs):
-    """The step time that the tables have, of the program's own for the same steps, run by run."""
+    """The step time in the tables, relative to the program's own for the same steps, run by run."""
     found = []
     for run in runs.values():
         if run.get("unprofiled") and "Step Time (ns)" in run.get("figures", {}):
@@ -511,7 +511,7 @@ def table_ratios(runs):
 
 
 def of_threads(run, own):
-    """(ms of a processor, page faults) a step in the window: of our thread, or of those that launch."""
+    """(CPU milliseconds, page faults) per step in the window: of our thread, or of those that launch."""
     rows = [row for name, row in run["threads"].items() if (name == "libinject") == own and not name.startswith("cuda-Evt")]
     return sum(row[1] for row in rows) / 1e3, sum(row[2] for row in rows)
 
@@ -581,7 +581,7 @@ def print_rows(rows, arms):
 
 
 def collect(options, environment_of):
-    """{program: {arm: {round: run}}}, until the time is over."""
+    """{program: {arm: {round: run}}}, until the time is up."""
     arms, programs = options.arms.split(","), options.programs.split(",")
     deadline = time.monotonic() + options.seconds
     servers = {arm: Server(arm, options, environment_of(arm)) for arm in arms}
@@ -622,7 +622,7 @@ def collect(options, environment_of):
 
 
 def read_earlier(paths, data):
-    """Adds the runs of earlier calls, each call's rounds after the one's before. Returns the first round that is free."""
+    """Adds the runs of earlier calls, appending each call's rounds to the previous ones. Returns the first free round."""
     free = 0
     for path in paths:
         first = free

@@ -26,7 +26,7 @@ def is_hinted(case, rows):
 
 
 def profile(options, report, part, arm):
-    """(what the program printed, its folder, ms in which the GPU is busy in each window) or None."""
+    """(the program's output, its folder, ms in which the GPU is busy in each window) or None."""
     name = f"{part}.{arm}"
     out = os.path.join(options.work, name + ".out")
     shutil.rmtree(out, ignore_errors=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Names of kernels for tables that people read: what of a name says which kernel it is."""
+"""Short names of kernels for tables: the part of a name that identifies the kernel."""
 
 import itertools
 import re
@@ -9,26 +9,26 @@ from gputest import demangle
 
 COLUMNS = 72
 
-# Templates that say nothing by themselves: what they run is among their arguments.
+# Generic templates: the arguments tell what they run.
 GENERIC = re.compile(r"(?:Kernel2?|device_kernel|cutlass_kernel|(?:vectorized_|unrolled_|legacy_)?elementwise_kernel\w*|reduce_kernel"
                      r"|multi_tensor_apply_kernel)$")
-# … by its name, but for functors that take another one.
+# Identified by its name, except for functors that wrap another one.
 WHAT = re.compile(r"\b((?!(?:AUnary|BUnary|Unary|Binary|Compare|Foreach|ReduceOp|gpu_kernel_impl)\w*\b)\w*(?:[Ff]unctor\w*|Ops?|_cuda|"
                   r"_kernel_impl|KernelImpl)|launch_\w+|cutlass_\w+|\w*FlashAttn\w+|plus|minus|multiplies|divides)\b(?!::)")
 NAMESPACES = re.compile(r"(?:\w+::)+(?!kernel$)")
-# Of names of cuBLAS and cuDNN: how they are built and started, but for types, layouts and the tile.
+# In names of cuBLAS and cuDNN: how they are built and launched, except for types, layouts and the tile.
 BUILT = re.compile(r"_execute_\w+|__5x_\w+|_implicit_gemm|_warp(?:group)?size\d+x\d+x\d+|_cgasize\d+x\d+x\d+|_stage\d+|_g1(?=_|$)")
 GRADIENT = re.compile(r"Conv[23]d(?:Fprop|Dgrad|Wgrad)")
 
 
 def nesting(text):
-    """How deep in template arguments and parameters each character is, a bracket by what is outside of it."""
+    """Nesting depth of each character in template arguments and parameters; a bracket has the depth outside of it."""
     depths = list(itertools.accumulate((character in "<(") - (character in ">)") for character in text))
     return [depth - (character in "<(") for depth, character in zip(depths, text)]
 
 
 def outside_of_brackets(text, wanted):
-    """Where one of these characters is, outside of template arguments and parameters."""
+    """Positions of these characters outside of template arguments and parameters."""
     return [at for at, (deep, character) in enumerate(zip(nesting(text), text)) if not deep and character in wanted]
 
 
@@ -42,7 +42,7 @@ def split_name(text):
 
 
 def first_class(mangled):
-    """Of a name that no demangler takes: each identifier has its length before it."""
+    """The first class in a name that no demangler accepts: each identifier is preceded by its length."""
     at = 0
     while number := re.compile(r"\d+").search(mangled, at):
         at = number.end() + int(number[0])
@@ -53,7 +53,7 @@ def first_class(mangled):
 
 
 def last_type(arguments):
-    """Of template arguments and what follows them; nothing where they are numbers and the language's own types."""
+    """The last class among template arguments; empty if they are only numbers and built-in types."""
     end = next((at for at, deep in enumerate(nesting(arguments)) if deep < 0), len(arguments))
     commas = [-1, *(at for at in outside_of_brackets(arguments[:end], ",")), end]
     types = [split_name(arguments[begin + 1:until].strip())[0] for begin, until in zip(commas, commas[1:])]
@@ -76,7 +76,7 @@ def essence(name):
 
 
 def short_name(name):
-    """What of a kernel's name says which it is."""
+    """The part of a kernel's name that identifies it."""
     name = essence(name)
     if len(name) > COLUMNS:
         tail = (COLUMNS - 3) // 3

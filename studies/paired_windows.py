@@ -25,7 +25,7 @@ sys.path.append(os.path.join(HERE, "programs"))
 
 PROGRAMS = ("language", "convolutions", "recurrent")
 START, COUNT, PERIOD = 120, 10, 50
-AHEAD, BEHIND = 12, 8  # steps beside a window that attaching and detaching may touch
+AHEAD, BEHIND = 12, 8  # steps beside a window that attaching and detaching may affect
 REST = 1.3  # seconds
 OURS = {"ours": {}, "ours_no_api": {"INJECT_API": "off"}, "ours_memory": {"INJECT_RECOVER": "0"}}
 
@@ -33,7 +33,7 @@ OURS = {"ours": {}, "ours_no_api": {"INJECT_API": "off"}, "ours_memory": {"INJEC
 # --- the process under test ------------------------------------------------------------------------------------------
 
 class Floor:
-    """The floor client's calls at the steps where they belong."""
+    """The floor client's calls at the corresponding steps."""
 
     def __init__(self, library, cupti):
         self.library, self.cupti = ctypes.CDLL(library), cupti.encode()
@@ -44,7 +44,7 @@ class Floor:
             raise RuntimeError(f"floor_{name}: {failed}")
 
     def before(self, place):
-        """`place`: of the step, from the window's first one on."""
+        """`place`: of the step, relative to the window's first one."""
         if place == -AHEAD:
             self.call("attach", self.cupti)
             self.call("callbacks")
@@ -83,7 +83,7 @@ def child(options):
 # --- what is made of it ----------------------------------------------------------------------------------------------
 
 def ratios(run, windows):
-    """A window's median step, of the mean of the medians of the steps before and after it, for each of them."""
+    """A window's median step, relative to the mean of the medians of the steps before and after it, for each window."""
     took = [e - b for b, e in zip(run["begin"], run["end"])]
     found = []
     for steps in windows:
@@ -121,7 +121,7 @@ def test(options, report):
                 environment.update(OURS.get(arm, {}), LD_PRELOAD=libraries.get(arm, options.library), INJECT_OUT=out + "-%p", INJECT_SUMMARY="off",
                                    INJECT_WINDOW=f"iter:{START}+{COUNT}/{PERIOD}x{options.windows}")
             elif arm in cuptis:
-                environment["LD_PRELOAD"] = cuptis[arm]  # else PyTorch would load its own beside it
+                environment["LD_PRELOAD"] = cuptis[arm]  # otherwise PyTorch would load its own beside it
             command = [sys.executable, os.path.abspath(__file__), "--child", arm, "--programs", program, "--windows", str(options.windows),
                        "--device", options.device, "--floor", options.floor, "--cupti", cuptis.get(arm, "libcupti.so.13")]
             result = run(command, environment, timeout=options.limit, cwd=options.work, log=os.path.join(options.work, f"{arm}-{program}.log"))

@@ -64,7 +64,7 @@ def table(title, *rows):
 
 @contextlib.contextmanager
 def mounted(kind, size=1024):
-    """A folder on a file system of its own, and what fills it up."""
+    """A folder on a file system of its own, which can be filled up."""
     work = pathlib.Path(tempfile.mkdtemp(prefix="inject-places-"))
     try:
         with contextlib.ExitStack() as stack:
@@ -97,7 +97,7 @@ def mounted(kind, size=1024):
 
 @contextlib.contextmanager
 def places(*more):
-    """(name, PLACE) one after the other; each file is removed once it was used."""
+    """Yields (name, PLACE) one after the other; each file is removed after use."""
     def each():
         for kind in (*DISKS, "tmpfs"):
             try:
@@ -117,7 +117,7 @@ def fresh(place):
 
 
 def both(found, name):
-    """Median of the means, and the longest of all."""
+    """Median of the means, and the overall maximum."""
     means, longest = zip(*(one[name] for one in found))
     return f"{statistics.median(means):,.0f}, {max(longest) / 1e6:,.2f} ms"
 
@@ -205,7 +205,7 @@ class Held:
         return found
 
     def kept(self):
-        """The last number that is there, after the program has gone; None: the place has gone."""
+        """The last number in the place after the program has gone; None: the place has gone."""
         path = self.place.partition(":")[2]
         if self.place == "memfd":
             path = next((f"/proc/{pid}/fd/10" for pid in self.keepers()), "")
@@ -247,7 +247,7 @@ def joins(group):
 
 
 def kills(how, place, count):
-    """In how many of them all that was stored is there, and what was lost."""
+    """The number of runs in which everything stored is there, and what was lost in the others."""
     survived, lost = 0, []
     for i in range(count):
         with contextlib.ExitStack() as stack:
@@ -315,7 +315,7 @@ def keeper(given):
 
 
 def outcome(held, seconds=2):
-    """What becomes of a program that goes on storing to all pages."""
+    """What happens to a program that continues to store to all pages."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         held.process.wait(seconds)
     status = held.process.poll()
@@ -334,7 +334,7 @@ def shortened(place, user=None):
 
 
 def copied(place, watched, first):
-    """`first`: the disk is full before the copy is made, or after it. The program comes to all pages in six seconds."""
+    """`first`: the disk is full before the copy is made, or after it. The program stores to all pages within six seconds."""
     with Held(f"file:{place.folder}/records", "slow", *watched) as held:
         held.ready()
         held.wait_for(2 * BYTES // 4096)
@@ -345,7 +345,7 @@ def copied(place, watched, first):
                 place.fill()
             filesystems.command("cp", "--reflink=always", place.folder / "records", copy)
             if not first:
-                time.sleep(2)  # one look a second
+                time.sleep(2)  # it checks once a second
                 place.fill()
             return outcome(held, 9)
         finally:

@@ -26,7 +26,7 @@ BLOCKS, MARKS = 40, 5000
 # --- the process under test ------------------------------------------------------------------------------------------
 
 def lstm(device, batch=32, length=64, width=256):
-    """A cell in a loop of Python, as in a program that is bound by launches."""
+    """A cell in a Python loop, as in a launch-bound program."""
     import torch
     cell, head = torch.nn.LSTMCell(width, width).to(device), torch.nn.Linear(width, 1).to(device)
     optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=1e-3)
@@ -51,7 +51,7 @@ def switch(on):
 
 
 class Study:
-    """Stands for the optimizer: the mark's name has its class."""
+    """Takes the optimizer's place: the mark's name has its class."""
 
     def mark(self, name, times):
         import torch
@@ -63,7 +63,7 @@ class Study:
 
 
 def time_of_a_mark(name):
-    """Nanoseconds that it takes longer with the switch on, in each of BLOCKS blocks."""
+    """How many nanoseconds longer it takes with the switch on, in each of BLOCKS blocks."""
     study, differences = Study(), []
     for _ in range(BLOCKS):
         took = {}
@@ -76,7 +76,7 @@ def time_of_a_mark(name):
 
 
 def marks_of_a_step(step):
-    """How many functions of user scope there are in one."""
+    """The number of functions of user scope per step."""
     import torch
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         step()
@@ -106,14 +106,14 @@ def child(model, pairs, device):
 # --- what is made of it ----------------------------------------------------------------------------------------------
 
 def interval(values, statistic=statistics.median, rounds=2000):
-    """Of the statistic: (value, 2.5 %, 97.5 %), by the bootstrap."""
+    """Bootstrap interval of the statistic: (value, 2.5 %, 97.5 %)."""
     draw = random.Random(1)
     found = sorted(statistic(draw.choices(values, k=len(values))) for _ in range(rounds))
     return statistic(values), found[int(0.025 * rounds)], found[int(0.975 * rounds)]
 
 
 def summary(measured):
-    """What the page states of a model: paired ratio, ns a mark, and marks' share of a step."""
+    """The values that the page states for a model: paired ratio, ns per mark, and the marks' share of a step."""
     ratio = interval([on / off for on, off in zip(measured["on"], measured["off"])])
     step_mark, other_mark = interval(measured["step_mark"]), interval(measured["other_mark"])
     step = statistics.median(measured["off"])

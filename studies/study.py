@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What studies of training programs have in common: sweeps in rounds, each folder judged by `inject check`, tables, and a text whose figures
+"""Shared by the studies of training programs: sweeps in rounds, with each folder checked by `inject check`, tables, and a text whose values
 all come from the tables.
 
-A study is a folder with run.py (what is varied and what is asked), a program, and text.md, in which {name} stands for a table or figure.
-Results are OUT/NAME.csv for each table and OUT/README.md. What has been run is not run again: the same command goes on.
+A study is a folder with run.py (the variables and the questions), a program, and text.md, in which {name} stands for a table or value.
+Results are OUT/NAME.csv for each table and OUT/README.md. Finished runs are not repeated: the same command continues.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from libinject.sweep.measured import measure_all  # noqa: E402
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A figure in the rounds in which there is one."""
+    """A value in the rounds that have one."""
 
     values: tuple[float, ...]
 
@@ -41,7 +41,7 @@ class Spread:
         return statistics.median(self.values)
 
     def text(self, digits: int = 1) -> str:
-        """`12.1 (11.8 … 12.4)`, without the range where it is none at these digits."""
+        """`12.1 (11.8 … 12.4)`, without the range if it vanishes at these digits."""
         if not self.values:
             return ""
         low, middle, high = (f"{value:,.{digits}f}" for value in (min(self.values), self.median, max(self.values)))
@@ -49,22 +49,22 @@ class Spread:
 
 
 def ratio(above: Spread, below: Spread, factor: float = 1.0) -> Spread:
-    """Round by round: both were measured shortly after each other."""
+    """Computed round by round, since both were measured shortly after each other."""
     return Spread(tuple(factor * a / b for a, b in zip(above.values, below.values) if b)) if len(above.values) == len(below.values) else Spread(())
 
 
 class Run:
-    """A point of a sweep in one round: the processes that used the GPU, and the sweep's own figures."""
+    """A point of a sweep in one round: the processes that used the GPU, and the sweep's own values."""
 
     def __init__(self, status: str, results: Sequence[Result], figures: Mapping[str, float | None]):
         self.status, self.results, self.figures = status, results, figures
 
     def rows(self, table: str) -> list[dict]:
-        """Of all processes."""
+        """Rows of all processes."""
         return [row for result in self.results for row in result.rows(table)]
 
     def total(self, table: str, column: str, where: Callable[[dict], bool] = lambda row: True) -> float | None:
-        """Over rows of all processes; None where there is no such table."""
+        """Sum over rows of all processes; None if there is no such table."""
         rows = self.rows(table)
         return math.fsum(row[column] or 0 for row in rows if where(row)) if rows else None
 
@@ -89,12 +89,12 @@ class Point:
 
     @property
     def status(self) -> str:
-        """What the rounds came to: `done`, or all that they did."""
+        """The outcome of the rounds: `done`, or all distinct outcomes."""
         return ", ".join(sorted({run.status for run in self.rounds}))
 
     @property
     def is_done(self) -> bool:
-        """In one round at least."""
+        """Whether at least one round is done."""
         return any(run.status == points.Status.DONE.value for run in self.rounds)
 
 
@@ -123,7 +123,7 @@ class Study:
         return len(listed.splitlines())
 
     def sweep(self, name: str, variables: Mapping[str, str], command: Sequence[str], options: Sequence[str]) -> list[Point]:
-        """Runs each combination once a round. `variables`: NAME: VALUES; `command` and `options` as of `inject sweep`."""
+        """Runs each combination once per round. `variables`: NAME: VALUES; `command` and `options` as for `inject sweep`."""
         varied = {variable: self.values.get(variable, values) for variable, values in variables.items()}
         command = shlex.split(self.options.program) if self.options.program else command
         # A program for tests need not use them all.
@@ -158,7 +158,7 @@ class Study:
             self.problems += [f"{result.path}: {finding}" for finding in findings(result.path) if finding.severity == ERROR]
 
     def table(self, name: str, points: Iterable[Point], cells: Callable[[Point], Mapping[str, str]]) -> None:
-        """{name} of the text, and OUT/name.csv: a row for each point, after its variables. A blank cell is a problem where a round is done."""
+        """{name} of the text, and OUT/name.csv: a row for each point, after its variables. A blank cell is a problem if a round is done."""
         rows = []
         for point in points:
             row = {**{variable.capitalize(): value for variable, value in point.values.items()}, **cells(point)}
@@ -169,7 +169,7 @@ class Study:
         self.rows(name, rows)
 
     def rows(self, name: str, rows: Sequence[Mapping[str, str]]) -> None:
-        """Likewise of rows that are no points."""
+        """Likewise for rows that are not points."""
         columns = list(rows[0]) if rows else []
         with open(self.out / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -179,7 +179,7 @@ class Study:
         self.figures[name] = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) if rows else "(not run)"
 
     def findings(self, sentences: Iterable[str]) -> None:
-        """{findings} of the text: sentences that end with the table that they are read from. An empty one had too few points."""
+        """{findings} of the text: sentences that end with the table from which they are derived. An empty one had too few points."""
         self.figures["findings"] = "\n".join(f"- {sentence}" for sentence in sentences if sentence) or "Too few points for any."
 
     def conditions(self, swept: Iterable[Point]) -> str:
@@ -195,7 +195,7 @@ class Study:
         return "nothing was run"
 
     def finish(self) -> int:
-        """Writes the text; exit status 1 where something is wrong, which is told."""
+        """Writes the text; returns exit status 1 if there are problems, which are printed."""
         self.figures.update(rounds=str(self.options.rounds), checked=str(self.checked))
         text = (self.folder / "text.md").read_text(encoding="utf-8")
         unknown = sorted(set(re.findall(r"\{(\w+)\}", text)) - set(self.figures))

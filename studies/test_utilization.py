@@ -13,18 +13,18 @@ import tempfile
 import unittest
 from unittest import mock
 
-import utilization as test  # first: it adds the folder of gputest
+import utilization as test  # first, because it adds the folder of gputest
 import gputest
 import kernel_names
 
 DEVICE = {"compute_capability": "9.0", "multiprocessors": 132, "clock_khz": 1980000}
 MILLISECOND = 1_000_000
-WINDOW = 600 * MILLISECOND  # each begins a second after the one before it
+WINDOW = 600 * MILLISECOND  # each begins a second after the previous one
 INTERVAL = MILLISECOND // 2
 
 
 def point(precision="bf16", batch=64, tensor=30.0, **more):
-    """A configuration as it should be; `tensor` is what the samples and the kernels say alike."""
+    """A correct configuration; `tensor` is the value on which samples and kernels agree."""
     means = {"SM Active (%)": 90.0, "FMA Pipe (%)": 5.0, "Tensor Pipe (%)": tensor, "Occupancy (%)": 40.0, "DRAM Read (%)": 20.0,
              "DRAM Write (%)": 10.0}
     return {"model": "resnet50", "precision": precision, "batch": batch, "unit": "images", "steps": 20, "step_ns": 30 * MILLISECOND,
@@ -45,7 +45,7 @@ class Reading(unittest.TestCase):
     def test_means(self):
         samples = [self.sample(0, 10, "100", "60"), self.sample(10, 40, "20", "20"), self.sample(40, 50, "", ""), self.sample(50, 60, "0", "")]
         self.assertEqual(test.mean_of(samples, "SM Active (%)"), (10 * 100 + 30 * 20) / 50)
-        # Of the cycles in which the SMs were active.
+        # Relative to the cycles in which the SMs were active.
         self.assertEqual(test.mean_of(samples, "Occupancy (%)"), (10 * 100 * 60 + 30 * 20 * 20) / (10 * 100 + 30 * 20))
         self.assertIsNone(test.mean_of(samples, "Tensor Pipe (%)"))
 
@@ -68,7 +68,7 @@ class Judging(unittest.TestCase):
         without = {"precision": "fp32", "batch": 1, "window": 9, "samples": 0}
         for bad in (without, point(samples=590), point(**{"Occupancy (%)": None})):
             self.assertEqual(len(test.judge_samples([point(), bad], self.ABOUT)), 1, bad)
-        # What the chip can't measure is missed by nobody.
+        # Metrics that the chip can't measure are not missing.
         fewer = {**self.ABOUT, "columns": [column for column in self.ABOUT["columns"] if column["title"] != "Occupancy (%)"]}
         self.assertEqual(test.judge_samples([point(**{"Occupancy (%)": None})], fewer), [])
 
@@ -90,7 +90,7 @@ class Judging(unittest.TestCase):
         self.assertEqual(test.judge_precisions(self.points()), (6, []))
         for changed in ({"fp32_1": 1.0}, {"tf32_1": 21.0}, {"bf16_64": 1.0}, {"tf32_64": 0.1, "tf32_1": 0.0}):
             self.assertEqual(len(test.judge_precisions(self.points(**changed))[1]), 1, changed)
-        # The mean alone, too, shows tensor cores in fp32.
+        # The mean alone shows the use of tensor cores in fp32, too.
         used = self.points()
         used[0]["Tensor Pipe (%)"] = 4
         self.assertEqual(len(test.judge_precisions(used)[1]), 1)
@@ -114,7 +114,7 @@ class Judging(unittest.TestCase):
         self.assertEqual(test.judge_sums([point(**{"Tensor Utilization (%)": 60.0, "Kernel Concurrency": 1.3})]), (0, []))
 
     def test_work(self):
-        # 20 steps of 64 images in 0.6 s: 52.4 TFLOP/s of 1070.6 (132 SMs, 4096 a cycle, 1.98 GHz).
+        # 20 steps of 64 images in 0.6 s: 52.4 TFLOP/s of 1070.6 (132 SMs, 4096 per cycle, 1.98 GHz).
         self.assertAlmostEqual(test.least_tensor(point(), DEVICE), 100 * 6 * 4.09e9 * 64 * 20 / 0.6 / (132 * 4096 * 1.98e9))
         self.assertAlmostEqual(test.least_tensor(point(), DEVICE), 4.89, places=2)
         self.assertEqual(test.judge_work([point(), point("fp32", tensor=0.0)], DEVICE), (2, []))
@@ -189,7 +189,7 @@ class Markdown(unittest.TestCase):
 
 
 class Told:
-    """What a program under the preload leaves, made up: its words, and the folder."""
+    """Invented results of a program under the preload: its output and its folder."""
 
     rc, err, timed_out, seconds = 0, "", False, 1.0
 
@@ -212,12 +212,12 @@ class Told:
 
 
 class Parts(unittest.TestCase):
-    """From the program's words to the verdicts and the tables."""
+    """From the program's output to the verdicts and the tables."""
 
     COLUMNS = {"SM Active (%)": 90, "FMA Pipe (%)": 5, "Occupancy (%)": 40, "DRAM Read (%)": 20, "DRAM Write (%)": 10}
 
     def told(self, name, given):
-        """As the program would, of the configurations that are asked for: in the order of their windows."""
+        """The program's output for the requested configurations, in the order of their windows."""
         precisions, batches = (given[given.index(f"--{option}") + 1].split(",") for option in ("precisions", "batches"))
         lines, windows, samples = [{"torch": "2.11", "device": "H200"}], [], []
         for number, (precision, batch) in enumerate(itertools.product(precisions, map(int, batches)), 1):
@@ -289,7 +289,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(self.started[:3] + self.started[-1:],
                          ["resnet50-fp32-1", "resnet50-fp32-64", "resnet50-tf32-1", "resnet50-kernels"])
         self.assertEqual(len(self.files["utilization.csv"].splitlines()), 7)
-        # Each process has lost its own.
+        # Each process has losses of its own.
         self.assertEqual(len([check for check in self.run_parts(apart=True, lost=102) if "samples lost" in check]), 7)
 
     def test_out_of_memory(self):
@@ -307,7 +307,7 @@ class Parts(unittest.TestCase):
 
 
 class Study(unittest.TestCase):
-    """The program's loops, with a device and a clock that are made up."""
+    """The program's loops, with a simulated device and clock."""
 
     def setUp(self):
         self.torch = mock.MagicMock()
@@ -351,7 +351,7 @@ class Study(unittest.TestCase):
         self.assertEqual(self.torch.cuda.empty_cache.call_count, 2)
 
     def test_what_fails_is_told_and_the_rest_goes_on(self):
-        # While it warms up there is no window yet; in the window it is closed.
+        # During warm-up there is no window yet; within the window, it is closed.
         for at, windows, error, text in ((3, 0, self.torch.cuda.OutOfMemoryError("x"), "out of memory"),
                                          (8, 1, self.torch.cuda.OutOfMemoryError("x"), "out of memory"),
                                          (8, 1, RuntimeError("cuDNN error"), "cuDNN error")):

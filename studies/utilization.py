@@ -33,7 +33,7 @@ from metrics_collection import FLOP_A_CYCLE, POINTS, TABLE, loss_reasons, refusa
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_study.py")
 PRECISIONS = "fp32,tf32,bf16"
-# By model: batch sizes of the study; precision and batch size whose kernels are looked at, and for how many seconds.
+# For each model: batch sizes of the study; the precision and batch size whose kernels are examined, and for how many seconds.
 Model = collections.namedtuple("Model", "batches precision batch seconds")
 MODELS = {"resnet50": Model("1,2,4,8,16,32,64", "bf16", 64, 3), "transformer": Model("1,4,16,64", "bf16", 16, 3),
           "deepspeech2": Model("1,4,16,64", "default", 32, 3)}
@@ -41,9 +41,9 @@ PARTS = ("study", "kernels")
 MOST_LOST = 0.01
 FP32_TENSOR = 1          # percent of the tensor pipe that fp32 without TF32 may use
 PART = 0.10              # by which the kernels' sum may differ from the mean, or by POINTS
-MOST_CONCURRENCY = 1.02  # kernels at once, for these not to overlap
-MEANS_APART = 0.5        # points that a sample at a window's edge can make
-RESNET50_FORWARD = 4.09e9  # multiply-adds an image of 224 x 224, in convolutions and the last layer
+MOST_CONCURRENCY = 1.02  # kernels at once, below which they count as not overlapping
+MEANS_APART = 0.5        # effect of a sample at a window's edge, in points
+RESNET50_FORWARD = 4.09e9  # multiply-adds per image of 224 x 224, in convolutions and the last layer
 SLACK = 1.1
 TOP = 10
 
@@ -64,14 +64,14 @@ def added(*values):
 
 
 def told_lines(out):
-    """(versions and device, [a configuration each]) of what the program printed."""
+    """(versions and device, [each configuration]) from the program's output."""
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     told = [line for line in lines if "precision" in line]
     return next((line for line in lines if "precision" not in line), {}), told
 
 
 def mean_of(samples, column):
-    """Over samples, weighted with their length and, per active cycle, with the part of it in which SMs were active."""
+    """Mean over samples, weighted with their length and, per active cycle, with the share of it in which SMs were active."""
     weighted = total = 0.0
     for sample in samples:
         found, share = value(sample, column), 1.0
@@ -86,7 +86,7 @@ def mean_of(samples, column):
 
 
 def point_of(told, rows, samples):
-    """A configuration that ran, with what its window and the samples of it say. `rows`: of the windows, by number."""
+    """The results of a configuration that ran, from its window and its samples. `rows`: of the windows, by number."""
     row = rows.get(told["window"])
     if row is None:
         return {**told, "samples": 0}
@@ -103,7 +103,7 @@ def name_of(point):
 
 
 def judge_samples(points, about):
-    """Configurations without a row of their window, a mean of what is sampled, or half of the samples that its time has. `about`:
+    """Configurations without a row of their window, a mean of a sampled metric, or half of the samples for their duration. `about`:
     run.json's metrics."""
     interval_ns, titles = about["interval_ns"], {column["title"] for column in about["columns"]}
     wrong = []
@@ -120,7 +120,7 @@ def judge_samples(points, about):
 
 
 def judge_means(points):
-    """The window's means against those of the samples that began in it."""
+    """The window's means compared with those of the samples that began in it."""
     wrong = []
     for point in points:
         for column, mean in point.get("of_samples", {}).items():
@@ -133,7 +133,7 @@ def judge_percentages(points):
     wrong = []
     for point in points:
         for column, found in point.items():
-            # Both ways together are of one peak, each rounded.
+            # Both directions together are relative to one peak, each rounded.
             most = 100 if column != "DRAM (%)" else 101
             if column.endswith("(%)") and found is not None and not 0 <= found <= most:
                 wrong.append(f"{name_of(point)}: {column} {found}")
@@ -141,13 +141,13 @@ def judge_percentages(points):
 
 
 def tensor_of(point):
-    """What the kernels add up to, or else the mean."""
+    """The sum over the kernels, or else the mean."""
     found = point.get("Tensor Utilization (%)")
     return found if found is not None else point.get("Tensor Pipe (%)")
 
 
 def judge_precisions(points):
-    """(comparisons, [what is wrong]): the tensor pipe by precision, and by batch size."""
+    """(comparisons, [problems]): the tensor pipe by precision, and by batch size."""
     made, wrong = 0, []
     by = {(point["precision"], point["batch"]): point for point in points if tensor_of(point) is not None}
     for (precision, _), point in by.items():
@@ -173,8 +173,8 @@ def judge_precisions(points):
 
 
 def judge_sums(points):
-    """(values compared, [differences]): FP32 and Tensor Utilization against the means of the samples, of windows whose kernels
-    follow each other: of two at once each is counted with what both do."""
+    """(values compared, [differences]): FP32 and Tensor Utilization against the means of the samples, for windows whose kernels do not
+    overlap: overlapping kernels are each counted with what both do."""
     compared, wrong = 0, []
     for point in points:
         if point.get("Kernel Concurrency") is None or point["Kernel Concurrency"] > MOST_CONCURRENCY:
@@ -190,10 +190,10 @@ def judge_sums(points):
 
 
 def least_tensor(point, device):
-    """Percent of the tensor pipe that a window of ResNet-50 in bf16 has to use; None where the device's peak is not known.
+    """Minimum percentage of the tensor pipe that a window of ResNet-50 in bf16 has to use; None if the device's peak is unknown.
 
-    The gradients by the inputs and by the filters are as many operations as the forward pass, each. At the highest clock: the
-    pipe's share is one of cycles, and at a lower one it takes more of them."""
+    The gradients by the inputs and by the filters each take as many FLOPs as the forward pass. At the highest clock: the pipe's share is
+    relative to cycles, and at a lower clock the work takes a larger share of them."""
     cycle = FLOP_A_CYCLE.get(tuple(int(part) for part in device["compute_capability"].split(".")))
     if cycle is None or not device["clock_khz"]:
         return None
@@ -202,7 +202,7 @@ def least_tensor(point, device):
 
 
 def judge_work(points, device):
-    """(comparisons, [what is wrong]) of ResNet-50 in bf16."""
+    """(comparisons, [problems]) of ResNet-50 in bf16."""
     made, wrong = 0, []
     for point in points:
         least = least_tensor(point, device) if point["precision"] == "bf16" and "window_ns" in point else None
@@ -217,7 +217,7 @@ def judge_work(points, device):
 
 
 def judge_kernels(rows):
-    """(values looked at, [what is wrong]) of rows of kernel_metrics.csv: what can't be, with the error taken off."""
+    """(values checked, [problems]) of rows of kernel_metrics.csv: impossible values, after subtracting the error."""
     looked, wrong = 0, []
     for row in rows:
         for column in MEANS:
@@ -245,7 +245,7 @@ def percent(found):
 
 
 def study_table(points):
-    """Of those that ran and those that did not, in the program's order."""
+    """Configurations that ran and those that did not, in the program's order."""
     unit = next((point["unit"] for point in points if "unit" in point), "samples")
     columns = ("SM Active (%)", "FP32 Utilization (%)", "FMA Pipe (%)", "Tensor Utilization (%)", "Tensor Pipe (%)", "Occupancy (%)",
                "DRAM (%)")
@@ -262,13 +262,13 @@ def study_table(points):
 
 
 def estimate(row, *columns):
-    """The sum of metrics with their errors added, which is the most that they come to; "-" where one has no value."""
+    """The sum of metrics with their errors added, which is an upper bound; "-" if one has no value."""
     found, error = (added(*(value(row, mark + column) for column in columns)) for mark in ("", "± "))
     return "-" if found is None or error is None else f"{found:.1f} ± {error:.1f}"
 
 
 def top_kernels(rows):
-    """The rows with most time, each with its share of all of it."""
+    """The rows with most time, each with its share of the total."""
     total = sum(int(row["Total Time (ns)"]) for row in rows)
     ordered = sorted(rows, key=lambda row: -int(row["Total Time (ns)"]))
     return [(row, 100 * int(row["Total Time (ns)"]) / total) for row in ordered[:TOP]] if total else []
@@ -288,7 +288,7 @@ def kernel_cells(row, share):
 # --- running ---------------------------------------------------------------------------------------------------------
 
 class Tables:
-    """What goes into the folder of details, whole after every table: a run that is cut short leaves those before."""
+    """The contents of the folder of details, rewritten after every table: a run that is cut short leaves the earlier ones."""
 
     def __init__(self, work):
         self.work, self.text, self.points, self.kernels = work, "", [], []
@@ -328,14 +328,14 @@ def profile(options, name, arguments):
 
 
 class Measured:
-    """A process's configurations, and what its folder says of them."""
+    """A process's configurations, and the results in its folder."""
 
     def __init__(self, options, report, name, arguments):
         self.points, self.folder, self.about, self.versions = [], None, None, {}
         result, folder = profile(options, name, arguments)
         self.refused = refusal(result.err)
         self.seconds = getattr(result, "seconds", 0)
-        # Also of a program that failed there is what it did before.
+        # A program that failed still has the results up to then.
         report.check(f"{name}: program ends well, one output folder", result.rc == 0 and folder is not None,
                      f"{self.seconds:.0f} s" if result.rc == 0 else result.why())
         self.versions, told = told_lines(result.out)
@@ -362,7 +362,7 @@ def ran(points):
 
 
 def check_points(report, name, points, asked, about):
-    """What holds of the windows of any model. Returns those that are measured."""
+    """Checks that apply to the windows of any model. Returns the measured ones."""
     missing = [f"{precision}, batch {batch}" for precision, batch in asked
                if (precision, batch) not in {(point["precision"], point["batch"]) for point in points}]
     failed = [point for point in points if "failed" in point]
@@ -402,7 +402,7 @@ def check_comparisons(report, name, model, points, device):
 
 
 def study(options, report, tables, model):
-    """Whether metrics are to be had."""
+    """Returns whether metrics are available."""
     batches = [int(batch) for batch in (options.batches or MODELS[model].batches).split(",")]
     asked = [(precision, batch) for precision in options.precisions.split(",") for batch in batches]
     processes = [[one] for one in asked] if options.apart else [asked]

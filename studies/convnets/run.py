@@ -27,7 +27,7 @@ LAUNCHES = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchKernelExC", "cu
 
 
 def family_share(*families: str):
-    """Of the kernels' time, in percent."""
+    """Share of the kernels' time, in percent."""
     return lambda run: run.share("family_sum", "Total Time (ns)", lambda row: row["Family"] in families)
 
 
@@ -36,7 +36,7 @@ def convolutions(run: Run) -> float | None:
 
 
 def algorithm_share(point: Point, name: str) -> Spread:
-    """Of the convolutions' own kernels, in percent."""
+    """Share of the convolutions' own kernels, in percent."""
     def time(run: Run, algorithm: str | None) -> float | None:
         start = "convolution " + (algorithm or "")
         passes = ("", " forward", " data gradient", " filter gradient")
@@ -46,14 +46,14 @@ def algorithm_share(point: Point, name: str) -> Spread:
 
 
 def algorithms(point: Point) -> str:
-    """Those of half a percent or more, the largest first."""
+    """Algorithms with half a percent or more, the largest first."""
     shares = [(algorithm_share(point, name), name) for name in ALGORITHMS]
     found = sorted(((share.median, name) for share, name in shares if share.values and share.median >= 0.5), reverse=True)
     return ", ".join(f"{name} {share:.0f} %" for share, name in found)
 
 
 def api_share(*starts: str):
-    """Of the time in hooked calls, in percent."""
+    """Share of the time in hooked calls, in percent."""
     return lambda run: run.share("cuda_api_sum", "Total Time (ns)", lambda row: row["Name"].startswith(starts))
 
 
@@ -67,13 +67,13 @@ def concurrency(run: Run) -> float | None:
 
 
 def copied(run: Run, column: str) -> float | None:
-    """Host to device: megabytes in windows, or nanoseconds."""
+    """Copies from host to device: megabytes in windows, or nanoseconds."""
     return run.total("copy_sum", column, lambda row: row["Direction"] == "Host-to-Device")
 
 
 def copy_rate(run: Run) -> float | None:
     size, time = copied(run, "Total (MB)"), copied(run, "Total Time (ns)")
-    return size * 1e6 / time if size and time else None  # GB/s: bytes a nanosecond
+    return size * 1e6 / time if size and time else None  # GB/s: bytes per nanosecond
 
 
 def copy_size(run: Run) -> float | None:
@@ -82,7 +82,7 @@ def copy_size(run: Run) -> float | None:
 
 
 def exposed(run: Run) -> float | None:
-    """Of the GPUs' time in windows, while nothing but a collective ran, in percent."""
+    """Share of the GPUs' time in windows during which only a collective ran, in percent."""
     rows = [row for row in windows(run) if isinstance(row["Exposed Collective (ns)"], (int, float)) and row["Device Time (ns)"]]
     return 100 * sum(row["Exposed Collective (ns)"] for row in rows) / sum(row["Device Time (ns)"] for row in rows) if rows else None
 
@@ -102,7 +102,7 @@ def one_gpu(study: Study, points: list[Point]) -> None:
 
 
 def efficiency(one: list[Point], point: Point, gpus: int) -> Spread:
-    """Throughput by that of one GPU with the same batch times the number of GPUs, in percent."""
+    """Throughput relative to that of one GPU with the same batch times the number of GPUs, in percent."""
     for alone in one:
         if all(alone.values.get(name) == point.values.get(name) for name in ("MODEL", "BATCH")):
             return ratio(point.figure("samples_per_s", gpus), alone.figure("samples_per_s"), 100 / gpus)
@@ -126,7 +126,7 @@ def at(point: Point) -> str:
 
 
 def extremes(points: list[Point], of: Callable[[Point], Spread]) -> tuple[tuple[float, str], tuple[float, str]] | None:
-    """The lowest and the highest median, each with its point's name. None of fewer than two."""
+    """The lowest and the highest median, each with its point's name. None if there are fewer than two."""
     found = sorted((spread.median, at(point)) for point in points if {"MODEL", "BATCH"} <= point.values.keys() and (spread := of(point)).values)
     return (found[0], found[-1]) if len(found) > 1 else None
 
@@ -150,7 +150,7 @@ def of_pooling(points: list[Point]) -> str:
 
 
 def of_batches(points: list[Point]) -> str:
-    """What a larger batch wins, network by network."""
+    """The gain from a larger batch, network by network."""
     rates: dict[str, dict[int, float]] = {}
     for point in points:
         if {"MODEL", "BATCH"} <= point.values.keys() and (spread := point.figure("samples_per_s")).values:

@@ -25,7 +25,7 @@ def main():
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     torch.cuda.set_device(device)
     torch.manual_seed(0)
-    # As the older measurements: fp32, and the algorithm that is fastest for the shape.
+    # As in the older measurements: fp32, and the fastest algorithm for the shape.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     model = torchvision.models.get_model(name, weights=None, num_classes=CLASSES).to(device)

@@ -21,11 +21,11 @@ PRECISIONS = "fp32,tf32,bf16,fp16"
 ITERATIONS = "120"
 OPTIONS = ["--batch-var", "BATCH", "--window", "iter:20+10", "--after", "exit", "--metrics", "auto", "--timeout-each", "5m", "--summary", "off"]
 LONGEST = 5  # kernels
-ACTIONS = 3  # calls of a library
+ACTIONS = 3  # library calls
 
 
 def sampled(column: str) -> Callable[[Run], float | None]:
-    """Of the windows' samples: the mean."""
+    """The mean over the windows' samples."""
     def mean(run: Run) -> float | None:
         found = [row[column] for row in run.rows("window_sum") if row["Total"] == "no" and isinstance(row.get(column), (int, float))]
         return sum(found) / len(found) if found else None
@@ -41,7 +41,7 @@ def family(name: str) -> Callable[[Run], float | None]:
 
 
 def rnn_rate(run: Run) -> float | None:
-    """TFLOP/s of the recurrent layers' calls: operations of a picosecond."""
+    """TFLOP/s of the recurrent layers' calls: FLOPs per picosecond."""
     work, time = run.total("rnn_sum", "FLOPs"), run.total("rnn_sum", "GPU Time (ns)")
     return work / time / 1e3 if work and time else None
 
@@ -52,7 +52,7 @@ def kernels_a_step(run: Run) -> float | None:
 
 
 def actions(point: Point) -> str:
-    """The outermost library calls that the host spends most time in, of all of them, in the first round that is done."""
+    """The outermost library calls in which the host spends most time, in the first round that is done."""
     run = next((run for run in point.rounds if run.status == "done"), None)
     rows = [row for row in run.rows("library_sum") if row["Depth"] == 0] if run else []
     whole = sum(row["Host Time (ns)"] or 0 for row in rows)
@@ -61,7 +61,7 @@ def actions(point: Point) -> str:
 
 
 def longest(points: list[Point]) -> list[dict[str, str]]:
-    """Of each precision, at the largest batch that is done."""
+    """The longest kernels of each precision, at the largest batch that is done."""
     found: list[dict[str, str]] = []
     for precision in dict.fromkeys(point.values.get("PREC", "") for point in points):
         done = [point for point in points if point.values.get("PREC", "") == precision and point.is_done]
@@ -86,7 +86,7 @@ def medians(points: list[Point], of: Callable[[Point], Spread]) -> dict[tuple[in
 
 
 def of_precisions(points: list[Point]) -> str:
-    """What a narrower type wins in time and memory, at the smallest batch and at the largest."""
+    """Gains of narrower types in time and memory, at the smallest batch and at the largest."""
     step, memory = medians(points, lambda point: point.figure("step_time_ns")), medians(points, lambda point: point.figure("peak_memory_mb"))
     told = []
     for precision in ("tf32", "bf16", "fp16"):
@@ -101,7 +101,7 @@ def of_precisions(points: list[Point]) -> str:
 
 
 def of_batches(points: list[Point]) -> str:
-    """What a larger batch wins."""
+    """The gain from a larger batch."""
     rate = medians(points, lambda point: point.figure("units_per_s"))
     told = []
     for precision in dict.fromkeys(of for _, of in rate):
@@ -124,7 +124,7 @@ def of_limits(points: list[Point]) -> str:
 
 
 def of_phases(points: list[Point]) -> str:
-    """Forward to backward, and what the products are of both."""
+    """Ratio of forward to backward, and the share of products in both."""
     ratios = tuple(spread.median for point in points if (spread := ratio(point.spread(phase("backward")), point.spread(phase("forward")))).values)
     products = tuple(medians(points, lambda point: point.spread(family("GEMM"))).values())
     if not ratios or not products:

@@ -33,7 +33,7 @@ def lengths(batch: int, generator: random.Random) -> list[float]:
 
 
 def losses(batch: int, precision: str, iterations: int, hidden: int = 800, layers: int = 5, scale: float = 1.0) -> Iterator[torch.Tensor]:
-    """`scale`: of the lengths."""
+    """`scale`: factor for the lengths."""
     torch.manual_seed(0)
     generator = random.Random(0)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"

@@ -18,18 +18,18 @@ from study import Point, Run, Spread, Study, ratio  # noqa: E402
 
 from libinject.report.remedies import gains  # noqa: E402
 
-# By exercise: the kinds of the diagnosis that the fault belongs to, as docs/diagnosis.md has them.
+# For each exercise, the kinds of diagnosis to which the fault belongs, as in docs/diagnosis.md.
 KINDS = {"tensor_cores": ("GPU-bound (compute)",), "precision": ("GPU-bound (compute)",), "padding": ("GPU-bound (compute)",),
          "logging": ("synchronization-bound",), "copies": ("copy-bound",), "loading": ("input-bound",), "optimizer": ("launch-bound",),
          "fusion": ("GPU-bound (memory)",), "bucketing": ()}
-# Without the compiler's time: it is compiled before the window.
+# Compilation is not included: it happens before the window.
 ITERATIONS = "300"
 OPTIONS = ["--window", "iter:40+10", "--after", "exit", "--timeout-each", "4m", "--summary", "off"]
 WRONG, MENDED = "wrong", "mended"
 
 
 def entry(run: Run) -> dict:
-    """Of the diagnosis: the first GPU's, as one is used."""
+    """The diagnosis of the first GPU, since only one is used."""
     return next((found for result in run.results for found in result.run.get("diagnosis") or []), {})
 
 
@@ -38,7 +38,7 @@ def verdict(point: Point) -> str:
 
 
 def promised(point: Point, kinds: tuple[str, ...]) -> Spread:
-    """What the remedies of these kinds can win at most, in percent of the device time."""
+    """Maximum gain of the remedies of these kinds, in percent of the device time."""
     def most(run: Run) -> float | None:
         found = [gains(entry(run)).percent(kind) for kind in kinds]
         known = [gain for gain in found if gain is not None]
@@ -47,12 +47,12 @@ def promised(point: Point, kinds: tuple[str, ...]) -> Spread:
 
 
 def won(wrong: Spread, mended: Spread) -> Spread:
-    """Of the wrong one's time, in percent."""
+    """Gain in percent of the wrong version's time."""
     return Spread(tuple(100 - share for share in ratio(mended, wrong, 100).values))
 
 
 def unit_time(point: Point) -> Spread:
-    """Of a unit of work, in nanoseconds."""
+    """Time per unit of work, in nanoseconds."""
     return point.spread(lambda run: 1e9 / run.figures["units_per_s"] if run.figures.get("units_per_s") else None)
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     def cells(wrong: Point) -> dict[str, str]:
         name = wrong.values["EXERCISE"]
         mended = pairs[name, MENDED]
-        # Where the work of a step differs, its time says nothing.
+        # If the work per step differs, step times can't be compared.
         before, after = (unit_time(wrong), unit_time(mended)) if name == "bucketing" else (wrong.figure("step_time_ns"), mended.figure("step_time_ns"))
         most, gain = promised(wrong, KINDS[name]), won(before, after)
         if most.values and gain.values and min(gain.values) > max(most.values) + 1:

@@ -43,13 +43,13 @@ def trained(model: nn.Module, batch: Step, optimizer: torch.optim.Optimizer | No
 
 
 def always(*sizes: int, dtype: torch.dtype = torch.float32) -> Step:
-    """The same batch, which is on the GPU already."""
+    """The same batch each time, which is on the GPU already."""
     batch = torch.randn(*sizes, device=DEVICE, dtype=dtype)
     return lambda: batch
 
 
 def tensor_cores(mended: bool) -> Step:
-    """Products in fp32 do not use tensor cores; TF32 is one line."""
+    """Products in fp32 do not use tensor cores; enabling TF32 takes one line."""
     torch.backends.cuda.matmul.allow_tf32 = mended
     width = size(4096, 64)
     return trained(perceptron(width, 6), always(width, width))
@@ -63,14 +63,14 @@ def precision(mended: bool) -> Step:
 
 
 def padding(mended: bool) -> Step:
-    """Sizes of products that are no multiple of eight."""
+    """Sizes of products that are not multiples of eight."""
     width = size(4096 if mended else 4095, 64)
     dtype = torch.bfloat16 if ON_GPU else torch.float32
     return trained(perceptron(width, 6, dtype), always(width, width, dtype=dtype))
 
 
 def logging(mended: bool) -> Step:
-    """The loss is read in each step, and the GPU waits until the next one's kernels have been launched."""
+    """The loss is read in each step, and the GPU waits until the next step's kernels have been launched."""
     model = perceptron(size(512, 32), 12)
     losses: list[torch.Tensor] = []
     plain = trained(model, always(size(512, 8), size(512, 32)))
@@ -87,7 +87,7 @@ def logging(mended: bool) -> Step:
 
 
 def copies(mended: bool) -> Step:
-    """Batches from pageable memory, one after the other with the kernels."""
+    """Batches from pageable memory, serialized with the kernels."""
     width = size(4096, 64)
     model, host = perceptron(width, 2), torch.randn(width, width)
     if not (mended and ON_GPU):
@@ -101,7 +101,7 @@ def copies(mended: bool) -> Step:
     coming = [copy()]
 
     def ahead() -> torch.Tensor:
-        """Waits for this batch's copy; the next one's goes on beside this one's kernels."""
+        """Waits for this batch's copy; the next one's runs concurrently with this one's kernels."""
         torch.cuda.current_stream().wait_stream(stream)
         batch = coming.pop()
         batch.record_stream(torch.cuda.current_stream())
@@ -112,7 +112,7 @@ def copies(mended: bool) -> Step:
 
 
 class Decoded(torch.utils.data.Dataset):
-    """Each sample takes a core some time, as decoding an image does."""
+    """Each sample takes some CPU time, as image decoding does."""
 
     def __len__(self) -> int:
         return 1 << 20
@@ -132,14 +132,14 @@ def loading(mended: bool) -> Step:
 
 
 def optimizer(mended: bool) -> Step:
-    """AdamW launches some ten kernels for each parameter, or few for all."""
+    """AdamW launches about ten kernels for each parameter, or a few for all."""
     model = perceptron(size(256, 16), 60)
     way = {"fused": True} if mended and ON_GPU else {"foreach": False}
     return trained(model, always(size(256, 8), size(256, 16)), torch.optim.AdamW(model.parameters(), **way))
 
 
 class Elementwise(nn.Module):
-    """Many passes over memory where a compiler makes one."""
+    """Many passes over memory where a compiler needs one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,15 +152,15 @@ class Elementwise(nn.Module):
 
 
 def fusion(mended: bool) -> Step:
-    """A chain of elementwise operators, by torch.compile or not."""
+    """A chain of elementwise operators, with or without torch.compile."""
     model = Elementwise()
     compiled = torch.compile(model) if mended and ON_GPU else model
     return trained(compiled, always(size(8192, 16), size(4096, 16)))
 
 
 def bucketing(mended: bool) -> Step:
-    """Sequences of many lengths, all padded to the longest that there is, or to the longest of their batch after sorting. The unit of work
-    is a token that is none of padding."""
+    """Sequences of many lengths, all padded to the longest one overall, or to the longest of their batch after sorting. The unit of work is
+    a token, excluding padding."""
     torch.manual_seed(0)
     batch, longest = size(32, 2), size(512, 16)
     lengths = torch.randint(longest // 16, longest + 1, (64 * batch,))

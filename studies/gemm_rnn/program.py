@@ -23,19 +23,19 @@ TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "
 
 STATES = (1760, 2048, 2560, 4096)
 GATES = (1, 4)
-# Powers of two, multiples of 16 between them, and one that is a multiple of nothing.
+# Powers of two, multiples of 16 between them, and one that is a multiple of neither.
 BATCHES = (16, 32, 33, 48, 64, 96, 128, 256)
 REPEATS = 20
 
 LAYER_STATES = (512, 1024, 1760)
 LAYER_BATCHES = (16, 32, 33, 64, 96)
 LAYERS = (1, 2)
-STEPS = 50  # of a sequence
+STEPS = 50  # per sequence
 LAYER_REPEATS = 5
 
 
 def products(precision: str, layout: str, states: tuple[int, ...] = STATES) -> Iterator[tuple[int, int, int, torch.Tensor]]:
-    """(M, N, K, N × M result). PyTorch is row-major and cuBLAS column-major: the operands change places."""
+    """(M, N, K, N × M result). PyTorch is row-major and cuBLAS column-major, so the operands are swapped."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     for k in states:
@@ -74,7 +74,7 @@ def main() -> None:
     kind, variant = sys.argv[1].split("-")
     is_layer = hasattr(nn, kind)
     run, repeats = (layers, LAYER_REPEATS) if is_layer else (products, REPEATS)
-    for _ in run(kind, variant):  # libraries and kernels are loaded
+    for _ in run(kind, variant):  # loads libraries and kernels
         pass
     torch.cuda.synchronize()
     torch.cuda.profiler.start()

@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 from study import Point, Run, Spread, Study, ratio  # noqa: E402
 
 OPTIONS = ["--window", "api", "--after", "exit", "--timeout-each", "4m", "--summary", "off"]
-# The type, and which operands are transposed. Products in fp8 are TN alone.
+# The type, and which operands are transposed. Products in fp8 only exist as TN.
 KINDS = (*(f"{name}-{layout}" for name in ("fp32", "tf32", "bf16", "fp16") for layout in ("NN", "NT", "TN")), "fp8-TN")
 LAYERS = tuple(f"{cell}-{name}" for cell in ("LSTM", "GRU") for name in ("fp32", "tf32", "fp16"))
 NONE = "–"
@@ -26,7 +26,7 @@ Size = tuple[int, int, int]
 
 
 def products(run: Run) -> dict[Size, dict]:
-    """By M, N and K: the row with most calls, of those that a call of a library asked for."""
+    """By M, N and K: the row with most calls, among products requested by a library call."""
     found: dict[Size, dict] = {}
     for row in run.rows("gemm_sum"):
         size = (row["M"], row["N"], row["K"])
@@ -44,7 +44,7 @@ def rate(point: Point, size: Size) -> Spread:
 
 
 def text_of(point: Point, size: Size, column: str) -> str:
-    """What the rounds say, most often the same."""
+    """The rounds' most frequent text."""
     told = [str(products(run)[size][column] or "none") for run in point.rounds if size in products(run)]
     return ", ".join(dict.fromkeys(told))
 
@@ -68,7 +68,7 @@ def rates(study: Study, points: list[Point]) -> None:
 
 
 def combined(study: Study, points: list[Point]) -> None:
-    """What one product of all gates wins over one for each: as many times faster for the same work."""
+    """The gain of one product for all gates over one for each: the speed-up for the same work."""
     rows = []
     for point in points:
         there = set(sizes([point]))
@@ -80,7 +80,7 @@ def combined(study: Study, points: list[Point]) -> None:
 
 
 def rule(study: Study, points: list[Point]) -> None:
-    """Each N at the largest square product: how much of the peak, with tensor cores or without, and what the hint says."""
+    """For each N at the largest square product: the share of the peak, with tensor cores or without, and the hint."""
     rows = []
     for point in points:
         there = sizes([point])
@@ -120,7 +120,7 @@ def layers(study: Study, points: list[Point]) -> None:
 
 
 def rounds_differ(points: list[Point]) -> str:
-    """By how much the rounds of a product differ at most, of their median; nothing after one round."""
+    """The largest difference between a product's rounds, relative to their median; empty with a single round."""
     spreads = [rate(point, size) for point in points for size in sizes([point])]
     found = [100 * (max(spread.values) - min(spread.values)) / spread.median for spread in spreads if len(spread.values) > 1 and spread.median]
     return f"; the rounds of a product differ by {max(found):.0f} % at most" if found else ""
@@ -129,7 +129,7 @@ def rounds_differ(points: list[Point]) -> str:
 # --- what the tables say ---------------------------------------------------------------------------------------------
 
 def middle(ratios: Iterable[float], unit: str = "") -> str:
-    """`1.50 (0.82 … 2.92)`, of different sizes."""
+    """`1.50 (0.82 … 2.92)`, over different sizes."""
     return Spread(tuple(ratios)).text(2) + unit
 
 
@@ -162,7 +162,7 @@ def of_alignment(rates_of: dict[tuple[str, str], dict[Size, float]], misaligned:
 
 
 def of_types(rates_of: dict[tuple[str, str], dict[Size, float]]) -> str:
-    """What a narrower type wins at the largest product."""
+    """Gains of narrower types at the largest product."""
     found = {name: rates for (name, op), rates in rates_of.items() if op == "TN"}
     told = []
     for slow, fast in (("fp32", "tf32"), ("tf32", "bf16"), ("bf16", "fp8")):

@@ -136,7 +136,7 @@ def compare(case):
 
 def main():
     part, arm = sys.argv[1:]
-    torch.backends.cudnn.benchmark = True  # the algorithm is measured, not guessed
+    torch.backends.cudnn.benchmark = True  # the algorithm is benchmarked, not guessed
     found = []
     for case in cases(part):
         found.append({"name": case.name, "hint": case.hint, "row": case.row, "units": case.units, **(compare(case) if arm == "before" else {})})

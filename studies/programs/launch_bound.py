@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Training programs whose steps the host bounds, for studies/first_window.py.
+"""Training programs with host-bound steps, for studies/first_window.py.
 
-PROGRAMS has a function for each: it builds the program on a device ("cuda", or "cpu" for a look at the program itself) and
-returns a function that takes a step. None of them waits for the device but where its algorithm does.
+PROGRAMS has a function for each: it builds the program on a device ("cuda", or "cpu" to inspect the program itself) and returns a function
+that takes a step. They only wait for the device if their algorithm requires it.
 """
 
 import functools
@@ -67,7 +67,7 @@ def language(device, batch=4):
 
 
 def convolutions(device, batch=16):
-    """Residual convolutions on small images, a batch copied from the host in every step."""
+    """Residual convolutions on small images, with a batch copied from the host in every step."""
     class Residual(nn.Module):
         def __init__(self, width):
             super().__init__()
@@ -101,7 +101,7 @@ def recurrent(device, batch=32, width=128):
 
 
 def actor(device):
-    """Actor and critic on an environment of the host's: its answers cross the bus in every move."""
+    """Actor and critic in an environment on the host, whose results are copied in every move."""
     body = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()).to(device)
     policy, value = nn.Linear(64, 4).to(device), nn.Linear(64, 1).to(device)
     optimizer = torch.optim.Adam([*body.parameters(), *policy.parameters(), *value.parameters()], lr=1e-3)
@@ -125,7 +125,7 @@ def actor(device):
 
 
 def unet(device, batch=4):
-    """A small U-net in half precision with loss scaling, its noise drawn in every step."""
+    """A small U-net in half precision with loss scaling, with noise drawn in every step."""
     def part(i, o):
         return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU(), nn.Conv2d(o, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU())
 
@@ -186,7 +186,7 @@ def critic(device, batch=64):
 
 
 def mixer(device, batch=4):
-    """An MLP-mixer, its labels smoothed; its optimizer takes a parameter at a time."""
+    """An MLP-mixer with smoothed labels; its optimizer updates one parameter at a time."""
     class Mix(nn.Module):
         def __init__(self, patches, width):
             super().__init__()
@@ -206,7 +206,7 @@ def mixer(device, batch=4):
 
 
 def adapters(device, batch=4):
-    """Low-rank adapters beside the frozen weights of a small transformer, the gradients of two batches accumulated."""
+    """Low-rank adapters beside the frozen weights of a small transformer, with the gradients of two batches accumulated."""
     class Adapted(nn.Module):
         def __init__(self, into, out):
             super().__init__()
@@ -270,8 +270,8 @@ def graph(device):
 
 
 def paced(microseconds):
-    """Kernels that spin for a given time and are launched at given times, whatever the profiler does: 100 a step, 200 us apart. Adam
-    ends the step."""
+    """Kernels that spin for a given time and are launched at given times, whatever the profiler does: 100 per step, 200 us apart. Adam ends
+    the step."""
     def build(device):
         cycles = microseconds * 1700 if device == "cuda" else 0
         weight = torch.nn.Parameter(torch.zeros(64, device=device))
@@ -293,7 +293,7 @@ def paced(microseconds):
 
 
 def half(program, **sizes):
-    """The same launches on more data, so that the GPU works for half of the step and more: sizes for an H100."""
+    """The same launches on more data, so that the GPU works for at least half of the step: sizes for an H100."""
     build = functools.partial(program, **sizes)
     build.__name__ = program.__name__ + "_half"
     return build

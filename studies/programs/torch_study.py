@@ -40,8 +40,8 @@ FEWEST_STEPS = 10
 AHEAD = 2
 
 
-# Each builds a model: (what it trains, its optimizer, a function that gives a step's loss, the gradients' largest norm or None,
-# what is counted, and how many of that a step takes).
+# Each builds a model: (the trained module, its optimizer, a function that computes a step's loss, the gradient norm limit or None, the unit
+# that is counted, and how many of it a step takes).
 
 def resnet50(batch, precision):
     import torchvision
@@ -119,7 +119,7 @@ def warm_up(step):
 
 
 def window(step, seconds):
-    """Steps between profiler.start and stop: what each took on the device, in ns."""
+    """Steps between profiler.start and stop: the duration of each on the device, in ns."""
     def reached():
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -162,7 +162,7 @@ class Study:
             found["failed"] = "out of memory"
         except RuntimeError as error:
             found["failed"] = str(error)[:300]
-        # Once the error is gone, which holds the tensors of where it came from.
+        # After the exception is released, which holds the tensors of the frames where it was raised.
         gc.collect()
         torch.cuda.empty_cache()
         return found

@@ -31,7 +31,7 @@ PURPOSES = (("Parameters", "parameters_mb"), ("Gradients", "gradients_mb"), ("Op
 
 
 def windows(column: str) -> Callable[[Run], float | None]:
-    """Of the windows: the mean."""
+    """The mean over the windows."""
     def mean(run: Run) -> float | None:
         found = [row[column] for row in run.rows("window_sum") if row["Total"] == "no" and isinstance(row.get(column), (int, float))]
         return sum(found) / len(found) if found else None
@@ -39,7 +39,7 @@ def windows(column: str) -> Callable[[Run], float | None]:
 
 
 def diagnosis(run: Run) -> dict:
-    """Of the first GPU, as one is used."""
+    """The diagnosis of the first GPU, since only one is used."""
     return next((found for result in run.results for found in result.run.get("diagnosis") or []), {})
 
 
@@ -48,13 +48,13 @@ def verdicts(point: Point) -> str:
 
 
 def without_overhead(run: Run) -> float | None:
-    """Where too few steps told it: with what the profiler added."""
+    """Utilization without the profiler's overhead or, if too few steps determined it, with the overhead."""
     found = windows("Utilization w/o Overhead (%)")(run)
     return run.figures.get("gpu_utilization_pct") if found is None else found
 
 
 def unused(points: list[Point]) -> list[dict[str, str]]:
-    """Of each point's first round that is done: the kernels that leave most of the GPU unused for longest."""
+    """For each point's first round that is done: the kernels that leave most of the GPU unused for longest."""
     rows = []
     for point in points:
         run = next((run for run in point.rounds if run.status == "done"), None)
@@ -85,7 +85,7 @@ def of_verdicts(points: list[Point]) -> str:
 
 
 def of_sizes(points: list[Point]) -> str:
-    """What a larger batch wins."""
+    """The gain from a larger batch."""
     by_name: dict[str, dict[str, Point]] = {}
     for point in points:
         by_name.setdefault(point.values["WORKLOAD"], {})[point.values.get("SIZE", NONE)] = point
@@ -110,7 +110,7 @@ def of_tensor_cores(points: list[Point]) -> str:
 
 
 def of_idle_kernels(rows: list[dict[str, str]]) -> str:
-    """The one that uses least, of those that run for a tenth of the time."""
+    """The one that uses least, among those that run for a tenth of the time."""
     long = [row for row in rows if row["Kernel time (%)"] != NONE and float(row["Kernel time (%)"]) >= LONG]
     if not long:
         return ""
@@ -121,7 +121,7 @@ def of_idle_kernels(rows: list[dict[str, str]]) -> str:
 
 
 def of_memory(points: list[Point]) -> str:
-    """What activations take."""
+    """How much memory activations take."""
     shares = {}
     for point in points:
         activations, peak = point.figure("activations_mb"), point.figure("peak_memory_mb")

@@ -22,10 +22,10 @@ from torch import nn
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
-SYMBOLS = 8192  # of a language
+SYMBOLS = 8192  # per language
 
 Step = Callable[[], torch.Tensor]
-# A step that trains, and how many units it is of.
+# A training step, and its number of units.
 Work = tuple[Step, int]
 
 
@@ -121,7 +121,7 @@ def speech(batch: int, scale: int) -> Work:
 
 
 def gan(batch: int, scale: int) -> Work:
-    """DCGAN's generator and discriminator, of 64 × 64."""
+    """DCGAN's generator and discriminator, for 64 × 64."""
     channels, noise = 64 // scale, 100
     up = [layer for a, b in ((noise, 8), (8, 4), (4, 2), (2, 1)) for layer in (
         nn.ConvTranspose2d(a if a == noise else a * channels, b * channels, 4, 1 if a == noise else 2, 0 if a == noise else 1, bias=False),
@@ -148,7 +148,7 @@ def gan(batch: int, scale: int) -> Work:
 
 
 def reinforcement_learning(batch: int, scale: int) -> Work:
-    """Q learning on frames: the host plays a step of each of `batch` games and learns from as many that it remembers."""
+    """Q learning on frames: the host plays a step of each of `batch` games, and learns from the same number of remembered ones."""
     def network() -> nn.Module:
         return nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten(),
                              nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 6)).to(DEVICE)
@@ -186,7 +186,7 @@ WORKLOADS: dict[str, tuple[Callable[[int, int], Work], str, dict[str, int]]] = {
 
 
 def losses(workload: str, size: str, iterations: int, scale: int = 1) -> Iterator[torch.Tensor]:
-    """`scale`: how many times smaller than meant, for a test; its batch is then two."""
+    """`scale`: the reduction factor, for a test; the batch is then two."""
     torch.manual_seed(0)
     make, _, batches = WORKLOADS[workload]
     step, units = make(batches[size] if scale == 1 else 2, scale)
