@@ -110,7 +110,7 @@ class Joined:
         self.join()
 
     def known(self, window, end):
-        """How long after a window's end it is known what runs: as long as kernels of it or of one before it have not ended."""
+        """Whether it is still known what runs after a window's end: until all kernels of it and of earlier windows have ended."""
         return any(kernel.window <= window and kernel.end >= end for kernel in self.kernels)
 
     def join(self):

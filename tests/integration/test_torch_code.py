@@ -72,7 +72,7 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(modules["Net.blocks.1.a"]["Parent"], "Net.blocks.1")
 
     def check_plain(self, out, zero):
-        """Checks all of "plain", given the first line of an iteration. Returns the program's lines."""
+        """Checks all of "plain"; `zero` marks the first line of an iteration. Returns the program's lines."""
         self.check_sums(out)
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")

@@ -378,7 +378,7 @@ TEST_CASE("A child that nobody waits for hides what others took", "[host]") {
   const HostTally::Mark open = tally.latest();
   tally.add(reading_at(3'000, 30, {}, {}, 50'000'000));
   const HostTally::Mark gone = tally.latest();
-  // 80 ms more are 30 ms more than are missing; how much of them was known is unknown.
+  // 80 ms more are 30 ms more than are missing; which part of them was counted before is unknown.
   tally.add(reading_at(4'000, 40, {}, {}, 130'000'000));
   const HostTally::Mark made_up = tally.latest();
   tally.add(reading_at(5'000, 50, {}, {}, 131'000'000));

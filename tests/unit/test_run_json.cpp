@@ -300,7 +300,7 @@ TEST_CASE("run.json says how hardware metrics were sampled", "[output]") {
   CHECK(json["lost"]["metric_samples"] == 5);
   CHECK(json["lost"]["metric_rows"] == 7);
 
-  // The times of the first attachment and finalization, once there are any.
+  // The times of the first used and of the first lost sample, once there are any.
   run.metrics.first = {1010, 1020, 10, 20, 25};
   run.metrics.first_lost = {1030, 1030, 30, 30, 35};
   run.metrics.first_lost_by = MetricLoss::kMistimed;

@@ -80,7 +80,7 @@ class Frames(Generic[Frame]):
 
     - integers are nullable (Int64), other numbers float64, text strings. An empty cell is missing (NA, NaN; null in polars). A
       column with an integer of more than 64 bits is float64.
-    - `Window` is an integer; it is missing in the row `[other]`, for the windows without a row of their own. `Device` is text in all tables.
+    - `Window` is an integer, missing in the row `[other]` of the windows that have no row of their own. `Device` is text in all tables.
     - Columns are named as in the file, units included: times are ns, sizes MB (10^6 bytes). docs/columns.md explains each.
     - Rows that are sums of others are left out, see load(totals=…).
 

@@ -3,22 +3,21 @@
 //
 // The runtime API and the libraries above it, by operations (script.h):
 //
-//   kernel:NAME[:COUNT[:STREAM[:GRID[:BLOCK]]]]   as nvcc's code launches; STREAM: 0, a number, or "own", one
-//                                                 a thread
-//   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
-//   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
+//   kernel:NAME[:COUNT[:STREAM[:GRID[:BLOCK]]]]   launches like nvcc's code; STREAM: 0, a number, or "own",
+//                                                 one per thread
+//   runtime_kernel:NAME[:COUNT]                   launches by cudaLaunchKernel
+//   kernels:NAME:COUNT                            COUNT different kernels, named NAME0, NAME1, ...
 //   copy:KIND:BYTES[:STREAM[:MEMORY]]             KIND: h2d d2h d2d, p2p to the next device; with a stream
-//                                                 asynchronous; the host's MEMORY: pinned (if not told),
-//                                                 pageable
+//                                                 asynchronous; the host's MEMORY: pinned (default), pageable
 //   memset:BYTES[:STREAM]                         likewise
 //   copy2d:WIDTH:HEIGHT[:STREAM] copy3d:WIDTH:HEIGHT:DEPTH memset2d:WIDTH:HEIGHT[:STREAM]   on the device
-//   record:EVENT[:STREAM] await:EVENT[:STREAM]    the stream's work up to here; what follows waits for it
+//   record:EVENT[:STREAM] await:EVENT[:STREAM]    records the stream's work so far; later work waits for it
 //   malloc:NAME:BYTES[:HOW]  HOW: plain, async, async_ptsz, managed, pitch, 3d, pool, host, host_alloc,
 //                            driver (which no hook sees);
-//                            prints errno where it has changed
+//                            prints errno if it has changed
 //   free:NAME[:HOW]          HOW: plain, async, host, twice
-//   mallocs:COUNT:BYTES      as many allocations and frees in turn
-//   fork_malloc              a child allocates, and says how that ended
+//   mallocs:COUNT:BYTES      COUNT allocations, each freed at once
+//   fork_malloc              a child allocates, and reports the result
 //   fork_load                a child loads a library
 //   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  device_count  start stop  bad_copy  last_error
