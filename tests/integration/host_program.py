@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Takes processors in every way that host_sum.csv tells apart, in a window between cudaProfilerStart and cudaProfilerStop, and prints what
-getrusage() says of it, in JSON: for main thread and process around the window (`outer`) and within it (`inner`), and the processor time
-of the threads and children that worked.
+"""Uses the CPU in every way that host_sum.csv distinguishes, in a window between cudaProfilerStart and cudaProfilerStop, and prints
+getrusage()'s results, in JSON: for main thread and process around the window (`outer`) and within it (`inner`), and the CPU time of the
+threads and children that worked.
 
 usage: host_program.py MODULE [PROGRAM]     PROGRAM: a child that uses CUDA
 """

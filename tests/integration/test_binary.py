@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What libinject.so shows to the process that loads it: names, needed libraries, versions, thread-local storage.
+"""What libinject.so exposes to the process that loads it: names, needed libraries, versions, thread-local storage.
 
 usage: test_binary.py LIBRARY SOURCE_DIR CXX [--without GROUP]... [--floor 2.28]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Others who use CUPTI, or CUDA's place for injected tools: they work as without us, we say who they are, and take our turn.
+"""Other users of CUPTI, or of CUDA's mechanism for injected tools: they work as without us, we report who they are, and wait for our turn.
 
 usage: test_coexistence.py LIBRARY PROGRAMS SIMULATION
 """

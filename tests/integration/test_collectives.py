@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""nccl_sum.csv: NCCL's calls by what they move, groups, bandwidths, and what was computed beside them.
+"""nccl_sum.csv: NCCL's calls by the data that they move, groups, bandwidths, and concurrent computation.
 
 usage: test_collectives.py LIBRARY PROGRAMS SIMULATION
 """

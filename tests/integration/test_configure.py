@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where cuDNN's and NCCL's headers are missing, configuring says so, and what is to be built does without. Without a compiler it
-says what to install.
+"""If cuDNN's and NCCL's headers are missing, configuring reports it, and the build does without them. Without a compiler it says what to
+install.
 
 usage: test_configure.py SOURCE_DIR BUILD_DIR CMAKE
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""INJECT_CONTROL=1 and injectctl: who is answered, what is answered, and what is left behind.
+"""INJECT_CONTROL=1 and injectctl: who is answered, the answers, and what is left behind.
 
 usage: test_control.py LIBRARY PROGRAMS SIMULATION INJECTCTL
 """

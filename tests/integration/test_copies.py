@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""copy_sum.csv: what copies moved between which memory, what ran meanwhile, and which of them the host waited for.
+"""copy_sum.csv: what copies moved between which memory, what ran concurrently, and for which copies the host waited.
 
 usage: test_copies.py LIBRARY PROGRAMS SIMULATION
 """

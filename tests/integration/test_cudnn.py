@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What cuDNN's calls compute: plans of its graph API, read when they are made, and the older functions' descriptors.
+"""FLOPs of cuDNN's calls: plans of its graph API, read when they are created, and the older functions' descriptors.
 
 usage: test_cudnn.py LIBRARY PROGRAMS SIMULATION
 """

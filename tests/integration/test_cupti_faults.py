@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""CUPTI that is missing, taken, slow or wrong: what can be shown is right, what is lost is counted, the program runs on.
+"""CUPTI that is missing, in use, slow or wrong: what can be shown is right, losses are counted, and the program continues.
 
 usage: test_cupti_faults.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where the time of a window went: window_sum.csv against what idle_truth.py makes of the raw records, to the nanosecond.
+"""Where the time of a window went: window_sum.csv against idle_truth.py's results from the raw records, to the nanosecond.
 
-Each cause has a program that does little else, many times over. A machine that takes the processor away from it makes
-another cause of a gap, and a long one: none counts for more than what three quarters of them stay below.
+Each cause has a program that does little else, many times. If the machine preempts it, a gap gets another cause and is long, so each gap
+counts with no more than the third quartile.
 
 usage: test_diagnosis.py LIBRARY PROGRAMS SIMULATION FOLDER_OF_IDLE_TRUTH_PY [--without GROUP]...
 """

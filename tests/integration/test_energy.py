@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Energy and clocks, of simulated devices whose power is known.
+"""Energy and clocks of simulated devices whose power is known.
 
 usage: test_energy.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Single faults: each call that libinject makes of the C library and of CUPTI fails, once or from then on. Whatever it is, the
-program's output and status are what they are without libinject, and what is not in the tables has been told.
+"""Single faults: each call that libinject makes to the C library and to CUPTI fails, once or from then on. In each case the program's
+output and status are those without libinject, and everything missing in the tables has been reported.
 
-usage: test_faults.py LIBRARY PROGRAMS SIMULATION [--every[=K/N]]     (--every: all calls, not some of them; of N parts the
-K-th, from 1)
+usage: test_faults.py LIBRARY PROGRAMS SIMULATION [--every[=K/N]]     (--every: all calls, not some of them; of N parts the K-th, from 1)
 """
 
 import collections

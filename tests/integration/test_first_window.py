@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The first window costs the program's threads what any later one does: the memory that they record to has been touched before, by
-a thread of ours. They wait for nobody, and a launch takes little more of a processor.
+"""The first window costs the program's threads no more than any later one: a thread of ours has already touched the memory for their
+records. They wait for no lock, and a launch takes little more CPU time.
 
 usage: test_first_window.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Library calls that are captured into CUDA graphs, and the kernels that launches of the graphs run.
+"""Library calls captured into CUDA graphs, and the kernels that launches of the graphs run.
 
 usage: test_graphs.py LIBRARY PROGRAMS SIMULATION
 """

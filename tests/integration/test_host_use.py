@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What threads and child processes take of the host (host_sum.csv): held against getrusage() of a program that takes it
-(host_program.py), and what the input of a real PyTorch (Debian's python3-torch) waits for (torch_input.py)."""
+"""Host resources used by threads and child processes (host_sum.csv): compared with getrusage() of a program that uses them
+(host_program.py), and the causes of waiting for input of a real PyTorch (Debian's python3-torch; torch_input.py)."""
 
 import json
 import pathlib

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Programs that never use CUDA behave under the preload as they do without: same output, same exit status, no file,
-no thread.
+"""Programs that never use CUDA behave the same under the preload: same output, same exit status, no file, no thread.
 
 usage: test_hosts.py LIBRARY
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a run says of the iterations that it found: run.json, the recording, and nothing where nothing was found.
+"""What a run reports of the iterations that it found: run.json, the recording, and nothing if none were found.
 
 usage: test_iteration_report.py LIBRARY PROGRAMS SIMULATION FOLDER_OF_RECORDING_PY
 """

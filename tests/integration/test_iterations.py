@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Windows of training iterations: which of them are profiled, what their tables say, and that nothing else changes.
+"""Windows of training iterations: which of them are profiled, what their tables contain, and that nothing else changes.
 
-Programs are lists of steps; what a step is, the library has to find out. Its windows are compared with those that
-the same program opens itself, by the profiler API, at the same steps.
+Programs are lists of steps; the library has to find out what a step is. Its windows are compared with those that the same program opens
+itself, through the profiler API, at the same steps.
 
 usage: test_iterations.py LIBRARY PROGRAMS SIMULATION
 
-Not tested here: the window that `auto` opens by the clock where no iterations come. It opens 20 s after the
-initialisation of CUDA, which no option shortens.
+Not tested here: the window that `auto` opens by the clock if no iterations are found. It opens 20 s after the initialisation of CUDA, which
+no option shortens.
 """
 
 import random

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""From samples of hardware counters to a kernel's, a window's and an iteration's figures: worked out a second time, from
-docs/metrics.md, the samples (metric_samples.csv) and the kernels' records (cuda_gpu_trace.csv), and held against what the
-simulated device does while a kernel runs.
+"""From samples of hardware counters to the values of a kernel, a window and an iteration: computed a second time from docs/metrics.md, the
+samples (metric_samples.csv) and the kernels' records (cuda_gpu_trace.csv), and compared with the simulated device's values while a kernel
+runs.
 
 usage: test_kernel_metrics.py LIBRARY PROGRAMS SIMULATION
 """

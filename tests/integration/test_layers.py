@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a layer of libinject/ can include: the headers of those that it depends on, and no others. Asked of the compiler, with
-the commands that the build compiles it by.
+"""What a layer of libinject/ can include: the headers of the layers on which it depends, and no others. Checked with the compiler and the
+build's own commands.
 
 usage: test_layers.py SOURCE BUILD [TEST...]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""More than there is room for: what does not fit is counted, the rest is right.
+"""More than there is room for: what does not fit is counted, and the rest is right.
 
 usage: test_limits.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Allocations, as the hooks count them at all times, the devices' memory at the windows' edges, and both over time.
+"""Allocations, which hooks count at all times, the devices' memory at the windows' edges, and both over time.
 
 usage: test_memory.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Hardware metrics sampled while windows are open: the samples say what the simulated device did, whatever opens the
-windows; what can't be sampled is one line, and the program and its other tables are as without.
+"""Hardware metrics sampled while windows are open: the samples match what the simulated device did, whatever opens the windows; if sampling
+is not possible there is one message, and the program and its other tables are as without.
 
 usage: test_metrics.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is set wrongly is said in one line, and harms no program.
+"""Invalid settings are reported in one line, and do no harm to the program.
 
 usage: test_options.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where the files go, and what happens where they can't.
+"""Where the files go, and what happens if they can't be written.
 
 usage: test_output.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""trace.json.gz in Perfetto's own trace processor: it takes all of it, and makes of it what it is.
+"""trace.json.gz in Perfetto's own trace processor: it accepts all of it, and interprets it correctly.
 
 usage: test_perfetto.py LIBRARY PROGRAMS SIMULATION NODE ENGINE [TEST...]   ENGINE: the folder that scripts/setup.sh puts the engine into
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""INJECT_PROM's file: its figures are those of the tables, promtool understands it and the dashboard's queries, a node exporter and
-a Prometheus hand all of it on, and where it can't be written nothing else suffers.
+"""INJECT_PROM's file: its values are those of the tables, promtool accepts it and the dashboard's queries, a node exporter and a Prometheus
+pass on all of it, and if it can't be written nothing else suffers.
 
 usage: test_prometheus.py LIBRARY PROGRAMS SIMULATION INJECTCTL SOURCE_FOLDER
 """

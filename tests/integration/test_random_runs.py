@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Random programs with random options and faults: every folder keeps the rules of `inject check` (docs/check.md).
+"""Random programs with random options and faults: every folder satisfies the rules of `inject check` (docs/check.md).
 
 usage: test_random_runs.py LIBRARY PROGRAMS SIMULATION INJECTCTL [--without GROUP]... [--runs N] [--seed FIRST]
 
-A run follows from its seed. One that fails is printed with it, and as the command line that runs it alone.
+A run is determined by its seed. A failing run is printed with its seed, and as the command line that repeats it alone.
 """
 
 import collections

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Programs that are killed, and `injectctl recover`: every call that returned and every record that CUPTI handed over is in
-the tables, none twice, and what is missing is counted.
+"""Programs that are killed, and `injectctl recover`: every call that returned and every record that CUPTI delivered is in the tables, none
+twice, and everything missing is counted.
 
 usage: test_recovery.py LIBRARY PROGRAMS SIMULATION INJECTCTL [--kills N] [--ring SIZE] [TEST...]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What the search for iterations has to do without: names that can't be asked for at first, calls that find no room.
+"""Missing input of the iteration search: names that can't be requested at first, calls that find no room.
 
 usage: test_search_losses.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Short calls of the runtime, of which only the durations are kept, are counted as those with a record of their own are.
+"""Short calls of the runtime, of which only the durations are kept, are counted like those with a record of their own.
 
 usage: test_short_calls.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""An output folder on a slow disk, or on a server that no longer answers: the program goes on and ends in time, and what could not
-be written is told with the reason.
+"""An output folder on a slow disk, or on a server that no longer answers: the program continues and ends in time, and what could not be
+written is reported with the reason.
 
 usage: test_slow_folder.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""trace.json.gz: what is in it is what the raw records' tables of the same run have (timeline.py), arrows and rows fit, and it
-is whole whenever it is there.
+"""trace.json.gz: its contents equal the raw records' tables of the same run (timeline.py), arrows and rows fit, and it is complete whenever
+it exists.
 
 usage: test_timeline.py LIBRARY PROGRAMS SIMULATION INJECTCTL [TEST...]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What PyTorch's caching allocator reports of itself: its rows in memory_timeline.csv, and that its profiler still gets all of it.
+"""What PyTorch's caching allocator reports of itself: its rows in memory_timeline.csv, and that its profiler still receives all of it.
 
 usage: test_torch_allocator.py LIBRARY PROGRAMS SIMULATION INJECTCTL
 """

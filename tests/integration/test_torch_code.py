@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Kernels by operator, module and line, of a real PyTorch's on the host (Debian's python3-torch) with launches on the simulated CUDA
-(torch_model.py), and what its operators compute (torch_operators.py)."""
+"""Kernels by operator, module and line, for a real PyTorch on the host (Debian's python3-torch) with launches on the simulated CUDA
+(torch_model.py), and the FLOPs of its operators (torch_operators.py)."""
 
 import collections
 import json

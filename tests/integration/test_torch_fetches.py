@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Time in DataLoader.__next__, of a real PyTorch (Debian's python3-torch) over the simulated CUDA: held against what the program itself
-measures around each fetch (torch_loading.py)."""
+"""Time in DataLoader.__next__, for a real PyTorch (Debian's python3-torch) on the simulated CUDA: compared with the program's own
+measurements around each fetch (torch_loading.py)."""
 
 import json
 import pathlib

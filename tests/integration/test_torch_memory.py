@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What PyTorch's memory is for, and what is left of an allocation that failed: a real PyTorch (Debian's python3-torch) whose allocator for
-GPUs is played by torch_memory.py.
+"""The purposes of PyTorch's memory, and the report of a failed allocation: a real PyTorch (Debian's python3-torch) whose GPU allocator is
+simulated by torch_memory.py.
 
 usage: test_torch_memory.py LIBRARY PROGRAMS SIMULATION
 """

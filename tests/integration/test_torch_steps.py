@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Iterations from the optimizer steps that PyTorch tells of: a real PyTorch's, on the host (Debian's python3-torch), with launches on
-the simulated CUDA (torch_training.py); and libraries that bear its name, but are others."""
+"""Iterations from the optimizer steps that PyTorch reports: a real PyTorch on the host (Debian's python3-torch), with launches on the
+simulated CUDA (torch_training.py); and other libraries with its name."""
 
 import collections
 import pathlib

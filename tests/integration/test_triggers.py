@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Windows opened by NVTX ranges and by signals, schedules of every trigger, and what is said where none opened.
+"""Windows opened by NVTX ranges and by signals, schedules of every trigger, and the messages if none opened.
 
 usage: test_triggers.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Units of work: what a program says of its iterations, by calls and by payloads of NVTX ranges and marks, is in the rows
-of the iterations that it was said of, and nowhere else.
+"""Units of work: what a program reports for its iterations, by calls and by payloads of NVTX ranges and marks, is in the rows of the
+corresponding iterations, and nowhere else.
 
 usage: test_units.py LIBRARY PROGRAMS SIMULATION INJECTCTL
 """

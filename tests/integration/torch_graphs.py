@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A program that captures graphs as a seed says, for test_torch_code.py. Kernels of graphs are launched by lines of sites.py, of which
-several have equal kernels. Graphs are chains, or fork; some have others inside of them; before some iterations they are captured again
-or updated, with kernels of other lines. It writes down what each iteration k, which begins with the kernel `mark` of k + 1 blocks, has run
-of each line.
+"""A program that captures graphs as determined by a seed, for test_torch_code.py. Kernels of graphs are launched by lines of sites.py,
+several of which have equal kernels. Graphs are chains, or fork; some contain others; before some iterations they are captured again or
+updated, with kernels of other lines. It records what each iteration k, which begins with the kernel `mark` of k + 1 blocks, has run for
+each line.
 
 usage: torch_graphs.py MODULE SEED ITERATIONS TRUTH.json
 """

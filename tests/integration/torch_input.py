@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training script whose input is the bottleneck, each time for another reason, for test_torch_input.py; like torch_loading.py, on the
+"""A training script whose input is the bottleneck, each time for a different reason, for test_host_use.py; like torch_loading.py, on the
 host and the simulated CUDA.
 
 usage: torch_input.py MODULE PATTERN ITERATIONS

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training script that gets its batches from PyTorch's DataLoader, for test_torch_fetches.py; like torch_training.py, on the host and
-the simulated CUDA. It measures each fetch from outside and prints, in JSON, a list for each iteration: what was fetched after it began
-and before the next one does, as [nanoseconds, seconds that its samples sleep in the process itself].
+"""A training script that gets its batches from PyTorch's DataLoader, for test_torch_fetches.py; like torch_training.py, on the host and the
+simulated CUDA. It measures each fetch from outside and prints, in JSON, a list for each iteration: the fetches between its beginning and
+the next one's, as [nanoseconds, seconds that its samples sleep in the process itself].
 
 usage: torch_loading.py MODULE PATTERN ITERATIONS
 """

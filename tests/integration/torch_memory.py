@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training script with PyTorch's own modules and optimizer on the host, whose tensors' memory PyTorch's allocator for GPUs claims to have
-made, and launches on the simulated CUDA: for test_torch_memory.py. Its last line is what its memory is for, as JSON.
+"""A training script with PyTorch's own modules and optimizer on the host, with a simulated GPU allocator that claims the tensors' memory,
+and launches on the simulated CUDA: for test_torch_memory.py. Its last line lists the purposes of its memory, as JSON.
 
 usage: torch_memory.py MODULE PATTERN ITERATIONS
 """

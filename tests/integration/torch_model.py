@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A model of PyTorch's modules on the host, for test_torch_code.py: what a GPU would do is launched on the simulated CUDA, by functions
-with a forward and a backward pass. All blocks launch the same kernels.
+"""A model of PyTorch's modules on the host, for test_torch_code.py: a GPU's work is launched on the simulated CUDA, by functions with a
+forward and a backward pass. All blocks launch the same kernels.
 
 usage: torch_model.py MODULE PATTERN ITERATIONS
 """

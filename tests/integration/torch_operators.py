@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A real PyTorch's operators on the host, for test_torch_code.py: their kernels are this program's own, in Python, and launch on the
-simulated CUDA what a GPU would. What torch.utils.flop_counter counts of an iteration, where this PyTorch has it, goes to a file.
+"""A real PyTorch's operators on the host, for test_torch_code.py: their kernels are this program's own, in Python, and launch a GPU's work
+on the simulated CUDA. The counts of torch.utils.flop_counter for an iteration, if this PyTorch has it, are written to a file.
 
 usage: torch_operators.py MODULE PATTERN ITERATIONS FILE
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training script with PyTorch's own optimizers, for test_torch_steps.py: their parameters are on the host, and what a GPU would do
-is launched on the simulated CUDA. Each iteration k begins with a copy and the kernel `mark_k`.
+"""A training script with PyTorch's own optimizers, for test_torch_steps.py: their parameters are on the host, and a GPU's work is launched
+on the simulated CUDA. Each iteration k begins with a copy and the kernel `mark_k`.
 
 usage: torch_training.py MODULE PATTERN ITERATIONS
 """

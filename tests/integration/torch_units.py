@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training script that says how many tokens its batches have, for test_units.py; like torch_training.py, on the host and the simulated
-CUDA. Batches are of any number of sequences of any length, and a step is of one to three of them, as PATTERN has it. It prints, in JSON,
-how many tokens each step had.
+"""A training script that reports how many tokens its batches have, for test_units.py; like torch_training.py, on the host and the simulated
+CUDA. Batches have any number of sequences of any length, and a step has one to three of them, as given by PATTERN. It prints, in JSON, how
+many tokens each step had.
 
 usage: torch_units.py MODULE PATTERN ITERATIONS
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A hooked call that is left by siglongjmp out of a signal handler: nothing is written to where its frame was, later calls
-have their records, and those that were left are counted.
+"""A hooked call that a signal handler leaves by siglongjmp: nothing is written where its frame was, later calls have their records, and
+abandoned calls are counted.
 
 usage: test_jump.py LIBRARY PROGRAM SIMULATED_CUDA
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""However a program ends: its status and output are its own, and what it launched is in the tables or known to be cut
+"""However a program ends: its status and output are its own, and its launches are in the tables or known to be cut
 off."""
 
 import signal

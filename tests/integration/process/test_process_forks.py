@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Processes that a profiled program makes: they are as they would have been, what the program itself did is complete, and
-only a process that uses CUDA itself has an output folder."""
+"""Child processes of a profiled program: they behave as without the library, the program's own records are complete, and only a process
+that uses CUDA itself has an output folder."""
 
 import signal
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where something is denied to the program, the library does without, says so once, and harms nothing."""
+"""If a resource is denied to the program, the library does without it, reports it once, and does no harm."""
 
 import concurrent.futures
 import fcntl

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Ranks of an MPI job, however it ends: the launcher is left alone, its status is the same, and each rank has a folder of its
-own. With Open MPI's mpirun, or MPICH's.
+"""Ranks of an MPI job, however it ends: the launcher is not affected, its status is the same, and each rank has a folder of its own. With
+Open MPI's mpirun, or MPICH's.
 """
 
 import concurrent.futures

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The library twice in one process: one of the two works, the other is not noticed."""
+"""The library twice in one process: one copy works, and the other has no effect."""
 
 import os
 import pathlib

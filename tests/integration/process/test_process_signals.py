@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What belongs to the program's threads stays theirs: cancellation, errno, the last error, signals, and times do not
-follow the wall clock."""
+"""State of the program's threads is preserved: cancellation, errno, the last error, signals; and times do not follow
+the wall clock."""
 
 import re
 

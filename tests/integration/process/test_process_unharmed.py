@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Programs that have nothing to do with CUDA, bare and under the preload: the same status, the same output and error output to
-the byte, the same files, and nothing of ours. PyTorch, JAX, CuPy, Numba and Triton are in tests/gpu/unharmed.py.
+"""Programs that do not use CUDA, bare and under the preload: the same status, the same stdout and stderr byte for byte, the same files, and
+no output of ours. PyTorch, JAX, CuPy, Numba and Triton are in tests/gpu/unharmed.py.
 
 usage: test_process_unharmed.py LIBRARY PROGRAMS SIMULATION
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Python's frames as libinject reads them, in each interpreter on this machine (program.py): file, name, line and first argument of
-every frame of generated programs are what sys._getframe() says. And libraries that look like Python, but are others."""
+"""Python's frames as read by libinject, in each interpreter on this machine (program.py): file, name, line and first argument of every
+frame of generated programs equal those of sys._getframe(). Also libraries that look like Python, but are not."""
 
 import ast
 import glob

@@ -3,14 +3,14 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Hours of a training program, with a window of 200 ms every two seconds: nothing grows, and every kernel is counted.
 
-On the simulated CUDA, and on a clock that skips what all threads wait for (skipping_clock.cpp): six minutes of the program's
-time take some seconds. The long run, with figures by the hour; best with a /dev/shm, where files cost little:
+On the simulated CUDA, with a clock that skips the time for which all threads wait (skipping_clock.cpp): six minutes of the program's time
+take a few seconds. The long run, with values by the hour; best with a /dev/shm, where files are cheap:
 
     test_soak.py LIBRARY PROGRAMS SIMULATION --hours 12 SoakTest.test_the_program_s_windows
     test_soak.py LIBRARY PROGRAMS SIMULATION --hours 12 SoakTest.test_windows_by_time
 
-What a run's tables hold grows up to their bounds, which a long run reaches: 10,000 windows are listed. What is in use beyond
-that is compared to the kilobyte; before, each window may take what its rows do.
+The contents of a run's tables grow up to their limits, which a long run reaches: 10,000 windows are listed. Memory in use after that is
+compared to the kilobyte; before, each window may take the memory of its rows.
 
 usage: test_soak.py LIBRARY PROGRAMS SIMULATION [--hours HOURS] [TEST...]
 """
