@@ -15,7 +15,7 @@ import unittest
 import folders
 from libinject.compare import changes, conditions, describe, noise, page
 from libinject.compare.as_json import comparison_as_dict
-from libinject.compare.measures import METRIC_OF, Basis, Measure, Run, of_series
+from libinject.compare.measures import KINDS, METRIC_OF, Basis, Measure, Run, of_series
 from libinject.result import Result, Table
 
 
@@ -606,6 +606,53 @@ class Command(folders.TemporaryFolder):
         a, b = self.pair()
         rewrite(b, "family_sum", lambda row: row.update(Instances="-3"))
         self.assertEqual(folders.invoke("compare", a, b).returncode, 0)
+
+    def test_what_one_run_does_not_know(self):
+        """It is not known to be gone: not compared, and no gate passes by it."""
+        def damaged(folder):
+            table = folder / "cuda_gpu_kern_sum.csv"
+            table.write_text(table.read_text()[:-5])
+
+        def untraced(folder):
+            rewrite(folder, "window_sum", lambda row: row.update(Kernels=""))
+
+        def in_run(folder, **members):
+            run = json.loads((folder / "run.json").read_text())
+            options = {**run["options"], **{name: text for name, text in members.items() if name.startswith("INJECT")}}
+            (folder / "run.json").write_text(json.dumps({**run, **{name: each for name, each in members.items() if name not in options}, "options": options}))
+
+        library = {"gemm", "families", "library", "library_host", "idle"}
+        kinds = {"kernels", "api", "nvtx", "nvtx_gpu", "phases", "copies", "memory", *library}
+        for number, (change, missing, said) in enumerate((
+                (damaged, {"kernels"}, "cuda_gpu_kern_sum.csv is missing, or can't be used: no kernels in comparisons with this run"),
+                (lambda b: (b / "phase_sum.csv").unlink(), {"phases"}, "phase_sum.csv is missing, or can't be used: no phases in"),
+                (lambda b: in_run(b, stale_files=["cuda_gpu_kern_sum.csv"]), {"kernels"}, "cuda_gpu_kern_sum.csv is of an earlier moment than other tables: no kernels in"),
+                (lambda b: in_run(b, stale_files=["iteration_sum.csv"]), kinds - {"memory"}, "iteration_sum.csv is of an earlier moment than other tables: no kernels, "),
+                (lambda b: in_run(b, INJECT_HOOKS="cudart,torch,python"), library,
+                 "recorded without cublas, cublaslt, cudnn, nccl (INJECT_HOOKS, INJECT_API): no gemm, families, library, library_host, idle in"),
+                (lambda b: in_run(b, INJECT_HOOKS="cublas,cublaslt,cudnn,nccl"), {"api", "idle", "memory"},
+                 "recorded without cudart (INJECT_HOOKS, INJECT_API): no api, idle, memory in"),
+                (lambda b: in_run(b, INJECT_API="off"), {"api", "idle"}, "recorded without API calls (INJECT_HOOKS, INJECT_API): no api, idle in"),
+                (lambda b: in_run(b, INJECT_API="full"), {"api", "idle"}, "recorded without driver calls (INJECT_HOOKS, INJECT_API): no api, idle in"),
+                (untraced, kinds - {"api", "library_host", "nvtx", "memory"},
+                 "there are windows without records of GPU work: no kernels, "))):
+            a, b = (self.folder / f"{number}{name}" for name in "ab")
+            for folder in (a, b):
+                shutil.copytree(self.example, folder)
+            change(b)
+            for pair in ((a, b), (b, a)):
+                done = folders.invoke("compare", *pair, "--json")
+                (comparison,) = json.loads(done.stdout)["comparisons"]
+                self.assertEqual(set(comparison["tables"]), kinds - missing, said)
+                self.assertTrue(any(said in line for line in comparison["caveats"]), (said, comparison["caveats"]))
+                self.assertFalse({"new", "gone", "changed"} & {row["verdict"] for table in comparison["tables"].values() for row in table["rows"]})
+                found = {metric["name"] for metric in comparison["metrics"]}
+                self.assertEqual(({"gemm_time", "gemm_rate"} & found, {"peak_memory"} & found),
+                                 (set() if "gemm" in missing else {"gemm_time", "gemm_rate"}, set() if "memory" in missing else {"peak_memory"}), said)
+            prefix = next(kind.prefix for kind in KINDS if kind.name in missing)
+            done = folders.invoke("compare", a, b, "--fail-if", f"{prefix}:* > +5%")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"not all runs have '{next(kind.name for kind in KINDS if kind.name in missing)}': {said.partition(': no ')[0]}", " ".join(done.stderr.split()))
 
     def test_conditions(self):
         a, b = self.pair()

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from libinject.compare import noise
-from libinject.compare.measures import KINDS, METRICS, Basis, Measure, Metric, Run, Shape, together
+from libinject.compare.measures import KINDS, METRICS, Basis, Kind, Measure, Metric, Run, Shape, together
 
 CERTAIN = 0.01  # share of equal runs in which a figure may be called changed: its interval is of 99 %
 FALSE_SHARE = 0.05  # share of false changes among the rows called changes
@@ -96,6 +96,7 @@ class Comparison:
     basis: Basis
     metrics: list[tuple[Metric, Change]]
     tables: dict[str, list[Change]]
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # kinds that one of the runs does not have, and why
 
     @property
     def unprofiled(self) -> bool:
@@ -127,8 +128,11 @@ def measure(runs: Sequence[Run]) -> Basis:
 def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: float = LEAST) -> Comparison:
     """Compares runs that were measured on `basis`."""
     before, after = _with_shapes_paired(before, after)
+    left_out = _left_out([*before, *after])
     metrics = []
     for metric in METRICS:
+        if metric.kind in left_out:
+            continue
         a, b = ([run.metrics[metric.name] for run in side if metric.name in run.metrics] for side in (before, after))
         # Tokens are not compared with samples: as far as can be told, what a unit is.
         if metric.name in ("unit_rate", "energy_per_unit") and len({run.unit for run in (*before, *after)}) > 1:
@@ -137,12 +141,10 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
             continue
         lacking = [run for run in (*before, *after) if metric.name not in run.metrics]
         for run in lacking:  # the mean of the others would be another run's
-            note = f"no {metric.name}: it is left out of comparisons with this run"
-            if note not in run.notes:
-                run.notes.append(note)
+            _note(run, f"no {metric.name}: it is left out of comparisons with this run")
         if not lacking:
             metrics.append((metric, _metric(metric.name, a, b, least)))
-    rows = {kind.name: _table(kind.name, before, after) for kind in KINDS}
+    rows = {kind.name: [] if kind.name in left_out else _table(kind, before, after) for kind in KINDS}
     # What is known exactly can't be called a change by chance.
     level = _level([test.p(change.difference) for of_kind in rows.values() for change, test in of_kind if test is not None and test.error > 0])
     for of_kind in rows.values():
@@ -150,7 +152,30 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
             _judge(change, test, level, least)
     tables = {name: sorted((change for change, _ in of_kind), key=lambda change: (not change.real, -abs(change.difference), change.name))
               for name, of_kind in rows.items()}
-    return Comparison(list(before), list(after), basis, metrics, tables)
+    return Comparison(list(before), list(after), basis, metrics, tables, left_out)
+
+
+def _left_out(runs: Sequence[Run]) -> dict[str, str]:
+    """Kinds of which one run does not know the rows, or only some of them, and why: what it lacks is not known to be new or gone."""
+    found: dict[str, str] = {}
+    for run in runs:
+        by_reason: dict[str, list[str]] = {}
+        for kind in KINDS:
+            if not any(each.tables[kind.name] for each in runs):
+                continue
+            off = [need for need in kind.needs if need not in run.recorded() and any(need in each.recorded() for each in runs)]
+            why = run.lacking.get(kind.name) or (f"recorded without {', '.join(off)} (INJECT_HOOKS, INJECT_API)" if off else "")
+            if why:
+                by_reason.setdefault(why, []).append(kind.name)
+                found.setdefault(kind.name, why)
+        for why, kinds in by_reason.items():
+            _note(run, f"{why}: no {', '.join(kinds)} in comparisons with this run")
+    return found
+
+
+def _note(run: Run, note: str) -> None:
+    if note not in run.notes:
+        run.notes.append(note)
 
 
 def _level(ps: list[float]) -> float:
@@ -222,11 +247,11 @@ def _metric(name: str, a: list[Measure], b: list[Measure], least: float) -> Chan
     return change
 
 
-def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: str, names: Sequence[str], least: float = LEAST) -> Change:
+def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: Kind, names: Sequence[str], least: float = LEAST) -> Change:
     """The change of the sum of several rows, judged by itself."""
     sides = []
     for side in (before, after):
-        sides.append([together(run.tables[kind][row] for row in names if row in run.tables[kind]) for run in side])
+        sides.append([together(run.tables[kind.name][row] for row in names if row in run.tables[kind.name]) for run in side])
     change = Change(name, *(statistics.fmean(m.value for m in side) for side in sides))
     if change.before == 0:
         change.before = None
@@ -236,12 +261,12 @@ def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: str, na
     return change
 
 
-def _table(kind: str, before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Change, Test | None]]:
-    names = dict.fromkeys(name for run in (*before, *after) for name in run.tables[kind])
+def _table(kind: Kind, before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Change, Test | None]]:
+    names = dict.fromkeys(name for run in (*before, *after) for name in run.tables[kind.name])
     absent = Measure(0.0, 0.0, math.inf, 0.0)
     rows = []
     for name in names:
-        a, b = ([run.tables[kind].get(name, absent) for run in side] for side in (before, after))
+        a, b = ([run.tables[kind.name].get(name, absent) for run in side] for side in (before, after))
         rows.append((name, a, b))
     spread = _usual_spread([(a, b) for _, a, b in rows]) if len(before) + len(after) > 2 else None
     changes = []

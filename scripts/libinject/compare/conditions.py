@@ -87,10 +87,13 @@ def parse(text: str) -> Condition:
 def check(condition: Condition, comparison: Comparison, strict: bool, least: float) -> Outcome:
     """Raises BadCondition if the runs have no such figure."""
     if condition.kind:
+        if condition.kind in comparison.left_out:
+            raise BadCondition(f"'{printable(condition.text)}': not all runs have '{condition.kind}': {comparison.left_out[condition.kind]}")
         names = condition.matching([change.name for change in comparison.tables[condition.kind]])
         if not names:
             raise BadCondition(f"'{printable(condition.text)}': neither run has a row of '{condition.kind}' with a name like that")
-        change = sum_of(condition.name, comparison.before, comparison.after, condition.kind, names, least)
+        kind = next(kind for kind in KINDS if kind.name == condition.kind)
+        change = sum_of(condition.name, comparison.before, comparison.after, kind, names, least)
     else:
         found = next((change for metric, change in comparison.metrics if metric.name == condition.name), None)
         if found is None:

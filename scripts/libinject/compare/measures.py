@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from libinject import figures
 from libinject.compare import noise
@@ -52,6 +52,7 @@ class Metric:
     title: str
     unit: str  # ns, %, MB, B, TFLOP/s, 1/s, J, W, MHz or none
     better: int = -1  # 1: more is better, -1: less is, 0: neither
+    kind: str = ""  # of the breakdown that it comes from
 
 
 METRICS = (
@@ -63,23 +64,23 @@ METRICS = (
     Metric("kernel_time", "Kernel time", "ns"),
     Metric("gpu_busy", "GPU busy", "ns"),
     Metric("idle_time", "GPU idle", "ns"),
-    Metric("gemm_time", "GEMM calls", "ns"),
-    Metric("gemm_rate", "GEMM rate", "TFLOP/s", 1),
-    Metric("conv_time", "Convolution calls", "ns"),
-    Metric("attention_time", "Attention calls", "ns"),
-    Metric("rnn_time", "RNN calls", "ns"),
-    Metric("collective_time", "NCCL calls", "ns"),
-    Metric("flop_rate", "Library calls' rate", "TFLOP/s", 1),
+    Metric("gemm_time", "GEMM calls", "ns", kind="gemm"),
+    Metric("gemm_rate", "GEMM rate", "TFLOP/s", 1, "gemm"),
+    Metric("conv_time", "Convolution calls", "ns", kind="conv"),
+    Metric("attention_time", "Attention calls", "ns", kind="attention"),
+    Metric("rnn_time", "RNN calls", "ns", kind="rnn"),
+    Metric("collective_time", "NCCL calls", "ns", kind="nccl"),
+    Metric("flop_rate", "Library calls' rate", "TFLOP/s", 1, "library"),
     Metric("copies", "Copy time", "ns"),
     Metric("copy_size", "Copied", "MB"),
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
-    Metric("peak_memory", "Peak allocated memory", "MB"),
+    Metric("peak_memory", "Peak allocated memory", "MB", kind="memory"),
     # Only with PyTorch's caching allocator.
     Metric("torch_reserved", "Peak reserved by PyTorch", "MB"),
     # Only where PyTorch was asked.
-    Metric("torch_peak", "Peak of PyTorch's tensors", "B"),
-    Metric("activations", "Activations at that peak", "B"),
+    Metric("torch_peak", "Peak of PyTorch's tensors", "B", kind="purposes"),
+    Metric("activations", "Activations at that peak", "B", kind="purposes"),
     # Only where NVML tells.
     Metric("memory_in_use", "Peak memory in use", "MB"),
     Metric("energy", "Energy", "J"),
@@ -99,6 +100,13 @@ METRICS = (
 METRIC_OF = {metric.name: metric for metric in METRICS}
 
 
+# What INJECT_HOOKS and INJECT_API may leave out.
+_LIBRARIES, _NAMES = ("cublas", "cublaslt", "cudnn", "nccl"), ("torch", "python")
+_API = {"off": (), "cuda": ("API calls",), "full": ("API calls", "driver calls")}
+_CALLS = ("cudart", *_API["full"])
+_ALL = ("cudart", *_LIBRARIES, *_NAMES)
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A breakdown: rows by name."""
@@ -107,32 +115,34 @@ class Kind:
     title: str
     unit: str = "ns"
     prefix: str = ""  # prefix in conditions: kernel:NAME
+    needs: tuple[str, ...] = ()  # what it is made of that may not be recorded
 
 
 KINDS = (
     Kind("kernels", "Kernels", prefix="kernel"),
-    Kind("gemm", "Matrix products by shape", prefix="gemm"),
-    Kind("conv", "Convolutions by shape", prefix="conv"),
-    Kind("attention", "Attention by shape", prefix="attention"),
-    Kind("rnn", "RNN layers by shape", prefix="rnn"),
-    Kind("nccl", "Collectives by size", prefix="nccl"),
-    Kind("families", "Kernel families", prefix="family"),
+    Kind("gemm", "Matrix products by shape", prefix="gemm", needs=_LIBRARIES),
+    Kind("conv", "Convolutions by shape", prefix="conv", needs=_LIBRARIES),
+    Kind("attention", "Attention by shape", prefix="attention", needs=_LIBRARIES),
+    Kind("rnn", "RNN layers by shape", prefix="rnn", needs=_LIBRARIES),
+    Kind("nccl", "Collectives by size", prefix="nccl", needs=("nccl",)),
+    Kind("families", "Kernel families", prefix="family", needs=_LIBRARIES),
     Kind("phases", "Phases (kernel time)", prefix="phase"),
-    Kind("modules", "Modules (time of the kernels that they launch themselves)", prefix="module"),
-    Kind("functions", "Functions of the program (kernel time)", prefix="function"),
-    Kind("operators", "Operators (time of the kernels that they launch themselves)", prefix="op"),
-    Kind("library", "Library calls (GPU time, with the calls inside)", prefix="library"),
-    Kind("library_host", "Library calls (host time)", prefix="library_host"),
+    Kind("modules", "Modules (time of the kernels that they launch themselves)", prefix="module", needs=_NAMES),
+    Kind("functions", "Functions of the program (kernel time)", prefix="function", needs=_NAMES),
+    Kind("operators", "Operators (time of the kernels that they launch themselves)", prefix="op", needs=_NAMES),
+    Kind("library", "Library calls (GPU time, with the calls inside)", prefix="library", needs=_LIBRARIES),
+    Kind("library_host", "Library calls (host time)", prefix="library_host", needs=_LIBRARIES),
     Kind("nvtx", "NVTX ranges (host time)", prefix="nvtx"),
     Kind("nvtx_gpu", "NVTX ranges (time of their kernels)", prefix="nvtx_gpu"),
-    Kind("api", "API calls (host time)", prefix="api"),
+    Kind("api", "API calls (host time)", prefix="api", needs=_CALLS),
     Kind("copies", "Copies and memsets", prefix="copy"),
-    Kind("idle", "GPU idle by cause", prefix="idle"),
-    Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap"),
-    Kind("memory", "Peak of allocations", "MB", "memory"),
-    Kind("purposes", "PyTorch's memory by purpose", "B", "purpose"),
+    Kind("idle", "GPU idle by cause", prefix="idle", needs=(*_CALLS, *_LIBRARIES)),
+    Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap", needs=(*_CALLS, *_LIBRARIES, *_NAMES)),
+    Kind("memory", "Peak of allocations", "MB", "memory", ("cudart",)),
+    Kind("purposes", "PyTorch's memory by purpose", "B", "purpose", (*_NAMES, "nccl")),
     Kind("processors", "Processor time by role", prefix="host"),
 )
+_OF_HOST = ("library_host", "nvtx", "api", "memory", "purposes", "processors")
 
 _SERIES = (("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
            ("copy_size", "Copy Size (MB)"), ("launches", "Launches"), ("kernels", "Kernels"), ("flop_rate", "TFLOP/s"))
@@ -189,6 +199,10 @@ class Shape:
         return " ".join(filter(None, (_from_to(self.call, other.call), self.size, ", ".join(filter(None, dict.fromkeys(types))))))
 
 
+class Lacking(Exception):
+    """A kind's rows are not known. `str()` says why."""
+
+
 class Run:
     """A folder's figures. `notes` has caveats for the reader, one per line."""
 
@@ -205,6 +219,7 @@ class Run:
         self.seconds = _total(self.windows, "Duration (ns)") / 1e9
         self.metrics: dict[str, Measure] = {}
         self.tables: dict[str, dict[str, Measure]] = {}
+        self.lacking: dict[str, str] = {}  # why the tables are empty whose rows are not known
         self.shapes: dict[str, Shape] = {}  # of the tables' rows that have one, by name
 
     @property
@@ -242,25 +257,59 @@ class Run:
             self.divisor, self.observations = self.seconds, _UNGROUPED
         else:
             self.divisor, self.observations = 1.0, _UNGROUPED
+        self._divided_by = "iteration_sum" if basis is Basis.ITERATION else "window_sum"
         self._measure_metrics()
         self._most_error = self._error_of_all_kernels()
-        kernels = self._kernels()
+        self.tables, self.lacking = {}, {}
+        self._read("kernels", self._kernels)
         # Where a table says nothing of spread: as much as the kernels have on average, as if all rose and fell together.
+        kernels = self.tables["kernels"]
         known = [m for m in kernels.values() if m.error is not None]
         time = math.fsum(m.value for m in known)
         most = time > 0 and time >= 0.5 * math.fsum(m.value for m in kernels.values())
         self._typical = math.fsum(m.error or 0.0 for m in known) / time if most and self.observations >= 3 else None
-        self.tables = {"kernels": kernels, **{name: self._shapes(f"{name}_sum") for name in ("gemm", "conv", "attention", "rnn", "nccl")},
-                       "families": self._sums("family_sum", "Family", "Total Time (ns)", "Instances"),
-                       "phases": self._sums("phase_sum", "Phase", "Kernel Time (ns)", "Kernels"),
-                       "modules": self._sums("module_sum", "Module", "Self Time (ns)", "Self Instances"), "functions": self._functions(),
-                       "operators": self._sums("op_sum", "Operator", "Self Time (ns)", "Self Instances"),
-                       "library": self._library(), "library_host": self._library_host(),
-                       "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
-                       "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
-                       "api": self._spread("cuda_api_sum", "Name", "Num Calls"), "copies": self._copies(), "idle": self._idle(),
-                       "gaps": self._gaps(), "memory": self._memory(), "purposes": self._purposes(), "processors": self._processors()}
+        for name in ("gemm", "conv", "attention", "rnn", "nccl"):
+            self._read(name, self._shapes, f"{name}_sum")
+        for name, table, key, time_column, count in (
+                ("families", "family_sum", "Family", "Total Time (ns)", "Instances"), ("phases", "phase_sum", "Phase", "Kernel Time (ns)", "Kernels"),
+                ("modules", "module_sum", "Module", "Self Time (ns)", "Self Instances"), ("operators", "op_sum", "Operator", "Self Time (ns)", "Self Instances"),
+                ("nvtx_gpu", "nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst")):
+            self._read(name, self._sums, table, key, time_column, count)
+        for name, table, key, count in (("nvtx", "nvtx_sum", "Range", "Instances"), ("api", "cuda_api_sum", "Name", "Num Calls")):
+            self._read(name, self._spread, table, key, count)
+        for name, read in (("functions", self._functions), ("library", self._library), ("library_host", self._library_host), ("copies", self._copies),
+                           ("idle", self._idle), ("gaps", self._gaps), ("memory", self._memory), ("purposes", self._purposes),
+                           ("processors", self._processors)):
+            self._read(name, read)
         self._measure_tables()
+
+    def _read(self, kind: str, read: Callable[..., dict[str, Measure]], *arguments: str) -> None:
+        try:
+            if kind not in _OF_HOST and any("Kernels" in row and row["Kernels"] is None for row in self.windows):
+                raise Lacking("there are windows without records of GPU work")
+            self.tables[kind] = read(*arguments)
+        except Lacking as why:
+            self.tables[kind], self.lacking[kind] = {}, str(why)
+
+    def _rows(self, table: str, *needed: str, divided: bool = True) -> list[Row]:
+        """What is not there is not known to be nothing. `divided`: the rows are totals."""
+        rows, found = self.result.rows(table, *needed), self.result.table(table)
+        if found is None or not {*needed} <= {*found.columns}:
+            raise Lacking(f"{table}.csv is missing, or can't be used")
+        old = self._stale(table, *([self._divided_by] if divided else []))
+        if old:
+            raise Lacking(f"{old[0]}.csv is of an earlier moment than other tables")
+        return rows
+
+    def _stale(self, *tables: str) -> list[str]:
+        """Those of an earlier moment than others."""
+        return [table for table in tables if f"{table}.csv" in self.result.stale]
+
+    def recorded(self) -> set[str]:
+        """What INJECT_HOOKS and INJECT_API let be recorded, in the words of `Kind.needs`."""
+        options = self.result.run["options"]
+        hooks = [each.strip() for each in str(options.get("INJECT_HOOKS", "all")).split(",")]
+        return {*(_ALL if "all" in hooks else hooks), *_API.get(str(options.get("INJECT_API")), _API["cuda"])}
 
     # What totals are divided by
 
@@ -372,15 +421,16 @@ class Run:
         peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
         if peaks:
             self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
-        if (reserved := figures.torch_reserved(self.result)) is not None:
+        if (reserved := figures.torch_reserved(self.result)) is not None and not self._stale("memory_timeline"):
             self.metrics["torch_reserved"] = Measure(reserved, 0.0, 1)
         for of_most in figures.memory_purposes(self.result)[:1]:
             for name, size in (("torch_peak", of_most.peak), ("activations", of_most.activations)):
                 if size is not None:
                     self.metrics[name] = Measure(size, 0.0, 1)
         host = figures.processors(self.result)
+        in_use = None if self._stale("memory_timeline", "window_sum") else figures.memory_in_use(self.result)
         # Of readings: how far they may be off is not known.
-        for name, value in (("memory_in_use", figures.memory_in_use(self.result)), ("processors", host.used), ("processors_wanted", host.wanted)):
+        for name, value in (("memory_in_use", in_use), ("processors", host.used), ("processors_wanted", host.wanted)):
             if value is not None:
                 self.metrics[name] = Measure(value)
         self._measure_energy()
@@ -398,7 +448,7 @@ class Run:
         if self.basis is Basis.ITERATION and (spread := self._spread_of_steps()) is not None:
             error = math.hypot(error, energy.joules * spread)
         # A part of the windows is no total.
-        if energy.whole:
+        if energy.whole and not self._stale("energy_sum", self._divided_by):
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
         for name, of in (("energy_per_sample", "Sample"), ("energy_per_unit", "Unit")):
             if (each := figures.joules_per(of, self.result)) is not None and energy.joules > 0:
@@ -468,8 +518,8 @@ class Run:
     def _kernels(self) -> dict[str, Measure]:
         """Deviations are taken per launch shape, as differences between shapes are not noise, if each iteration has the same ones."""
         needed = ("Name", "Total Time (ns)", "Instances", "StdDev (ns)")
+        names = {row["Name"]: row for row in self._rows("cuda_gpu_kern_sum", *needed)}
         table: Table | None = self.result.table("cuda_gpu_kern_gb_sum")
-        names = {row["Name"]: row for row in self.result.rows("cuda_gpu_kern_sum", *needed)}
         shapes = self.result.rows("cuda_gpu_kern_gb_sum", *needed) if table is not None else []
         parts: dict[object, list[tuple[float, float]]] = {}
         times: dict[object, float] = {}
@@ -489,12 +539,11 @@ class Run:
 
     def _shapes(self, table: str) -> dict[str, Measure]:
         groups: dict[str, list[Row]] = {}
-        source = self.result.table(table)
-        if source is None or "Calls" not in source.columns:
-            return {}
-        keys = [column for column in source.columns[: source.columns.index("Calls")]
+        source = self._rows(table, "Calls", "GPU Time (ns)", "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)")
+        columns = [*source[0]] if source else ["Calls"]
+        keys = [column for column in columns[: columns.index("Calls")]
                 if column not in ("Lda", "Ldb", "Ldc", "Engine", "Algorithm", "Fused", "Source", "Derived")]
-        for row in self.result.rows(table, "GPU Time (ns)", "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)"):
+        for row in source:
             if row.get("Derived"):  # parts of other tables' calls
                 continue
             name = _shape_name(row, keys)
@@ -516,7 +565,7 @@ class Run:
 
     def _sums(self, table: str, key: str, time: str, count: str) -> dict[str, Measure]:
         groups: dict[str, list[Row]] = {}
-        for row in self.result.rows(table, key, time, count):
+        for row in self._rows(table, key, time, count):
             groups.setdefault(str(row[key]), []).append(row)
         found = {}
         for name, rows in groups.items():
@@ -528,7 +577,7 @@ class Run:
     def _by_function(self, table: str, time: str) -> dict[str, float]:
         """Of lines: they move when a program is edited."""
         times: dict[str, float] = {}
-        for row in self.result.rows(table, "File", "Function", time):
+        for row in self._rows(table, "File", "Function", time):
             file = str(row["File"] or "").rpartition("/")[2]
             name = f"{file} {row['Function']}" if file else str(row["Function"])
             times[name] = times.get(name, 0.0) + number(row, time)
@@ -542,7 +591,7 @@ class Run:
 
     def _library(self) -> dict[str, Measure]:
         found = {}
-        for row in self.result.rows("library_sum", "Call", "Depth", "GPU Time incl. Nested (ns)", "Calls"):
+        for row in self._rows("library_sum", "Call", "Depth", "GPU Time incl. Nested (ns)", "Calls"):
             total = number(row, "GPU Time incl. Nested (ns)")
             if row["Depth"] == 0 and total > 0:
                 found[str(row["Call"])] = self._row(total, number(row, "Calls"), self._typical_error(total), of_kernels=False)
@@ -550,8 +599,7 @@ class Run:
 
     def _library_host(self) -> dict[str, Measure]:
         found = {}
-        for row in self.result.rows("library_sum", "Call", "Depth", "Host Time (ns)", "Host Avg (ns)", "Host Min (ns)", "Host Max (ns)",
-                                    "Calls"):
+        for row in self._rows("library_sum", "Call", "Depth", "Host Time (ns)", "Host Avg (ns)", "Host Min (ns)", "Host Max (ns)", "Calls"):
             total, count = number(row, "Host Time (ns)"), number(row, "Calls")
             if row["Depth"] == 0 and total > 0 and count > 0:
                 deviation = noise.largest_deviation(number(row, "Host Avg (ns)"), number(row, "Host Min (ns)"), number(row, "Host Max (ns)"))
@@ -560,7 +608,7 @@ class Run:
 
     def _spread(self, table: str, key: str, count: str) -> dict[str, Measure]:
         groups: dict[str, list[Row]] = {}
-        for row in self.result.rows(table, key, count, "Total Time (ns)", "StdDev (ns)"):
+        for row in self._rows(table, key, count, "Total Time (ns)", "StdDev (ns)"):
             groups.setdefault(str(row[key]), []).append(row)
         found = {}
         for name, rows in groups.items():
@@ -575,7 +623,7 @@ class Run:
         part = self.metrics.get("copies")
         relative = None if part is None or part.error is None or not part.value else part.error / abs(part.value)
         found = {}
-        for row in self.result.rows("cuda_gpu_mem_time_sum", "Operation", "Total Time (ns)", "Count", "StdDev (ns)"):
+        for row in self._rows("cuda_gpu_mem_time_sum", "Operation", "Total Time (ns)", "Count", "StdDev (ns)"):
             total, count = number(row, "Total Time (ns)"), number(row, "Count")
             if total <= 0 or count <= 0:
                 continue
@@ -594,6 +642,7 @@ class Run:
 
     def _idle(self) -> dict[str, Measure]:
         found: dict[str, Measure] = {}
+        self._rows("window_sum")
         for column in sorted({column for row in self.windows for column in row if column.startswith("Idle: ")}):
             total = _total(self.windows, column)
             if total > 0:
@@ -603,9 +652,12 @@ class Run:
     def _processors(self) -> dict[str, Measure]:
         """Windows are as long as their readings are apart: by their share of a core, per what totals are divided by."""
         found: dict[str, float] = {}
+        rows = self._rows("host_sum", "Window", "Role", "Processor Time (ns)", "Span (ns)")
         lengths = {row.get("Window"): number(row, "Duration (ns)") for row in self.windows}
-        read = math.fsum(lengths.get(row["Window"], 0.0) for row in self.result.rows("host_sum", "Window", "Role") if row["Role"] == "process")
-        for row in self.result.rows("host_sum", "Window", "Role", "Processor Time (ns)", "Span (ns)"):
+        if not rows:
+            raise Lacking("no processor time was read")
+        read = math.fsum(lengths.get(row["Window"], 0.0) for row in rows if row["Role"] == "process")
+        for row in rows:
             if row["Role"] != "process" and (span := number(row, "Span (ns)")) > 0:
                 time = number(row, "Processor Time (ns)") / span * lengths.get(row["Window"], 0.0)
                 found[str(row["Role"])] = found.get(str(row["Role"]), 0.0) + time
@@ -614,13 +666,14 @@ class Run:
 
     def _memory(self) -> dict[str, Measure]:
         found = {}
-        for row in self.result.rows("memory_sum", "Device", "Kind", "API", "Peak (MB)"):
+        for row in self._rows("memory_sum", "Device", "Kind", "API", "Peak (MB)", divided=False):
             if row["API"] == "[all]" and number(row, "Peak (MB)") > 0:
                 device = str(row["Device"])
                 found["host (pinned)" if device == "host" else f"GPU {device}"] = Measure(number(row, "Peak (MB)"), 0.0, 1)
         return found
 
     def _purposes(self) -> dict[str, Measure]:
+        self._rows("memory_purpose", divided=False)
         return {f"GPU {each.device} {purpose}": Measure(size, 0.0, 1)
                 for each in figures.memory_purposes(self.result) for purpose, size in each.bytes.items() if size > 0}
 
