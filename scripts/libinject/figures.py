@@ -5,6 +5,7 @@ memory, CPU use."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import statistics
@@ -32,6 +33,15 @@ def complete_iterations(result: Result) -> list[Row]:
 
 def windows(result: Result) -> list[Row]:
     return [row for row in result.rows("window_sum", "Device") if row["Device"] == "all"]
+
+
+def whole_windows(result: Result) -> list[Row]:
+    """Those whose Device Time goes from opening to closing on each GPU that worked in them: where records were lost it ends earlier, or is not
+    known."""
+    gpus = collections.Counter(row.get("Window") for row in result.rows("window_sum", "Device")
+                               if row["Device"] != "all" and numbers([row], "Device Time (ns)"))
+    return [row for row in windows(result) if isinstance(time := row.get("Device Time (ns)"), (int, float)) and time > 0
+            and time >= sum(numbers([row], "Duration (ns)")) * max(1, gpus[row.get("Window")])]
 
 
 FEWEST_STEPS = 7  # number of steps from which a median has an interval

@@ -486,6 +486,42 @@ class Processors(unittest.TestCase):
         self.assertNotIn("processors", run.metrics)
 
 
+class Idle(unittest.TestCase):
+    def run_of(self, *windows):
+        """windows: (iterations, device time, idle) of a second each, in which an iteration has two kernels."""
+        made = Simulated(1, [("k", 2, 1e5)], sum(iterations for iterations, _, _ in windows))
+        rows = []
+        for number, (iterations, device, idle) in enumerate(windows, 1):
+            row = {"Window": number, "Device": "all", "Duration (ns)": 1_000_000_000, "Kernels": 2 * iterations, "Device Time (ns)": device, "Idle: Queue (ns)": idle}
+            rows += [row, {**row, "Device": "0"}]
+        made._tables["window_sum"] = Table(made.path / "window_sum.csv", tuple(rows[0]), tuple(rows))
+        made._tables["gap_line_sum"] = Table(made.path / "gap_line_sum.csv", ("File", "Function", "Idle Time (ns)"), (
+            {"File": "train.py", "Function": "train", "Idle Time (ns)": sum(idle or 0 for _, _, idle in windows)},))
+        return made
+
+    def test_windows_of_which_not_all_is_known(self):
+        """What is known of the others is divided by their part of the iterations, or of the time."""
+        second = 1_000_000_000
+        whole = self.run_of((20, second, 6000), (20, second, 6000), (20, second, 6000))
+        for cut in ((20, None, None), (20, second // 10, 100)):
+            lost = self.run_of(cut, (20, second, 6000), (20, second + 5, 6000))
+            for basis, value in ((Basis.ITERATION, 300), (Basis.SECOND, 6000)):
+                runs = [Run(whole), Run(lost)]
+                for run in runs:
+                    run.measure(basis, False)
+                comparison = changes.compare(runs[:1], runs[1:], basis)
+                self.assertEqual([(change.name, change.before, change.after) for change in comparison.tables["idle"]], [("Queue", value, value)], (cut, basis))
+                self.assertEqual(next((change.before, change.after) for metric, change in comparison.metrics if metric.name == "idle_time"), (value, value))
+                self.assertEqual(runs[1].notes, ["GPU idle is that of 2 windows: of the others, it is not all known",
+                                                 "of some windows it is not known for how long the GPU was idle: no gaps in comparisons with this run"])
+                self.assertEqual((runs[0].notes, comparison.tables["gaps"]), ([], []))
+
+    def test_no_window_of_which_all_is_known(self):
+        comparison = compared([self.run_of((20, 1_000_000_000, 6000))], [self.run_of((20, None, None))])
+        self.assertEqual(comparison.left_out, dict.fromkeys(("idle", "gaps"), "of no window it is known for how long the GPU was idle"))
+        self.assertNotIn("idle_time", [metric.name for metric, _ in comparison.metrics])
+
+
 class Statistics(unittest.TestCase):
     def test_against_tables(self):
         for t, freedom, p in ((12.706, 1, 0.05), (4.604, 4, 0.01), (2.228, 10, 0.05), (1.96, 1e6, 0.05), (0.0, 3, 1.0)):

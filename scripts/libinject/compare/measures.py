@@ -347,7 +347,8 @@ class Run:
         if share >= 0.01:
             self.notes.append(f"{share:.0%} of the kernels' time is in validation or checkpoints: the tables include it, iterations do not")
         if math.fsum(parts) > 0.05 * count:
-            self.notes.append(f"window edges cut iterations: {self.iterations} complete, and parts worth {math.fsum(parts) * all_by_latest:.1f}")
+            self.notes.append("iterations that a window's edge cut, or of which records were lost, count by their kernels: "
+                              f"{self.iterations} complete, and parts worth {math.fsum(parts) * all_by_latest:.1f}")
         return self.iterations + math.fsum(parts) * all_by_latest
 
     # Figures of the whole run
@@ -587,6 +588,8 @@ class Run:
         return {name: self._row(time, 0, self._typical_error(time)) for name, time in self._by_function("line_sum", "User Code Time (ns)").items()}
 
     def _gaps(self) -> dict[str, Measure]:
+        if self._share_of(self._whole_windows()) < 1:
+            raise Lacking("of some windows it is not known for how long the GPU was idle")
         return {name: self._host_error(time / self.divisor) for name, time in self._by_function("gap_line_sum", "Idle Time (ns)").items()}
 
     def _library(self) -> dict[str, Measure]:
@@ -642,12 +645,27 @@ class Run:
 
     def _idle(self) -> dict[str, Measure]:
         found: dict[str, Measure] = {}
-        self._rows("window_sum")
-        for column in sorted({column for row in self.windows for column in row if column.startswith("Idle: ")}):
-            total = _total(self.windows, column)
+        windows = self._whole_windows()
+        for column in sorted({column for row in windows for column in row if column.startswith("Idle: ")}):
+            total = _total(windows, column)
             if total > 0:
-                found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / self.divisor)
+                found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / (self.divisor * self._share_of(windows)))
+        if found and self._share_of(windows) < 1:
+            self.notes.append(f"GPU idle is that of {len(windows)} windows: of the others, it is not all known")
         return found
+
+    def _whole_windows(self) -> list[Row]:
+        self._rows("window_sum", "Device Time (ns)")
+        windows = figures.whole_windows(self.result)
+        if self.windows and not self._share_of(windows):
+            raise Lacking("of no window it is known for how long the GPU was idle")
+        return windows
+
+    def _share_of(self, windows: list[Row]) -> float:
+        """What part of the divisor is these windows': of iterations, which count by their kernels where they are not whole, or of time."""
+        column = "Duration (ns)" if self.basis is Basis.SECOND or not self._has_kernels() else "Kernels"
+        whole = _total(self.windows, column)
+        return _total(windows, column) / whole if whole > 0 else 1.0
 
     def _processors(self) -> dict[str, Measure]:
         """Windows are as long as their readings are apart: by their share of a core, per what totals are divided by."""
