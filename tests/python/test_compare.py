@@ -522,6 +522,37 @@ class Idle(unittest.TestCase):
         self.assertNotIn("idle_time", [metric.name for metric, _ in comparison.metrics])
 
 
+class Unnamed(unittest.TestCase):
+    def run_of(self, seed, **times):
+        made = Simulated(seed, model(16))
+        rows = [{"Module": {"unnamed": "[unattributed]"}.get(name, name), "Self Time (ns)": 10 * time, "Self Instances": 10} for name, time in times.items()]
+        made._tables["module_sum"] = Table(made.path / "module_sum.csv", tuple(rows[0]), tuple(rows))
+        return made
+
+    def test_what_is_in_no_row_may_be_in_any(self):
+        named, half = self.run_of(1, a=4e5, b=4e5), self.run_of(2, a=3e5, b=3e5, unnamed=2e5)
+        for before, after in ((named, half), (half, named)):
+            comparison = compared([before], [after])
+            self.assertEqual({change.name: change.verdict for change in comparison.tables["modules"] if change.name != "[unattributed]"}, {"a": "too few", "b": "too few"})
+            (run,) = comparison.after if after is half else comparison.before
+            self.assertEqual(run.notes, ["25% of the time by modules is [unattributed], more than in other runs: intervals allow for it"])
+            for condition, result in (("module:a > +5%", "undecided"), ("module:a < -5%", "undecided"), ("module:* > +5%", "passed")):
+                self.assertEqual(conditions.check(conditions.parse(condition), comparison, False, 0.01).result, result, condition)
+
+    def test_a_change_beyond_that_is_one(self):
+        comparison = compared([self.run_of(1, a=4e5, b=4e5)], [self.run_of(2, a=9e5, b=3e5, unnamed=2e5)])
+        self.assertEqual(next(change.verdict for change in comparison.tables["modules"] if change.name == "a"), "changed")
+        # Where as much is in no row on both sides, it is taken to be the same.
+        comparison = compared([self.run_of(1, a=4e5, b=2e5, unnamed=2e5)], [self.run_of(2, a=8e5, b=4e5, unnamed=4e5)])
+        self.assertEqual({change.verdict for change in comparison.tables["modules"]}, {"changed"})
+
+    def test_what_is_in_no_row_is_not_known_to_be_gone(self):
+        comparison = compared([self.run_of(1, a=4e5, b=1e5)], [self.run_of(2, a=3e5, unnamed=2e5)])
+        change = next(change for change in comparison.tables["modules"] if change.name == "b")
+        self.assertEqual((change.after, change.verdict), (0.0, "too few"))
+        self.assertEqual(conditions.check(conditions.parse("module:b > +5%"), comparison, False, 0.01).result, "undecided")
+
+
 class Statistics(unittest.TestCase):
     def test_against_tables(self):
         for t, freedom, p in ((12.706, 1, 0.05), (4.604, 4, 0.01), (2.228, 10, 0.05), (1.96, 1e6, 0.05), (0.0, 3, 1.0)):

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from libinject.compare import noise
-from libinject.compare.measures import KINDS, METRICS, Basis, Kind, Measure, Metric, Run, Shape, together
+from libinject.compare.measures import KINDS, METRICS, UNNAMED, Basis, Kind, Measure, Metric, Run, Shape, together
 
 CERTAIN = 0.01  # share of equal runs in which a figure may be called changed: its interval is of 99 %
 FALSE_SHARE = 0.05  # share of false changes among the rows called changes
@@ -23,19 +23,23 @@ _PRIOR = 4  # degrees of freedom that all rows' spread between runs has in one r
 
 @dataclasses.dataclass(frozen=True)
 class Test:
-    """A difference's standard error, with its degrees of freedom."""
+    """A difference's standard error, with its degrees of freedom. It may be off by anything within `slack` besides."""
 
     error: float
     freedom: float
+    slack: tuple[float, float] = (0.0, 0.0)
 
     def p(self, difference: float) -> float:
+        low, high = (difference + end for end in self.slack)
+        least = 0.0 if low <= 0 <= high else min(low, high, key=abs)
         if self.error <= 0:
-            return float(difference == 0)
-        return noise.student_p(difference / self.error, self.freedom)
+            return float(least == 0)
+        return noise.student_p(least / self.error, self.freedom)
 
-    def half(self, p: float) -> float:
-        """Half the width of the interval that holds the true difference except in `p` of all cases."""
-        return noise.student_factor(self.freedom, p) * self.error if self.error > 0 else 0.0
+    def span(self, difference: float, p: float) -> tuple[float, float]:
+        """The interval that holds the true difference except in `p` of all cases."""
+        half = noise.student_factor(self.freedom, p) * self.error if self.error > 0 else 0.0
+        return difference + self.slack[0] - half, difference + self.slack[1] + half
 
 
 @dataclasses.dataclass
@@ -145,6 +149,11 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
         if not lacking:
             metrics.append((metric, _metric(metric.name, a, b, least)))
     rows = {kind.name: [] if kind.name in left_out else _table(kind, before, after) for kind in KINDS}
+    for kind in KINDS:
+        shares = [_unnamed(kind, run) for run in (*before, *after)] if kind.named and rows[kind.name] else []
+        for run, share in zip((*before, *after), shares):
+            if share >= min(shares) + LEAST:
+                _note(run, f"{share:.0%} of the time by {kind.name} is {UNNAMED}, more than in other runs: intervals allow for it")
     # What is known exactly can't be called a change by chance.
     level = _level([test.p(change.difference) for of_kind in rows.values() for change, test in of_kind if test is not None and test.error > 0])
     for of_kind in rows.values():
@@ -221,8 +230,7 @@ def _judge(change: Change, test: Test | None, p: float, least: float, more: tupl
     """`more`: another interval, which the result also encloses."""
     if test is None:
         return
-    half = test.half(p)
-    low, high = change.difference - half, change.difference + half
+    low, high = test.span(change.difference, p)
     if more is not None:
         low, high = min(low, more[0]), max(high, more[1])
     if not math.isfinite(high - low):
@@ -252,13 +260,34 @@ def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: Kind, n
     sides = []
     for side in (before, after):
         sides.append([together(run.tables[kind.name][row] for row in names if row in run.tables[kind.name]) for run in side])
+    slack = (0.0, 0.0) if UNNAMED in names else _slack(kind, before, after)
     change = Change(name, *(statistics.fmean(m.value for m in side) for side in sides))
-    if change.before == 0:
+    if change.before == 0 and change.difference > -slack[0]:
         change.before = None
-    if change.after == 0:
+    if change.after == 0 and -change.difference > slack[1]:
         change.after = None
-    _judge(change, _test(sides[0], sides[1], None), CERTAIN, least)
+    _judge(change, _test(sides[0], sides[1], None, slack), CERTAIN, least)
     return change
+
+
+def _slack(kind: Kind, before: Sequence[Run], after: Sequence[Run]) -> tuple[float, float]:
+    """How much less and more than it looks a row may have changed because one side has more of its time in no row: the difference in that
+    share may be all its own."""
+    if not kind.named:
+        return 0.0, 0.0
+    a, b = ([_unnamed(kind, run) for run in side] for side in (before, after))
+    totals = [statistics.fmean(_total(kind, run) for run in side) for side in (before, after)]
+    return -max(0.0, max(a) - min(b)) * totals[0], max(0.0, max(b) - min(a)) * totals[1]
+
+
+def _total(kind: Kind, run: Run) -> float:
+    return math.fsum(m.value for m in run.tables[kind.name].values())
+
+
+def _unnamed(kind: Kind, run: Run) -> float:
+    """The share of the time that is in no row."""
+    unnamed = run.tables[kind.name].get(UNNAMED)
+    return 0.0 if unnamed is None else unnamed.value / _total(kind, run)
 
 
 def _table(kind: Kind, before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Change, Test | None]]:
@@ -269,13 +298,17 @@ def _table(kind: Kind, before: Sequence[Run], after: Sequence[Run]) -> list[tupl
         a, b = ([run.tables[kind.name].get(name, absent) for run in side] for side in (before, after))
         rows.append((name, a, b))
     spread = _usual_spread([(a, b) for _, a, b in rows]) if len(before) + len(after) > 2 else None
+    of_kind = _slack(kind, before, after)
     changes = []
     for name, a, b in rows:
-        there = [any(m is not absent for m in side) for side in (a, b)]
+        slack = (0.0, 0.0) if name == UNNAMED else of_kind
+        # What may be among the unnamed is not known to be new or gone.
+        hidden = math.fsum(m.value for m in b) <= -slack[0] * len(b), math.fsum(m.value for m in a) <= slack[1] * len(a)
+        there = [any(m is not absent for m in side) or may_be for side, may_be in zip((a, b), hidden)]
         values = [statistics.fmean(m.value for m in side) if is_there else None for side, is_there in zip((a, b), there)]
         counts = [statistics.fmean(m.count or 0.0 for m in side) if is_there and side[0].count is not None else None
                   for side, is_there in zip((a, b), there)]
-        changes.append((Change(name, values[0], values[1], counts[0], counts[1]), _test(a, b, spread)))
+        changes.append((Change(name, values[0], values[1], counts[0], counts[1]), _test(a, b, spread, slack)))
     return changes
 
 
@@ -300,7 +333,7 @@ def _between(a: list[Measure], b: list[Measure]) -> tuple[float, int] | None:
     return (total / freedom, freedom) if freedom else None
 
 
-def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Test | None:
+def _test(a: list[Measure], b: list[Measure], usual_spread: float | None, slack: tuple[float, float] = (0.0, 0.0)) -> Test | None:
     """Welch's standard error, from the errors within runs, or the spread between runs if that is larger. None if neither is known."""
     between = _between(a, b)
     if any(m.error is None and not (m.if_repeated and between) for m in (*a, *b)):
@@ -326,4 +359,4 @@ def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Tes
         return None
     total = sum(variances)
     parts = sum(variance * variance / freedom for variance, freedom in zip(variances, freedoms) if variance > 0)
-    return Test(math.sqrt(total), min(total * total / parts if parts > 0 else math.inf, 1e6))
+    return Test(math.sqrt(total), min(total * total / parts if parts > 0 else math.inf, 1e6), slack)

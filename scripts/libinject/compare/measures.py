@@ -116,8 +116,10 @@ class Kind:
     unit: str = "ns"
     prefix: str = ""  # prefix in conditions: kernel:NAME
     needs: tuple[str, ...] = ()  # what it is made of that may not be recorded
+    named: bool = False  # by what is asked after a window: of windows that nothing was asked after, all is UNNAMED
 
 
+UNNAMED = "[unattributed]"
 KINDS = (
     Kind("kernels", "Kernels", prefix="kernel"),
     Kind("gemm", "Matrix products by shape", prefix="gemm", needs=_LIBRARIES),
@@ -127,9 +129,9 @@ KINDS = (
     Kind("nccl", "Collectives by size", prefix="nccl", needs=("nccl",)),
     Kind("families", "Kernel families", prefix="family", needs=_LIBRARIES),
     Kind("phases", "Phases (kernel time)", prefix="phase"),
-    Kind("modules", "Modules (time of the kernels that they launch themselves)", prefix="module", needs=_NAMES),
-    Kind("functions", "Functions of the program (kernel time)", prefix="function", needs=_NAMES),
-    Kind("operators", "Operators (time of the kernels that they launch themselves)", prefix="op", needs=_NAMES),
+    Kind("modules", "Modules (time of the kernels that they launch themselves)", prefix="module", needs=_NAMES, named=True),
+    Kind("functions", "Functions of the program (kernel time)", prefix="function", needs=_NAMES, named=True),
+    Kind("operators", "Operators (time of the kernels that they launch themselves)", prefix="op", needs=_NAMES, named=True),
     Kind("library", "Library calls (GPU time, with the calls inside)", prefix="library", needs=_LIBRARIES),
     Kind("library_host", "Library calls (host time)", prefix="library_host", needs=_LIBRARIES),
     Kind("nvtx", "NVTX ranges (host time)", prefix="nvtx"),
@@ -137,7 +139,7 @@ KINDS = (
     Kind("api", "API calls (host time)", prefix="api", needs=_CALLS),
     Kind("copies", "Copies and memsets", prefix="copy"),
     Kind("idle", "GPU idle by cause", prefix="idle", needs=(*_CALLS, *_LIBRARIES)),
-    Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap", needs=(*_CALLS, *_LIBRARIES, *_NAMES)),
+    Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap", needs=(*_CALLS, *_LIBRARIES, *_NAMES), named=True),
     Kind("memory", "Peak of allocations", "MB", "memory", ("cudart",)),
     Kind("purposes", "PyTorch's memory by purpose", "B", "purpose", (*_NAMES, "nccl")),
     Kind("processors", "Processor time by role", prefix="host"),
