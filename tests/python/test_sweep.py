@@ -236,6 +236,16 @@ class Command(folders.TemporaryFolder):
         self.assertEqual((self.folder / "runs").read_text().split(), ["3", "4", "4"])
         self.assertEqual([point["values"]["N"] for point in self.points()], ["4", "3"])
 
+    def test_interrupted_as_the_options_want_it(self):
+        """Whoever sets INJECT_TIMEOUT and no other ending has asked for SIGINT."""
+        prepared = folders.profile_example(self.folder / "prepared")
+        for number, (options, status) in enumerate(((["--after", "interrupt"], "done"), (["--timeout", "5s"], "done"), (["--timeout", "5s", "--after", "continue"], "done"),
+                                                    (["--timeout", "5s", "--after", "exit"], "failed"), (["--timeout", "off"], "failed"), ([], "failed"))):
+            out = self.folder / f"sweep{number}"
+            done = folders.inject("sweep", "--out", out, "--var", "N=1", *options, "--", "sh", "-c", f'cp -r {prepared} "$INJECT_OUT"; kill -INT $$; : {{N}}', env=SIMULATED)
+            (point,) = json.loads((out / "points.json").read_text())["points"]
+            self.assertEqual((point["status"], done.returncode), (status, int(status == "failed")), (options, point, done.stderr))
+
     def test_interrupted(self):
         prepared = folders.profile_example(self.folder / "prepared")
         command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1,2,3", "--",

@@ -169,8 +169,7 @@ def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
     if limit is not None:
         point.status, point.why = Status.TIMEOUT, f"took longer than {limit:g}s"
         return
-    # INJECT_AFTER=interrupt ends programs so.
-    wanted = sweep.settings.get("INJECT_AFTER") == "interrupt" and code in (-signal.SIGINT, 128 + signal.SIGINT)
+    wanted = _interrupts(sweep.settings) and code in (-signal.SIGINT, 128 + signal.SIGINT)
     if code != 0 and not wanted:
         said = _said_out_of_memory(sweep.log(point))
         failed = sum(failed_allocations(table) for table in tables)
@@ -189,6 +188,12 @@ def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
         return
     failed = sum(failed_allocations(table) for table in tables)
     point.status, point.why = Status.DONE, f"{failed} allocations failed" if failed else ""
+
+
+def _interrupts(settings: dict[str, str]) -> bool:
+    """Whether programs are to end by SIGINT: after the last window, or at a time."""
+    after = settings.get("INJECT_AFTER") or "continue"
+    return after == "interrupt" or (after == "continue" and (settings.get("INJECT_TIMEOUT") or "off") != "off")
 
 
 def _said_out_of_memory(log: pathlib.Path) -> str:
