@@ -285,6 +285,23 @@ class Collectives(Case):
         self.assertEqual(job["collectives"]["waiting_at_least_ns"], 2 * 900 * MS)
         self.assertEqual(self.stragglers(job), [])
 
+    def test_windows_of_which_not_all_is_known(self):
+        """What ran in them is in nccl_sum.csv, and their time, or some of it, in no table: no share of that, and no straggler by it."""
+        late = [3 * MS] * self.CALLS
+        for number, (device_time, known) in enumerate(((500 * MS, True), ("", False), (1999 * MS, False), (2000 * MS, True))):
+            for rank, waits in enumerate((late, [0] * self.CALLS, late)):
+                folder = ranks.write_rank(self.folder / f"{number}" / f"r{rank}", rank, [100 * MS] * 20, nccl=[ranks.collective(self.CALLS, self.TRANSFER, waits, world=3)])
+                if rank == 1:
+                    duration = 500 * MS if number == 0 else 2000 * MS
+                    with open(folder / "window_sum.csv", "a", encoding="utf-8") as file:
+                        for device in ("all", "0"):
+                            cells = {"Window": 2, "Device": device, "State": "closed", "Duration (ns)": duration, "Device Time (ns)": device_time}
+                            file.write(",".join(str(cells.get(column, "")) for column in ranks.WINDOW) + "\n")
+            job = self.job(self.folder / str(number))
+            shares = [row["collectives"]["share"] is not None for row in job["by_rank"]]
+            self.assertEqual((shares, job["collectives"]["share"] is not None, self.stragglers(job)), ([True, known, True], known, [(1, "collectives")] if known else []), device_time)
+            self.assertEqual(self.said, [] if known else ["shares of the time in collectives, and stragglers by them, are not known, as not all of the windows' GPU time is: rank 1"])
+
     def test_what_can_not_be_split(self):
         late = [MS] * self.CALLS
         job = self.write([late, [0] * self.CALLS], world=2, operation="Broadcast")

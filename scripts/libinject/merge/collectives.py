@@ -54,9 +54,12 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
                sum(times * (longest - shortest) / 2.0 / sqrt(greatest(1, least(times, coalesce(steps, times))))) AS noise
         FROM spent JOIN met USING ({_KEY}, kernels)
         LEFT JOIN (SELECT rank, count(*) AS steps FROM step WHERE job = ? GROUP BY rank) USING (rank) GROUP BY rank, Communicator""", [number])
+    # None where that is not all the time of the windows, as where records were lost: what ran in them is in nccl_sum.csv all the same. A
+    # window in which nothing ran has no GPU's row, and windows for which there was no room have no number.
     time = dict(store.connection.execute("""
-        SELECT rank, sum("Device Time (ns)") FROM window_sum JOIN member USING (run) WHERE job = ? AND Device = 'all' GROUP BY rank
-        """, [number]).fetchall())
+        SELECT rank, CASE WHEN bool_and(coalesce("Device Time (ns)" >= "Duration (ns)", Device = 'all' AND "Window" IS NOT NULL))
+                          THEN coalesce(sum("Device Time (ns)") FILTER (Device = 'all'), 0) END
+        FROM window_sum JOIN member USING (run) WHERE job = ? GROUP BY rank""", [number]).fetchall())
     # A rank is compared with those that it has a communicator in common with; what others do elsewhere need not take as long.
     rows = store.rows(f"""
         SELECT rank, all_t AS collective_ns, coalesce(w.t, 0) AS split_ns, waiting_least AS waiting_at_least_ns,
@@ -78,11 +81,14 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
                                   "waiting_at_least_share": _share(row["waiting_at_least_ns"], device),
                                   "waiting_at_most_share": _share(row["waiting_at_most_ns"], device)}
     total = sum(row["collective_ns"] for row in ranks.values())
+    unknown = sorted(rank for rank in {*time, *ranks} if time.get(rank) is None)
+    if unknown:
+        job.problems.append(f"shares of the time in collectives, and stragglers by them, are not known, as not all of the windows' GPU time is: rank {spans(unknown)}")
     split = sum(row["split_ns"] for row in ranks.values())
     found = {"collective_ns": total, "split_share": split / total,
              "waiting_at_least_ns": sum(row["waiting_at_least_ns"] or 0 for row in ranks.values()),
              "waiting_at_most_ns": sum(row["waiting_at_most_ns"] or 0 for row in ranks.values()),
-             "share": _share(total, sum(filter(None, time.values()))), "ranks": ranks,
+             "share": None if unknown else _share(total, sum(time.values())), "ranks": ranks,
              "stragglers": _stragglers(ranks, time, job), "operations": _operations(store), "communicators": _communicators(store)}
     if split < 0.995 * total:
         job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: the "
