@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import random
+import statistics
 import time
 import unittest
 
@@ -73,8 +74,9 @@ class OfTheExample(folders.TemporaryFolder):
         row = next(row for row in rows_of(self.out, "iteration_sum.csv") if row["Iteration"] == str(number) and row["Device"] == "all")
         start, end = int(row["Start (ns)"]), int(row["Start (ns)"]) + int(row["Duration (ns)"])
         self.assertEqual((timeline.step, timeline.title), (end - start, f"Iteration {number} in window 1"))
-        took = sorted(int(row["Duration (ns)"]) for row in rows_of(self.out, "iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1")
-        self.assertEqual(timeline.step, took[len(took) // 2], "of an odd number, the median is one of them")
+        times = [float(each["Step Time (ns)"]) for each in rows_of(self.out, "iteration_sum.csv") if each["Device"] == "all" and each["Step Time (ns)"]]
+        off = sorted(abs(time - statistics.median(times)) for time in times)
+        self.assertEqual(abs(float(row["Step Time (ns)"]) - statistics.median(times)), off[0])
         events = events_of(timeline)
         own = [event for event in events if event[6]]
         kinds = collections.Counter(kind for *_, kind, _, _, _ in own)
@@ -137,6 +139,20 @@ class Chosen(folders.TemporaryFolder):
         timeline, notes, *_ = of(written(self.folder / "c", [(*step[:4], 2) for step in steps], work, calls))
         self.assertIn("1 of its 2 kernels", notes[0])
         self.assertEqual(timeline.title, "Iteration 2 in window 1")
+
+    def test_the_closest_to_the_median_step_time_where_the_host_runs_ahead(self):
+        steps = [(1, number, 1000 * number, 500 + number, 1) for number in range(3)]
+        folder = written(self.folder / "a", steps, [(1000 * number + 10, 30, number + 1, 7, "k") for number in range(3)],
+                         [(1000 * number + 1, 5, number + 1, "cudaLaunchKernel") for number in range(3)])
+        path = folder / "iteration_sum.csv"
+        lines = path.read_text().splitlines()
+        for times, title, said in ((("7002.0", "7000.0", ""), "Iteration 0", "it took 7.002us, and 500ns on the host; the median is 7.001us."),
+                                   (("", "7000.0", ""), "Iteration 1", "it took 7.000us, and 501ns on the host; the median is 7.000us."),
+                                   (("", "", ""), "Iteration 1", "it took 501ns; the median is 501ns.")):
+            path.write_text("\n".join(f"{line},{time}" for line, time in zip(lines, ("Step Time (ns)", *times), strict=True)) + "\n")
+            timeline, notes, *_ = of(folder)
+            self.assertEqual(timeline.title, f"{title} in window 1")
+            self.assertTrue(notes[0].endswith(said), notes[0])
 
     def test_correlation_ids_that_begin_anew(self):
         """A window's ids may recur from the one before: its own work is what ran after its calls, before the next window."""

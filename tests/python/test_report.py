@@ -111,8 +111,8 @@ class OfTheExample(folders.TemporaryFolder):
         self.assertEqual(sum(idle["values"]), window["Idle (ns)"])
         phases = {series["name"]: series["values"] for series in plots["phases"]["series"]}
         self.assertEqual(phases, {"forward": [200_000], "backward": [300_000], "optimizer": [200_000]})
-        steps = [row["Duration (ns)"] for row in Result(self.out).rows("iteration_sum") if row["Device"] == "all" and row["Label"] == "iteration"]
-        self.assertEqual(plots["steps"]["series"][0]["y"], steps)
+        steps = [row["Step Time (ns)"] for row in Result(self.out).rows("iteration_sum") if row["Device"] == "all" and row["Label"] == "iteration"]
+        self.assertEqual(plots["steps"]["series"][0]["y"], [time for time in steps if time is not None])
 
     def test_nothing_in_it_breaks_the_page(self):
         """Tables without rows, columns or values, and a run.json with anything anywhere."""
@@ -291,8 +291,19 @@ class Parts(folders.TemporaryFolder):
         self.assertAlmostEqual(run["steps"]["stdev"], 26.4575, 3)
         plot = plots_of(run)["steps"]
         self.assertEqual([(series["name"], series["y"]) for series in plot["series"]],
-                         [("step time in windows", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time in windows", [900])])
+                         [("step time in windows", [10, 20, 60]), ("step, not complete", [500]), ("validation time in windows", [900])])
         self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
+
+    def test_step_times_where_the_host_runs_ahead(self):
+        """Those on the GPU, wherever step times are shown; the last iteration of such a window has none."""
+        folders.write_run(self.folder / "a")
+        folders.write_table(self.folder / "a", "iteration_sum", [
+            {"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 1000 * at, "Duration (ns)": duration, "Step Time (ns)": time}
+            for at, duration, time in ((0, 100, 9000.0), (1, 200, 9002.5), (2, 300, 9001.0), (3, 400, ""))])
+        run = model_of(self.folder / "a")
+        (series,) = plots_of(run)["steps"]["series"]
+        self.assertEqual((series["x"], series["y"]), ([0, 1, 2], [9000, 9002.5, 9001]))
+        self.assertEqual(run["tiles"][0], {"label": "Step time", "value": "9.001us", "note": "median of 3 iterations in windows; mean 9.001us, standard deviation 1ns"})
 
     def test_stacks_add_up(self):
         folder = folders.write_run(self.folder / "a")

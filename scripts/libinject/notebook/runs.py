@@ -33,9 +33,8 @@ _RAW = "with INJECT_TRACE"
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Durations of iterations in ns, from boundary to boundary on the host. The step time is the median. `unprofiled`: iterations without
-    the profiler, the latest 1,000; otherwise the complete ones in windows, which the profiler lengthens. `stdev_ns` is the sample standard
-    deviation."""
+    """Step times of iterations in ns (docs/iterations.md). The step time is the median. `unprofiled`: iterations without the profiler, the
+    latest 1,000; otherwise the complete ones in windows, which the profiler lengthens. `stdev_ns` is the sample standard deviation."""
 
     count: int
     median_ns: float

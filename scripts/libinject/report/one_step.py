@@ -45,6 +45,7 @@ class _Step:
     """A complete iteration: what its calls submitted is its own."""
 
     row: Row
+    time: float
     window: int
     start: int
     end: int  # on the host
@@ -71,13 +72,16 @@ def _candidates(result: Result) -> tuple[list[_Step], float]:
             and isinstance(row["Duration (ns)"], int) and row["Duration (ns)"] > 0]
     if not rows:
         return [], 0
-    median = statistics.median(row["Duration (ns)"] for row in rows)  # type: ignore[type-var]
+    times = [(float(time), row) for row in rows if isinstance(time := figures.step_time(row), (int, float))]
+    # Where none has a step time, the host's is all there is.
+    times = times or [(float(row["Duration (ns)"]), row) for row in rows]  # type: ignore[arg-type]
+    median = statistics.median(time for time, _ in times)
     opened = sorted(start for row in figures.windows(result) if isinstance(start := row.get("Start (ns)"), int))
     steps = []
-    for row in heapq.nsmallest(_MOST_CANDIDATES, rows, key=lambda row: abs(row["Duration (ns)"] - median)):  # type: ignore[operator]
+    for time, row in heapq.nsmallest(_MOST_CANDIDATES, times, key=lambda each: abs(each[0] - median)):
         start = row["Start (ns)"]
-        steps.append(_Step(row, row["Window"], start, start + row["Duration (ns)"], next((at for at in opened if at > start), math.inf)))  # type: ignore[arg-type,operator]
-    return steps, float(median)  # type: ignore[arg-type]
+        steps.append(_Step(row, time, row["Window"], start, start + row["Duration (ns)"], next((at for at in opened if at > start), math.inf)))  # type: ignore[arg-type,operator]
+    return steps, median
 
 
 class _Spread:
@@ -218,10 +222,10 @@ def _timeline(records: Records, step: _Step) -> tuple[Timeline, int]:
 
 
 def _step_notes(step: _Step, median: float, left_out: int, timeline: Timeline) -> list[str]:
-    took = step.end - step.start
-    notes = [f"Of the complete iterations in windows, this one is closest to the median: it took {duration(took)} on the host, the median is "
+    took = duration(step.time) + (f", and {duration(step.end - step.start)} on the host" if round(step.time) != step.end - step.start else "")
+    notes = [f"Of the complete iterations in windows, this one is closest to the median: it took {took}; the median is "
              f"{duration(median)}." if step.whole or not step.submitted else
-             f"This iteration took {duration(took)}; the median of the complete ones is {duration(median)}. The records have {step.kernels:,} of its "
+             f"This iteration took {took}; the median of the complete ones is {duration(median)}. The records have {step.kernels:,} of its "
              f"{step.row.get('Kernels')} kernels."]
     if step.last > step.end:
         notes.append(f"The GPU ended its work {duration(step.last - step.end)} after the host had gone on to the next iteration.")

@@ -121,9 +121,9 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     if steps:
         count = int(steps["count"])
         spread = f", standard deviation {duration(steps['stdev'])}" if count > 1 else ""
-        of = "without the profiler" if unprofiled else "in windows"
+        of = "without the profiler, on the host" if unprofiled else "in windows"
         shown.append(_tile("Step time", duration(steps["median"]),
-                           f"median of {count} iteration{'s' if count != 1 else ''} {of}, on the host; mean {duration(steps['mean'])}{spread}"))
+                           f"median of {count} iteration{'s' if count != 1 else ''} {of}; mean {duration(steps['mean'])}{spread}"))
     profiled = step_times(result, in_windows=True)
     if steps and profiled and unprofiled:
         longer = 100 * (profiled["median"] / steps["median"] - 1)

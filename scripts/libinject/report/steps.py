@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from libinject import figures
@@ -12,7 +13,7 @@ from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import text_of
 from libinject.report import breakdown, over_time
 from libinject.report.overview import TOO_SHORT, step_times
-from libinject.result import Cell, Result, Row
+from libinject.result import Result, Row
 
 _MOST_DEVICES = 8
 # What decides, in this order; all others are there to be asked for.
@@ -23,14 +24,14 @@ _ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "GPU Utilization (%
 _KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "checkpoint"))
 
 
-def _series(name: str, rows: list[tuple[int, Row]], column: str, **style: Any) -> dict[str, Any]:
+def _series(name: str, rows: list[tuple[int, Row]], time: Callable[[Row], object], **style: Any) -> dict[str, Any]:
     """A line ends with its window: None."""
     x: list[int | None] = []
-    y: list[Cell] = []
+    y: list[float | None] = []
     notes: list[str] = []
     before = None
     for at, row in rows:
-        if not isinstance(row[column], (int, float)):
+        if not isinstance(value := time(row), (int, float)):
             continue
         if style.get("lines") and x and row["Window"] != before:
             x.append(None)
@@ -38,10 +39,14 @@ def _series(name: str, rows: list[tuple[int, Row]], column: str, **style: Any) -
             notes.append("")
         before = row["Window"]
         x.append(at)
-        y.append(row[column])
+        y.append(value)
         number = row["Iteration"] if row["Iteration"] is not None else "–"
         notes.append(f"window {before}, iteration {number}, begins at {duration(row['Start (ns)'] or 0)}")
     return {"name": name, "x": x, "y": y, "notes": notes, **style}
+
+
+def _duration(row: Row) -> object:
+    return row["Duration (ns)"]
 
 
 def _bands(rows: list[tuple[int, Row]], reasons: dict[Any, str]) -> list[dict[str, Any]]:
@@ -68,9 +73,10 @@ def _plot(result: Result) -> Plot | None:
         whole = [(at, row) for at, row in of_kind if row["Complete"] == 1]
         cut = [(at, row) for at, row in of_kind if row["Complete"] != 1]
         if whole:
-            series.append(_series(f"{name} time in windows", whole, "Duration (ns)", lines=label == "iteration"))
+            of_step = label == "iteration"
+            series.append(_series(f"{name} time in windows", whole, figures.step_time if of_step else _duration, lines=of_step))
         if cut:
-            series.append(_series(f"{name}, cut by the window's edge", cut, "Duration (ns)", hollow=True))
+            series.append(_series(f"{name}, not complete", cut, _duration, hollow=True))
     places = {(row["Window"], row["Iteration"], row["Label"], row["Start (ns)"]): at for at, row in hosts}
     devices: dict[str, list[tuple[int, Row]]] = {}
     for row in rows:
@@ -79,7 +85,7 @@ def _plot(result: Result) -> Plot | None:
             devices.setdefault(str(row["Device"]), []).append((at, row))
     for device, of_device in list(devices.items())[:_MOST_DEVICES]:
         if "Kernel Busy (ns)" in of_device[0][1]:
-            series.append(_series(f"kernels running, GPU {text_of(device)}", of_device, "Kernel Busy (ns)", lines=True, dash=True))
+            series.append(_series(f"kernels running, GPU {text_of(device)}", of_device, lambda row: row["Kernel Busy (ns)"], lines=True, dash=True))
     ticks = [str(row["Iteration"]) if row["Iteration"] is not None else str(row["Label"]) for _, row in hosts]
     return Plot("steps", "Step time in windows", "points", {"title": "iteration", "ticks": ticks}, series,
                 {"title": "time", "unit": "ns", "zero": True}, bands=_bands(hosts, reasons))
