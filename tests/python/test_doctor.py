@@ -29,6 +29,15 @@ class Command(folders.TemporaryFolder):
             self.assertEqual(found[subject]["state"], "good", found[subject])
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_records_that_can_not_outlive_a_process(self):
+        """As where there is too little room for temporary files: all else works."""
+        done = subprocess.run(["sh", "-c", f"ulimit -f 20000; exec {sys.executable} {folders.ROOT / 'scripts' / 'inject'} doctor --json"], cwd=self.folder,
+                              env={**os.environ, **SIMULATION}, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = {finding["subject"]: finding for finding in json.loads(done.stdout)}
+        self.assertEqual([found[subject]["state"] for subject in ("records", "trial", "counters")], ["warning", "good", "good"])
+        self.assertTrue(found["records"]["text"].startswith("records are kept in memory, and are lost if the process is killed: "), found["records"])
+
     def test_in_words(self):
         done = folders.inject("doctor", env=SIMULATION)
         self.assertEqual(done.returncode, 0)
