@@ -138,6 +138,7 @@ class Command(folders.TemporaryFolder):
         (sections,) = folders.sections_of(self.folder / "sweep" / "sweep.html")
         plots = {plot["id"]: plot for plot in sections["figures"]["plots"]}
         self.assertLessEqual({"step_time_ns", "samples_per_s", "gpu_utilization_pct", "gemm_tflops", "peak_memory_mb"}, plots.keys())
+        self.assertEqual(plots["gemm_tflops"]["note"], "calls in gemm_sum.csv, without products inside recurrent layers")
         (line,) = plots["step_time_ns"]["series"]
         self.assertEqual((line["x"], line["y"]), ([5000, 10000, 20000], [point["step_time_ns"] for point in json.loads(done.stdout)["points"]]))
         for at in range(3):

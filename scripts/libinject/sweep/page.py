@@ -27,7 +27,7 @@ _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "sampl
           ("Power (W)", "", "power_w"), ("Energy per sample (J)", "", "joules_per_sample"), ("Energy per unit of work (J)", "", "joules_per_unit"), ("SM clock (MHz)", "", "sm_clock_mhz"),
           ("Processors used", "", "processors"))
 _NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
-          "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows",
+          "gemm_tflops": "calls in gemm_sum.csv, without products inside recurrent layers", "achieved_occupancy_pct": "mean over the windows",
           "memory_in_use_mb": "the highest reading while windows were open, of all processes on a GPU",
           "activations_mb": "the peak of PyTorch's allocator less what stays from one iteration to the next",
           "processors": "by the process and its children, in windows"}
