@@ -270,6 +270,13 @@ class Commands(folders.TemporaryFolder):
         return len(runs)
 
 
+    def test_ci_in_a_workspace_that_is_reused(self):
+        """No job judges the folders of an earlier one."""
+        for _ in range(2):
+            self.try_page("docs/ci.md")
+        self.assertEqual([path.name for path in self.folder.glob("*.1")], [])
+
+
 def _try(name):
     return lambda self: self.assertGreaterEqual(self.try_page(name), TRIED[name])
 
