@@ -154,6 +154,13 @@ class Chosen(folders.TemporaryFolder):
             self.assertEqual(timeline.title, f"{title} in window 1")
             self.assertTrue(notes[0].endswith(said), notes[0])
 
+    def test_iterations_without_a_number(self):
+        folder = written(self.folder / "a", [(1, 7, 1000, 500, 1)], [(1010, 30, 1, 7, "k")])
+        path = folder / "iteration_sum.csv"
+        path.write_text(path.read_text().replace("Iteration,", "Iteration?,", 1))
+        timeline, notes, *_ = of(folder)
+        self.assertEqual((timeline, notes), (None, ["No iteration is complete in a window, so there is none to show."]))
+
     def test_correlation_ids_that_begin_anew(self):
         """A window's ids may recur from the one before: its own work is what ran after its calls, before the next window."""
         steps = [(1, 0, 0, 100, 1), (2, 7, 1000, 100, 1), (3, 9, 5000, 100, 1)]

@@ -68,8 +68,8 @@ class _Step:
 
 def _candidates(result: Result) -> tuple[list[_Step], float]:
     """Those closest to the median first, and the median."""
-    rows = [row for row in figures.complete_iterations(result) if isinstance(row.get("Window"), int) and isinstance(row.get("Start (ns)"), int)
-            and isinstance(row["Duration (ns)"], int) and row["Duration (ns)"] > 0]
+    rows = [row for row in figures.complete_iterations(result) if all(isinstance(row.get(name), int) for name in ("Window", "Iteration", "Start (ns)", "Duration (ns)"))
+            and row["Duration (ns)"] > 0]  # type: ignore[operator]
     if not rows:
         return [], 0
     times = [(float(time), row) for row in rows if isinstance(time := figures.step_time(row), (int, float))]
