@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Energy and clocks in `inject report`, `compare`, `sweep` and `merge`."""
 
+import csv
 import math
 import unittest
 
@@ -80,6 +81,20 @@ class Energy(folders.TemporaryFolder):
         run.measure(Basis.RUN, False)
         self.assertNotIn("energy", run.metrics)
         self.assertAlmostEqual(run.metrics["power"].value, 450)
+
+    def test_compare_where_the_host_ran_ahead(self):
+        """The window's iterations used more than what was used up to its end."""
+        for step_time, known in (("100000000.0", True), ("150000000.0", False), ("", False)):
+            with self.subTest(step_time):
+                result = self.result(ROW, name=f"steps-{step_time}")
+                with open(result.path / "window_sum.csv", newline="", encoding="utf-8") as file:
+                    (row,) = [row for row in csv.DictReader(file) if row["Device"] == "all"]
+                folders.write_table(result.path, "window_sum", [{**row, "Iterations": 20, "Step Time in Window (ns)": step_time}])
+                run = Run(Result(result.path))
+                run.measure(Basis.ITERATION, False)
+                self.assertEqual("energy" in run.metrics, known)
+                run.measure(Basis.SECOND, False)
+                self.assertIn("energy", run.metrics)
 
     def test_report(self):
         parts = [{**ROW, "Of": "iteration", "Iteration": i, "Start (ns)": (20_000 + 500 * i) * MS, "Duration (ns)": 500 * MS, "Power (W)": f"{400 + i}.0"}
