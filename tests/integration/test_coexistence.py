@@ -499,6 +499,25 @@ class Injections(Turns):
                 self.check_windows(done, [3])
                 self.assertNotIn("injected", done.stderr)
 
+    def test_preloaded_with_names_of_ours(self):
+        """It gets the calls that it gets without us, and passes them on to CUDA, whichever of us comes first."""
+        interposer = simulated.programs / "script_interposer.so"
+        seen = "interposer: 2 2\n"
+        text = self.TEXT.replace("free", "malloc:y:64 free:y free")
+        alone = self.script(text, preload=False, env={"LD_PRELOAD": simulated.preload_of(interposer)}, check=False)
+        self.assertEqual((alone.code, alone.stderr), (3, seen))
+        for first in (True, False):
+            order = (interposer, simulated.library) if first else (simulated.library, interposer)
+            for window in ("always", "off"):
+                with self.subTest(first=first, window=window):
+                    done = self.script(text, WINDOW=window, env={"LD_PRELOAD": simulated.preload_of(*order)})
+                    self.assertEqual((done.code, done.stdout, done.stderr.count(seen)), (3, "done\n", 1), done.stderr)
+                    self.check_lines(done, [])
+                    if window == "always":
+                        self.check_windows(done, [3])
+                        (row,) = [row for row in done.out.rows("memory_sum.csv") if row["API"] == "cudaMalloc"]
+                        self.assertEqual((row["Allocations"], row["Frees"]), ("2", "2"))
+
     def test_variables_are_left_alone(self):
         # Variables that no user has set name our library.
         command = ["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH $NVTX_INJECTION64_PATH"']

@@ -37,6 +37,11 @@ class ElfObject {
   /// none.
   const ElfW(Sym) * find_function(const SymbolName& name) const noexcept;
 
+  /// Whether the object has that function in a named version, which not every reference means.
+  bool is_versioned(const ElfW(Sym) & function) const noexcept {
+    return versions_ != nullptr && (versions_[&function - symbols_] & 0x7FFFu) > 1;  // 1: VER_NDX_GLOBAL
+  }
+
   /// Where a function of this object begins. For an indirect function, calls its resolver and returns its
   /// choice.
   void* address(const ElfW(Sym) & function) const noexcept;

@@ -103,8 +103,15 @@ class Search {
         },
         this);
     if (provider_count_ == 0) return;
-    const unsigned chosen = provider_count_ == 1 ? 0 : behind_us_ ? first_behind_us() : choose();
-    result_ = providers_[chosen].object.address(*providers_[chosen].symbol);
+    unsigned chosen = 0;
+    if (behind_us_) {
+      chosen = first_behind_us();
+    } else if (provider_count_ > 1 || providers_[0].index < our_index_) {
+      const bool has_nodes = snapshot();
+      chosen = choose();
+      if (has_nodes) munmap(nodes_, object_count_ * sizeof(Node));
+    }
+    if (chosen != kNone) result_ = providers_[chosen].object.address(*providers_[chosen].symbol);
   }
 
   // In load order, which is the order in which the dynamic linker searches preloaded or linked libraries.
@@ -147,15 +154,21 @@ class Search {
     if (object.begin() > address && object.begin() < caller_end_) caller_end_ = object.begin();
   }
 
-  // Several objects have the name. Chooses as the dynamic linker would by the version that the caller
-  // requests: the caller itself, then what it depends on, then what the libraries that need the caller depend
-  // on.
+  // Chooses as the dynamic linker would without us: a preloaded library, as far as it is behind us; else, by
+  // the version that the caller requests, the caller itself, then what it depends on, then what the libraries
+  // that need the caller depend on. kNone: nobody but those who have passed the call on to us has the name.
   unsigned choose() noexcept {
+    last_of_program_ = last_needed_by_program();
+    if (caller_ != nullptr) leave_out_those_in_front();
+    if (provider_count_ == 0) return kNone;
+    for (unsigned i = 0; i < provider_count_; ++i) {
+      if (providers_[i].index > our_index_ && is_preloaded(providers_[i])) return i;
+    }
     for (unsigned i = 0; i < provider_count_; ++i) {
       if (providers_[i].index == caller_index_) return i;
     }
     unsigned chosen = kNone;
-    if (caller_index_ != kNone && snapshot()) {
+    if (caller_index_ < node_count_) {
       bool reached_caller = false;
       chosen = walk(caller_index_, reached_caller);
       for (unsigned root = 0; root < node_count_ && chosen == kNone; ++root) {
@@ -163,13 +176,52 @@ class Search {
         const unsigned found = walk(root, reached_caller);
         if (reached_caller) chosen = found;
       }
-      munmap(nodes_, object_count_ * sizeof(Node));
     }
     if (chosen != kNone) return chosen;
     for (unsigned i = 0; i < provider_count_; ++i) {
       if (providers_[i].preferred) return i;
     }
     return 0;
+  }
+
+  // Where we are preloaded, every call finds a library in front of us that has the name as well. What reaches
+  // us was passed on by it (RTLD_NEXT), with its own return address or, by a jump, its caller's.
+  void leave_out_those_in_front() noexcept {
+    if (our_index_ > last_of_program_) return;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < provider_count_; ++i) {
+      if (providers_[i].index > our_index_) providers_[kept++] = providers_[i];
+    }
+    provider_count_ = kept;
+  }
+
+  // The last object that was loaded because the program needs it: all before it were loaded at its start.
+  // Without nodes, none is known.
+  unsigned last_needed_by_program() const noexcept {
+    unsigned last = 0;
+    if (node_count_ == 0) return last;
+    nodes_[0].object.for_each_needed([&](const char* needed) {
+      if (const unsigned index = find_object(needed); index != kNone && index > last) last = index;
+    });
+    return last;
+  }
+
+  // Loaded at the program's start although nothing before it needs it. References to any version find it, if
+  // it has no versions itself.
+  bool is_preloaded(const Provider& provider) const noexcept {
+    if (provider.index > last_of_program_ || provider.object.is_versioned(*provider.symbol)) return false;
+    bool is_needed = false;
+    for (unsigned i = 0; i < provider.index; ++i) {
+      nodes_[i].object.for_each_needed([&](const char* needed) {
+        is_needed = is_needed || std::strcmp(file_name(needed), provider.object.soname()) == 0;
+      });
+    }
+    return !is_needed;
+  }
+
+  static const char* file_name(const char* path) noexcept {
+    const char* slash = std::strrchr(path, '/');
+    return slash != nullptr ? slash + 1 : path;
   }
 
   bool snapshot() noexcept {
@@ -219,11 +271,10 @@ class Search {
   }
 
   unsigned find_object(const char* needed) const noexcept {
-    if (const char* slash = std::strrchr(needed, '/'); slash != nullptr) needed = slash + 1;
-    const SymbolName name(needed);
+    const SymbolName name(file_name(needed));
     for (unsigned i = 0; i < node_count_; ++i) {
       const ElfObject& object = nodes_[i].object;
-      if (object.soname_hash() == name.hash && std::strcmp(object.soname(), needed) == 0) return i;
+      if (object.soname_hash() == name.hash && std::strcmp(object.soname(), name.text) == 0) return i;
     }
     return kNone;
   }
@@ -237,6 +288,7 @@ class Search {
   unsigned object_count_ = 0;
   unsigned our_index_ = kNone;
   unsigned caller_index_ = kNone;
+  unsigned last_of_program_ = 0;
   std::uintptr_t caller_begin_ = 0;
   std::uintptr_t caller_end_ = 0;
   unsigned provider_count_ = 0;
