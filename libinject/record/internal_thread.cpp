@@ -6,15 +6,28 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <cstddef>
+
 #include "libinject/record/thread_registry.h"
 
+// Of glibc: what threads' stacks have to have besides, such as the thread-local storage of libraries. Missing
+// before 2.34 where the program has no libpthread, and in other C libraries.
+extern "C" std::size_t __pthread_get_minstack(const pthread_attr_t*) __attribute__((weak));
+
 namespace inject {
+
+namespace {
+
+constexpr std::size_t kStackBytes = std::size_t{1} << 20;
+
+}  // namespace
 
 int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept {
   pthread_attr_t attributes;
   if (const int failed = pthread_attr_init(&attributes); failed != 0) return failed;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, 1024 * 1024);
+  const std::size_t besides = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
+  pthread_attr_setstacksize(&attributes, kStackBytes + besides);
   sigset_t all;
   sigset_t previous;
   sigfillset(&all);

@@ -518,6 +518,11 @@ class Injections(Turns):
                         (row,) = [row for row in done.out.rows("memory_sum.csv") if row["API"] == "cudaMalloc"]
                         self.assertEqual((row["Allocations"], row["Frees"]), ("2", "2"))
 
+    def test_preloaded_with_much_thread_local_storage(self):
+        # It is taken from the stacks of our threads as well.
+        done = self.check(self.TEXT, [], [3], WINDOW="always", before=[simulated.programs / "script_storage.so"])
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
+
     def test_variables_are_left_alone(self):
         # Variables that no user has set name our library.
         command = ["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH $NVTX_INJECTION64_PATH"']
