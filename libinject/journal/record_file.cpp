@@ -49,10 +49,12 @@ constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
 constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
     {0x2FC12FC1, "ZFS"}, {0x9123683E, "btrfs"}, {0xCA451A4E, "bcachefs"}};
 
+// A file is on another file system, whose name is not known.
+constexpr std::uint32_t kOverlay[] = {0x794C7630};
 // Allocated blocks are memory, or may be: tmpfs, ramfs, overlay.
-constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, 0x794C7630};
+constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, kOverlay[0]};
 // A copy of a file may share its blocks: XFS, and an overlay, which may be on one.
-constexpr std::uint32_t kReflinks[] = {0x58465342, 0x794C7630};
+constexpr std::uint32_t kReflinks[] = {0x58465342, kOverlay[0]};
 constexpr Nanoseconds kLookInterval = kSecond;
 constexpr std::uint64_t kUnshareAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
 // The file may take at most a quarter of what the memory limit leaves.
@@ -107,6 +109,51 @@ Extent shared_extent(int file, std::uint64_t from) noexcept {
     }
     if (from == begin) return {};
   }
+}
+
+constexpr std::size_t kProbedBlock = 4096;
+
+/// Where the file's first block is on the disk, once it has been written there; errno on failure.
+std::optional<std::uint64_t> place_of_first_block(int file) noexcept {
+  std::array<char, sizeof(fiemap) + sizeof(fiemap_extent)> memory;
+  fiemap asked{};
+  asked.fm_length = kProbedBlock;
+  asked.fm_flags = FIEMAP_FLAG_SYNC;
+  asked.fm_extent_count = 1;
+  std::memcpy(memory.data(), &asked, sizeof asked);
+  if (ioctl(file, FS_IOC_FIEMAP, memory.data()) != 0) return std::nullopt;
+  std::memcpy(&asked, memory.data(), sizeof asked);
+  fiemap_extent extent{};
+  std::memcpy(&extent, memory.data() + sizeof asked, sizeof extent);
+  errno = ENODATA;
+  constexpr std::uint32_t kNowhere =
+      FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL;
+  if (asked.fm_mapped_extents == 0 || (extent.fe_flags & kNowhere) != 0) return std::nullopt;
+  return extent.fe_physical;
+}
+
+/// Whether a block that has been allocated stays where it is when it is written again. The file is new, and
+/// empty afterwards.
+bool keeps_its_blocks(int file) noexcept {
+  constexpr std::size_t kAllocated = 64 * kProbedBlock;
+  const auto write_first_block = [file](char value) {
+    std::array<char, kProbedBlock> block;
+    block.fill(value);
+    return pwrite(file, block.data(), block.size(), 0) == static_cast<ssize_t>(block.size());
+  };
+  if (allocate_file(file, kAllocated) != 0) return false;
+  // Even on btrfs, the first write goes to the block that was allocated.
+  bool keeps = false;
+  if (write_first_block('a')) {
+    if (const std::optional<std::uint64_t> first = place_of_first_block(file)) {
+      keeps = write_first_block('b') && place_of_first_block(file) == first;
+    } else if (errno == EOPNOTSUPP || errno == ENOTTY) {
+      // No disk (tmpfs), or one that does not say, as ZFS, which then does not allocate blocks in advance.
+      struct stat found {};
+      keeps = fstat(file, &found) == 0 && static_cast<std::size_t>(found.st_blocks) * 512 >= kAllocated;
+    }
+  }
+  return ftruncate(file, 0) == 0 && keeps;
 }
 
 }  // namespace
@@ -181,6 +228,13 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
     unlinkat(where.descriptor(), where.name().c_str(), 0);
     return -1;
   };
+  struct stat made {};
+  struct statfs system {};
+  if (fstat(file, &made) != 0 || fstatfs(file, &system) != 0) return give_up(text_of(errno));
+  if (is_one_of(kOverlay, system) && !keeps_its_blocks(file)) {
+    unfit_ = true;
+    return give_up("space allocated on what is below this overlay does not guarantee later writes");
+  }
   if (const int failed = allocate_file(file, bytes); failed != 0)
     return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -189,9 +243,7 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
   // mistake. If the mode can't be changed, it stays as open_output() set it.
   [[maybe_unused]] const int changed = fchmod(file, S_IRUSR);
   base_ = static_cast<std::uint8_t*>(mapped);
-  struct stat made {};
-  struct statfs system {};
-  has_reflinks_ = fstat(file, &made) == 0 && fstatfs(file, &system) == 0 && is_one_of(kReflinks, system);
+  has_reflinks_ = is_one_of(kReflinks, system);
   device_ = made.st_dev;
   inode_ = made.st_ino;
   bytes_ = bytes;

@@ -948,15 +948,46 @@ class RoomTest(Case):
 
     @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
     def test_a_copy_on_an_overlay_that_shares_blocks(self):
-        def overlay(disk):
-            for name in ("lower", "upper", "work", "merged"):
-                (disk / name).mkdir()
-            if subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={disk}/lower,upperdir={disk}/upper,workdir={disk}/work", "none",
-                               str(disk / "merged")], capture_output=True, check=False).returncode != 0:
-                self.skipTest("no overlay can be mounted")
-            return disk / "merged"
+        self.copy_and_fill(self.folder / "xfs", self.overlay)
 
-        self.copy_and_fill(self.folder / "xfs", overlay)
+    def overlay(self, disk):
+        for name in ("lower", "upper", "work", "merged"):
+            (disk / name).mkdir()
+        if subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={disk}/lower,upperdir={disk}/upper,workdir={disk}/work", "none",
+                           str(disk / "merged")], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no overlay can be mounted")
+        return disk / "merged"
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
+    def test_an_overlay_on_what_copies_on_write(self):
+        """On btrfs, a full disk has no room for a store to an allocated block: the records are elsewhere. On tmpfs they are not."""
+        for system, below in (("btrfs", True), ("ext4", False), ("tmpfs", False)):
+            with self.subTest(system):
+                disk = self.folder / system
+                disk.mkdir()
+                image = self.folder / f"{system}.image"
+                with open(image, "wb") as file:
+                    file.truncate(600 << 20)
+                commands = ([["mount", "-t", "tmpfs", "-o", "size=600m", "none", str(disk)]] if system == "tmpfs" else
+                            [[f"mkfs.{system}", "-q", str(image)], ["mount", "-o", "loop", str(image), str(disk)]])
+                for command in commands:
+                    if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                        self.skipTest(f"no {system} can be mounted")
+                try:
+                    self.check_overlay(self.overlay(disk), below)
+                finally:
+                    subprocess.run(["umount", "--recursive", str(disk)], check=True)
+
+    def check_overlay(self, disk, elsewhere):
+        out = disk / "out"
+        program = Killed(self, "kernel:alpha:30 sync loop:9999 [ sleep:5 ]", WINDOW="always", OUT=str(out), TRACE=None)
+        try:
+            program.wait_for((out / "run.json").exists, "run.json")
+            self.assertEqual([(out / name).exists() for name in ("records", "records.at")], [not elsewhere, elsewhere])
+        finally:
+            program.end()
+        self.assertNotIn("records are kept in memory", program.stderr())
+        self.recover(out)
 
     def copy_and_fill(self, whole, mount):
         whole.mkdir()
