@@ -71,10 +71,9 @@ std::vector<Capture>& captures() INJECT_REQUIRES(captures_mutex) {
   static std::vector<Capture>* const running = new std::vector<Capture>;
   return *running;
 }
-/// Incremented each time that a first capture begins.
+/// Incremented each time that a first capture begins, one ends, or a stream is about to be destroyed: the
+/// streams into which threads captured before are not queried any more.
 constinit std::atomic<std::uint32_t> capture_period{0};
-/// The stream of the capture that began last.
-constinit std::atomic<CUstream> last_stream{nullptr};
 
 /// True if captures are named, so that hooks may query the driver.
 bool can_ask() noexcept {
@@ -129,6 +128,16 @@ std::optional<Capture> take_capture(CUstream stream) INJECT_REQUIRES(captures_mu
   running.erase(found);
   if (running.empty()) set_running(false);
   return taken;
+}
+
+/// The stream into which a call without a stream argument is taken to capture: the one into which the thread
+/// has captured last or, if it has not captured yet, that of the capture that began last. If it is another
+/// one, nothing changes there.
+CUstream guessed_stream(std::uint32_t period) INJECT_REQUIRES(captures_mutex) {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread != nullptr && thread->capture_period == period)
+    return static_cast<CUstream>(thread->capture_stream);
+  return captures().empty() ? nullptr : captures().back().stream;
 }
 
 void forget_old_captures() INJECT_REQUIRES(captures_mutex) {
@@ -388,7 +397,6 @@ void capture_began(CUstream stream) noexcept {
     capture.graph = tail.graph;
     capture.begin = now();
     running.push_back(std::move(capture));
-    last_stream.store(stream, std::memory_order_relaxed);
     if (running.size() == 1) set_running(true);
   });
 }
@@ -400,6 +408,7 @@ void capture_ended(CUstream stream, bool successfully, CUgraph graph) noexcept {
       if (!captures_mutex.try_lock_within(kLongestWait)) return;
       const MutexLock lock(captures_mutex, std::adopt_lock);
       capture = take_capture(stream);
+      capture_period.fetch_add(1, std::memory_order_relaxed);
     }
     if (!capture || !successfully) return;
     if (graph == nullptr) graph = capture->graph;
@@ -430,32 +439,59 @@ void executable_destroyed(CUgraphExec executable) noexcept {
   with_graphs([&](Core& core) { core.captured_graphs.forget_executable(executable); });
 }
 
+void stream_destroyed(CUstream stream) noexcept {
+  if (capture_period.load(std::memory_order_relaxed) == 0) return;  // nothing has been captured
+  const CallerState caller;
+  capture_period.fetch_add(1, std::memory_order_relaxed);
+  if (!captures_mutex.try_lock_within(kLongestWait)) return;
+  const MutexLock lock(captures_mutex, std::adopt_lock);
+  take_capture(stream);
+}
+
+void streams_destroyed() noexcept {
+  if (capture_period.load(std::memory_order_relaxed) == 0) return;
+  const CallerState caller;
+  capture_period.fetch_add(1, std::memory_order_relaxed);
+  if (!captures_mutex.try_lock_within(kLongestWait)) return;
+  const MutexLock lock(captures_mutex, std::adopt_lock);
+  if (captures().empty()) return;
+  captures().clear();
+  set_running(false);
+}
+
 CapturableCall::CapturableCall(CUstream stream, CUgraphExec launched) noexcept
     : stream_(stream), launched_(launched) {
   if (!can_ask() || ThreadRegistry::this_thread_is_ignored()) return;
   const CallerState caller;
+  period_ = capture_period.load(std::memory_order_relaxed);
   if (stream_ != nullptr) {
     before_ = tail_of(stream_);
     return;
   }
-  // The stream is a library's own setting. It is taken to be the one into which the thread has captured last,
-  // or, if it has not captured yet, that of the latest capture: if it is another one, nothing changes there.
-  const std::uint32_t period = capture_period.load(std::memory_order_relaxed);
-  const ThreadState* thread = ThreadRegistry::current_if_any();
-  stream_ = thread != nullptr && thread->capture_period == period
-                ? static_cast<CUstream>(thread->capture_stream)
-                : last_stream.load(std::memory_order_relaxed);
+  // The stream is a library's own setting. Under the lock, so that it is not destroyed in between.
+  if (!captures_mutex.try_lock_within(kLongestWait)) return;
+  const MutexLock lock(captures_mutex, std::adopt_lock);
+  guessed_ = true;
+  period_ = capture_period.load(std::memory_order_relaxed);
+  stream_ = guessed_stream(period_);
   before_ = tail_of(stream_);
+}
+
+CaptureTail CapturableCall::tail_after() const {
+  if (!guessed_) return tail_of(stream_);
+  if (!captures_mutex.try_lock_within(kLongestWait)) return {};
+  const MutexLock lock(captures_mutex, std::adopt_lock);
+  return period_ == capture_period.load(std::memory_order_relaxed) ? tail_of(stream_) : CaptureTail{};
 }
 
 void CapturableCall::made() noexcept {
   if (before_.graph == nullptr) return;
   with_graphs([&](Core& core) {
-    const CaptureTail after = tail_of(stream_);
+    const CaptureTail after = tail_after();
     if (after.graph != before_.graph) return;
     ThreadState* thread = ThreadRegistry::current();
     if (thread == nullptr) return;
-    thread->capture_period = capture_period.load(std::memory_order_relaxed);
+    thread->capture_period = period_;
     thread->capture_stream = stream_;
     if (same_nodes(before_, after)) return;
     Captured call{nodes_of(before_), nodes_of(after), launch_place(*thread) & ~kIncompletePlace, nullptr};

@@ -28,6 +28,9 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph) noexcept;
 // The program is about to do this.
 void graph_destroyed(CUgraph graph) noexcept;
 void executable_destroyed(CUgraphExec executable) noexcept;
+void stream_destroyed(CUstream stream) noexcept;
+/// The program is about to reset a device.
+void streams_destroyed() noexcept;
 
 /// The nodes on which the next work captured into a stream will depend.
 struct CaptureTail {
@@ -46,8 +49,12 @@ class CapturableCall {
   void made() noexcept;
 
  private:
+  CaptureTail tail_after() const;
+
   CUstream stream_;
   CUgraphExec launched_;
+  bool guessed_ = false;  ///< the stream is not the call's argument
+  std::uint32_t period_ = 0;
   CaptureTail before_;
 };
 

@@ -76,6 +76,23 @@ class Replayed(simulated.SimulatedTest):
         self.assertEqual(done.out.kernels(), {self.KERNEL: 1})
 
 
+class Destroyed(simulated.SimulatedTest):
+    """The driver is never asked about a stream that is gone, to which calls without a stream might have gone."""
+
+    def check(self, text):
+        done = self.script(f"kernel:a:1 sync {text} print:done return:3", WINDOW="iter:1000+1")
+        self.assertEqual((done.code, done.stdout), (3, "done\n"), done.stderr)
+
+    def test_in_the_midst_of_a_capture(self):
+        self.check("capture:s kernel:b:1:s destroy_stream:s kernel:c:3")
+
+    def test_while_another_one_is_captured(self):
+        self.check("capture:t capture:s kernel:b:1:s end_capture:s:x destroy_stream:s kernel:c:3 end_capture:t:y")
+
+    def test_by_a_reset(self):
+        self.check("capture:s kernel:b:1:s reset kernel:c:3")
+
+
 class Owed(simulated.SimulatedTest):
     """Calls for which no GPU record comes: none is missing."""
 

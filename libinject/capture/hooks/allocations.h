@@ -189,6 +189,7 @@ struct Observer<kFn_cudaDeviceReset> {
   static void before() noexcept {
     if (memory_use.active()) memory_use.resetting(current_device());
   }
+    streams_destroyed();
   static void after(void*, int status) noexcept {
     if (memory_use.active()) memory_use.reset(status == 0);
   }

@@ -98,6 +98,11 @@ template <>
 struct Observer<kFn_cudaStreamEndCapture_ptsz> : CaptureEnds<true> {};
 
 template <>
+struct Observer<kFn_cudaStreamDestroy> {
+  static void before(CUstream stream) noexcept { stream_destroyed(stream); }
+};
+
+template <>
 struct Observer<kFn_cudaGraphCreate> {
   static void after(void* /*real*/, int status, const CUgraph* graph, unsigned /*flags*/) noexcept {
     if (status == 0) graph_destroyed(*graph);  // an earlier graph had this handle, and is gone

@@ -21,7 +21,7 @@
 //   fork_load                a child loads a library
 //   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  device_count  start stop  bad_copy  last_error
-//   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
+//   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]  destroy_stream:STREAM
 //   gemm[:STREAM] sgemm allow_tf32 math_mode:MODE pedantic complex_int8 vectors convolution all_reduce
 //   group_start group_end
 #include <cublas_v2.h>
@@ -104,6 +104,15 @@ cudaStream_t stream_of(const std::string& name) {
   if (stream == nullptr)
     report("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return stream;
+}
+
+void destroy_stream(const Arguments& a) {
+  cudaStream_t stream = stream_of(a.text(1));
+  {
+    const std::lock_guard lock(mutex);
+    streams.erase(a.text(1));
+  }
+  report("cudaStreamDestroy", cudaStreamDestroy(stream));
 }
 
 void launch(const Arguments& a) {
@@ -481,9 +490,9 @@ const script::Operations kOperations {
          report("cudaStreamBeginCapture",
                 cudaStreamBeginCapture(stream_of(a.text(1)), cudaStreamCaptureModeGlobal));
        }},
-      {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"batched", batched},
-      {"sgemm", sgemm}, {"allow_tf32", allow_tf32}, {"math_mode", math_mode}, {"pedantic", pedantic},
-      {"complex_int8", complex_int8}, {"vectors", vectors},
+      {"destroy_stream", destroy_stream}, {"end_capture", end_capture}, {"graph", launch_graph},
+      {"gemm", gemm}, {"batched", batched}, {"sgemm", sgemm}, {"allow_tf32", allow_tf32},
+      {"math_mode", math_mode}, {"pedantic", pedantic}, {"complex_int8", complex_int8}, {"vectors", vectors},
 #if INJECT_HAVE_CUDNN
       {"convolution", convolution},
 #endif

@@ -791,6 +791,10 @@ std::uint64_t misuse() {
   return state().misuse.load();
 }
 
+void note_misuse() {
+  ++state().misuse;
+}
+
 Initialisation::Initialisation() {
   ++state().initialisations;
   ++this_thread.initialisations;

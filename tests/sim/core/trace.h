@@ -111,6 +111,8 @@ std::uint64_t records_pending();
 std::uint64_t calls_in_callbacks();
 /// Calls of CUPTI's that harm the program, for what its other threads are doing.
 std::uint64_t misuse();
+/// The driver is called as the real one must not be.
+void note_misuse();
 /// While it lives the driver or NVML is being initialised, on this thread.
 struct Initialisation {
   Initialisation();

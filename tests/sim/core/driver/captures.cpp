@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/sim/core/driver/impl.h"
+#include "tests/sim/core/trace.h"
 
 namespace inject::sim::drv::impl {
 namespace {
@@ -21,6 +22,8 @@ CUresult capture_status(CUstream handle, bool per_thread, CUstreamCaptureStatus*
 CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                       const CUgraphNode** dependencies, size_t* count) {
   CUresult result = capture_status(handle, false, status);
+  // The real one reads what the handle points to.
+  if (result == CUDA_ERROR_INVALID_HANDLE) trace::note_misuse();
   if (result != CUDA_SUCCESS || *status == CU_STREAM_CAPTURE_STATUS_NONE) return result;
   Stream* stream = find_stream(handle, false);
   std::lock_guard lock(world());
