@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 
+#include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
 
 namespace inject {
@@ -30,11 +30,10 @@ bool counts_here() noexcept {
 
 template <typename Done>
 void wait_until(Done done) noexcept {
-  const int saved_errno = errno;
+  const CallerState caller;
   const timespec pause{0, 50'000};
   for (const Nanoseconds deadline = now() + kMaxWait; !done() && now() < deadline;)
     nanosleep(&pause, nullptr);
-  errno = saved_errno;
 }
 
 }  // namespace

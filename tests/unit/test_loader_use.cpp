@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/loader_use.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,7 +65,18 @@ bool fork_waits_for_a_use() {
   return waited;
 }
 
-constexpr Nanoseconds kSoon = 1'500'000'000;  // before_fork() waits up to two seconds for a use in progress
+constinit std::atomic<bool> cancelled_thread_went_on{false};
+/// Waits for a fork although a request to cancel it is pending.
+void* use_while_cancelled(void*) {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+  pthread_cancel(pthread_self());
+  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+  { const LoaderUse use; }
+  cancelled_thread_went_on = true;
+  return nullptr;
+}
+
+constexpr Nanoseconds kSoon = 1'500'000'000;  // two seconds are waited for a use that goes on
 
 }  // namespace
 
@@ -91,4 +103,15 @@ TEST_CASE("a child made by vfork that is the first to use the loader leaves its 
   REQUIRE(waitpid(process, &status, 0) == process);
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a wait for a fork is no place to be cancelled at", "[native]") {
+  LoaderUse::count_in_this_process();
+  LoaderUse::before_fork();
+  pthread_t thread{};
+  REQUIRE(pthread_create(&thread, nullptr, &use_while_cancelled, nullptr) == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  LoaderUse::after_fork();
+  REQUIRE(pthread_join(thread, nullptr) == 0);
+  CHECK(cancelled_thread_went_on);
 }
