@@ -67,7 +67,6 @@ bool ControlListener::listen() {
       if (ended_) return false;
       if (listening_.is_open()) {
         folder_ = path;
-        note_sockets();
         return true;
       }
     }
@@ -154,7 +153,6 @@ void ControlListener::accept_client() {
   free->socket = Descriptor(number);
   free->deadline = now() + kPatience;
   free->request.clear();
-  note_sockets();
   send_line(free->socket, str_format("{}{}\n", kControlGreeting, getpid()));
 }
 
@@ -176,22 +174,15 @@ bool ControlListener::read_request(Client& client) {
 void ControlListener::drop(Client& client) noexcept {
   const int number = client.socket.get();
   client.socket = Descriptor();
-  note_sockets();
   if (number >= 0) close(number);
 }
 
-void ControlListener::note_sockets() noexcept {
-  const auto number_of = [](const Descriptor& socket) { return socket.is_open() ? socket.get() : -1; };
-  for (std::size_t i = 0; i < kMaxClients; ++i) {
-    numbers_[i].store(number_of(clients_[i].socket) + 1, std::memory_order_relaxed);
-  }
-  numbers_[kMaxClients].store(number_of(listening_) + 1, std::memory_order_relaxed);
-}
-
 void ControlListener::close_in_child() noexcept {
-  for (std::atomic<int>& number : numbers_) {
-    if (const int open = number.exchange(0, std::memory_order_relaxed) - 1; open >= 0) close(open);
-  }
+  const auto close_own = [](const Descriptor& socket) {
+    if (const int number = socket.is_open() ? socket.get() : -1; number >= 0) close(number);
+  };
+  for (const Client& client : clients_) close_own(client.socket);
+  close_own(listening_);
 }
 
 void ControlListener::remove_socket() noexcept {

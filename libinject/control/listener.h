@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -29,7 +28,8 @@ class ControlListener {
   bool start() noexcept;
   /// The process ends: removes its socket.
   void remove_socket() noexcept;
-  /// In a child after fork(): closes the parent's connections. Makes system calls only.
+  /// In a child after fork(), which may come at any time: closes the parent's connections, as far as their
+  /// numbers are still theirs. Makes system calls only.
   void close_in_child() noexcept;
 
  private:
@@ -47,13 +47,10 @@ class ControlListener {
   bool read_request(Client& client);  // false if the client is finished
   void read_late_request(Client& client);
   void drop(Client& client) noexcept;
-  void note_sockets() noexcept;
 
   Answer answer_;
   Descriptor listening_;
   std::array<Client, kMaxClients> clients_;
-  // The descriptors of the above, for a child that may be forked at any time.
-  std::array<std::atomic<int>, kMaxClients + 1> numbers_ = {};
   Mutex mutex_;
   bool ended_ INJECT_GUARDED_BY(mutex_) = false;
   std::string folder_ INJECT_GUARDED_BY(mutex_);  // of the socket, empty if there is none

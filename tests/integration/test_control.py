@@ -54,6 +54,23 @@ time.sleep(0.3)
 print("unharmed", flush=True)
 """
 
+REUSES = """
+import ctypes, os
+ctypes.CDLL("libcuda.so.1").cuInit(0)
+print("up", flush=True)
+input()
+(listening,) = [number for number in range(3, 64) if os.path.exists(f"/proc/self/fd/{number}")
+                and os.readlink(f"/proc/self/fd/{number}").startswith("socket:")]
+os.close(listening)
+os.dup2(os.open("/dev/null", os.O_RDONLY), listening)
+child = os.fork()
+if child == 0:
+    try: os.fstat(listening)
+    except OSError: os._exit(1)
+    os._exit(0)
+print("unharmed" if os.waitpid(child, 0)[1] == 0 else "closed in the child", flush=True)
+"""
+
 
 class Case(simulated.SimulatedTest):
     def setUp(self):
@@ -68,15 +85,15 @@ class Case(simulated.SimulatedTest):
                 if not name.startswith(("INJECT_", "CUDASIM_", "CUDA_", "NVTX_", "LD_"))}
         return {**kept, "LC_ALL": "C", "XDG_RUNTIME_DIR": str(self.runtime)}
 
-    def begin(self, text=LONG, command=None, control="1", ready=True, **options):
-        """Starts a program that prints "up" once CUDA is initialised; returns when it is listening."""
+    def begin(self, text=LONG, command=None, control="1", ready=True, stdin=subprocess.DEVNULL, **options):
+        """Starts a program that prints "up" once CUDA is initialised; returns it once it listens."""
         work = self.folder / f"process{len(list(self.folder.iterdir()))}"
         work.mkdir()
         given = {"OUT": "out", "SUMMARY": "off", "WINDOW": "api", "CONTROL": control, **options}
         env = {**self.environment(), "LD_LIBRARY_PATH": str(simulated.simulation), "LD_PRELOAD": simulated.preload_of(simulated.library),
                **{f"INJECT_{name}": value for name, value in given.items() if value is not None}}
         program = subprocess.Popen(command or [str(simulated.programs / "script_cuda"), "sync", *text.split()], cwd=work, env=env,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                   stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         program.work = work
         self.addCleanup(self.end, program)
         self.assertEqual(program.stdout.readline(), "up\n")
@@ -401,6 +418,12 @@ class Files(Case):
             connection.sendall(b"status\n")
         except BrokenPipeError:
             pass
+        self.assertEqual((program.stdout.readline(), program.wait(30)), ("unharmed\n", 0))
+
+    def test_a_forked_child_keeps_the_program_s_file_with_a_number_of_ours(self):
+        program = self.begin(command=[sys.executable, "-c", REUSES], stdin=subprocess.PIPE)
+        program.stdin.write("\n")
+        program.stdin.flush()
         self.assertEqual((program.stdout.readline(), program.wait(30)), ("unharmed\n", 0))
 
     def test_an_unfit_folder_is_passed_over(self):
