@@ -38,12 +38,12 @@ struct Core {
   /// it is known by now.
   void set_tick_length() const noexcept;
 
-  /// The process's Core, created if there is none yet; nullptr if memory is short, and in a process with more
-  /// privileges than its user (process.h), where libinject does nothing.
+  /// The process's Core, created if there is none yet; nullptr if memory is short, with INJECT_WINDOW=off,
+  /// and in a process with more privileges than its user (process.h), where libinject does nothing.
   static Core* get() noexcept;
   /// The same; if another thread is creating it, waits for that.
   static Core* get_or_wait() noexcept;
-  /// The message explaining why there is none.
+  /// The message explaining why there is none, unless the window is off.
   static const char* why_none() noexcept;
   /// The process's Core, or nullptr if it has not been created.
   static Core* get_if_any() noexcept;

@@ -22,7 +22,7 @@ namespace inject {
 namespace {
 
 constinit std::atomic<Core*> the_core{nullptr};
-enum class Making { kNot, kBegun, kFailed };
+enum class Making { kNot, kBegun, kWithout };
 constinit std::atomic<Making> making_core{Making::kNot};
 constinit std::array<char, 160> no_core_reason{"profiling is off: out of memory"};
 
@@ -104,18 +104,26 @@ Core* Core::get() noexcept {
   if (!making_core.compare_exchange_strong(not_yet, Making::kBegun, std::memory_order_acq_rel))
     return get_if_any();
   if (!addresses_suffice()) {
-    making_core.store(Making::kFailed, std::memory_order_release);
+    making_core.store(Making::kWithout, std::memory_order_release);
     return nullptr;
   }
   try {
     ParseResult parsed = parse_options(environ);
-    if (parsed.error.empty() && parsed.options.window.kind != WindowKind::kOff) fit_arenas(parsed);
+    if (parsed.error.empty()) {
+      // Nothing will be recorded, and a program that locks its memory (mlockall) would hold all of the
+      // tables.
+      if (parsed.options.window.kind == WindowKind::kOff) {
+        making_core.store(Making::kWithout, std::memory_order_release);
+        return nullptr;
+      }
+      fit_arenas(parsed);
+    }
     auto* core = new Core(std::move(parsed));
     ThreadRegistry::publish(&core->threads);
     the_core.store(core, std::memory_order_release);
     return core;
   } catch (...) {
-    making_core.store(Making::kFailed, std::memory_order_release);
+    making_core.store(Making::kWithout, std::memory_order_release);
     return nullptr;  // out of memory: the program runs on without us
   }
 }

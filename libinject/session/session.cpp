@@ -81,12 +81,18 @@ void open_log(const Options& options) {
   Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
 }
 
-// Logs why nothing is profiled, unless the options forbid it, to the log file if they name one. Memory or
-// address space is short, so nothing is kept that is not needed for this.
+// Logs why nothing is profiled, unless the options forbid it, to the log file if they name one. Unless the
+// window is off, memory or address space is short, so nothing is kept that is not needed for this.
 void say_why_no_core() noexcept {
   try {
-    const Options options = parse_options(environ).options;
-    if (options.window.kind == WindowKind::kOff || options.log_level > LogLevel::kError) return;
+    const ParseResult parsed = parse_options(environ);
+    const Options& options = parsed.options;
+    if (options.window.kind == WindowKind::kOff) {
+      open_log(options);
+      for (const std::string& warning : parsed.warnings) Log::warn(warning);
+      return;
+    }
+    if (options.log_level > LogLevel::kError) return;
     if (!options.log_file.empty()) open_log(options);
   } catch (...) {
     // Out of memory: use stderr.
@@ -103,7 +109,6 @@ bool read_configuration(Core& core) {
     Log::error(core.configuration.error + "; profiling is off");
     return false;
   }
-  if (options.window.kind == WindowKind::kOff) return false;
   if (!core.threads.usable())
     Log::warn("calls and ranges are not recorded: there is no memory for the state of threads");
   if (const std::string others = others_in_place(); !others.empty()) Log::info(others);

@@ -8,6 +8,7 @@ usage: test_options.py LIBRARY PROGRAMS SIMULATION
 
 import re
 import subprocess
+import sys
 import time
 
 import simulated
@@ -87,6 +88,20 @@ class Refused(simulated.SimulatedTest):
     def test_two_wrong_values_are_one_line(self):
         done = self.script(TEXT, OUT=None, TRACE=None, SUMMARY=None, env={"INJECT_WINDOW": "x", "INJECT_RING": "y"})
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    @simulated.unsanitized("its run-time library maps memory of its own")
+    def test_off_reserves_no_memory(self):
+        # A program that locks its memory would hold all of it.
+        code = ("import ctypes\n"
+                "size = lambda: int(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmSize')))\n"
+                "cuda = ctypes.CDLL('libcudart.so.13')\n"
+                "before = size()\n"
+                "cuda.cudaMalloc(ctypes.byref(ctypes.c_void_p()), 64)\n"
+                "print((size() - before) // 1024)")
+        alone, off, on = (int(self.script("", command=[sys.executable, "-c", code], check=False, **how).stdout)
+                          for how in ({"preload": False}, {"WINDOW": "off"}, {"WINDOW": "api"}))
+        self.assertLess(off, alone + 16)
+        self.assertGreater(on, alone + 64)
 
     def test_without_cuda_nothing_is_said(self):
         done = self.script("print:done", env={"INJECT_WINDOW": "sometimes", "INJECT_WINDOWS": "x"})
