@@ -36,13 +36,14 @@ inline bool counts_memory(int status) noexcept {
   return memory_use.active() || (status == 0 && on_uncounted_allocation() && memory_use.active());
 }
 
-/// Output arguments are read only if the call has succeeded, and so has written them.
+/// Output arguments are read only if the call has succeeded, and so has written them; another preloaded
+/// library may return success without.
 inline void note_call(AllocationApi api, int status, void** address, std::uint64_t bytes) noexcept {
   if (!counts_memory(status)) return;
-  if (status == 0) {
-    note_allocation(api, *address, bytes);
-  } else {
+  if (status != 0) {
     note_failure(api, bytes);
+  } else if (address != nullptr) {
+    note_allocation(api, *address, bytes);
   }
 }
 
@@ -60,10 +61,10 @@ inline void note_array(AllocationApi api, int status, const void* const* array,
     const std::uint64_t elements = product(product(width, height == 0 ? 1 : height), depth == 0 ? 1 : depth);
     if (bits > 0) bytes = product(elements, static_cast<std::uint64_t>(bits) / 8);
   }
-  if (status == 0) {
-    note_allocation(api, *array, bytes);
-  } else {
+  if (status != 0) {
     note_failure(api, bytes);
+  } else if (array != nullptr) {
+    note_allocation(api, *array, bytes);
   }
 }
 
@@ -109,7 +110,8 @@ struct Observer<kFn_cudaMallocPitch> {
   static void after(void*, int status, void** address, const std::size_t* pitch, std::size_t width,
                     std::size_t height) noexcept {
     if (!counts_memory(status)) return;
-    note_call(AllocationApi::kMallocPitch, status, address, product(status == 0 ? *pitch : width, height));
+    note_call(AllocationApi::kMallocPitch, status, address,
+              product(status == 0 && pitch != nullptr ? *pitch : width, height));
   }
 };
 
@@ -118,10 +120,10 @@ struct Observer<kFn_cudaMalloc3D> {
   static void after(void*, int status, cudaPitchedPtr* memory, cudaExtent extent) noexcept {
     if (!memory_use.active()) return;
     const std::uint64_t rows = product(extent.height, extent.depth);
-    if (status == 0) {
-      note_allocation(AllocationApi::kMalloc3D, memory->ptr, product(memory->pitch, rows));
-    } else {
+    if (status != 0) {
       note_failure(AllocationApi::kMalloc3D, product(extent.width, rows));
+    } else if (memory != nullptr) {
+      note_allocation(AllocationApi::kMalloc3D, memory->ptr, product(memory->pitch, rows));
     }
   }
 };
@@ -187,9 +189,9 @@ struct Observer<kFn_cudaFreeMipmappedArray> : FreeObserver {};
 template <>
 struct Observer<kFn_cudaDeviceReset> {
   static void before() noexcept {
+    streams_destroyed();
     if (memory_use.active()) memory_use.resetting(current_device());
   }
-    streams_destroyed();
   static void after(void*, int status) noexcept {
     if (memory_use.active()) memory_use.reset(status == 0);
   }

@@ -105,13 +105,14 @@ struct Observer<kFn_cudaStreamDestroy> {
 template <>
 struct Observer<kFn_cudaGraphCreate> {
   static void after(void* /*real*/, int status, const CUgraph* graph, unsigned /*flags*/) noexcept {
-    if (status == 0) graph_destroyed(*graph);  // an earlier graph had this handle, and is gone
+    if (status == 0 && graph != nullptr)
+      graph_destroyed(*graph);  // an earlier graph had this handle, and is gone
   }
 };
 template <>
 struct Observer<kFn_cudaGraphClone> {
   static void after(void* /*real*/, int status, const CUgraph* graph, CUgraph original) noexcept {
-    if (status == 0) graph_copied(*graph, original);
+    if (status == 0 && graph != nullptr) graph_copied(*graph, original);
   }
 };
 template <>
@@ -123,7 +124,7 @@ struct Instantiates {
   template <typename... A>
   static void after(void* /*real*/, int status, const CUgraphExec* executable, CUgraph graph,
                     A... /*more*/) noexcept {
-    if (status == 0) graph_instantiated(*executable, graph);
+    if (status == 0 && executable != nullptr) graph_instantiated(*executable, graph);
   }
 };
 template <>
