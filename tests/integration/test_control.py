@@ -86,7 +86,7 @@ class Case(simulated.SimulatedTest):
         return {**kept, "LC_ALL": "C", "XDG_RUNTIME_DIR": str(self.runtime)}
 
     def begin(self, text=LONG, command=None, control="1", ready=True, stdin=subprocess.DEVNULL, **options):
-        """Starts a program that prints "up" once CUDA is initialised; returns it once it listens."""
+        """Starts a program that prints "up" once CUDA is initialised; returns when it is listening."""
         work = self.folder / f"process{len(list(self.folder.iterdir()))}"
         work.mkdir()
         given = {"OUT": "out", "SUMMARY": "off", "WINDOW": "api", "CONTROL": control, **options}
