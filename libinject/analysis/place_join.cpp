@@ -69,23 +69,27 @@ class Join {
     return timed_[timed].*number == named_[named].*number;
   }
 
-  bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
-    std::vector<PlaceVote> votes;
+  /// Those of `others` with the same kernels as that sequence of `kernels`.
+  std::vector<const Sequence*> equal_ones(Kernels kernels, const Sequence& sequence,
+                                          const std::vector<const Sequence*>& others, Number number) const {
     std::vector<const Sequence*> equal;
+    const auto is_same = [&](std::uint32_t one, std::uint32_t named) {
+      return kernels[one].*number == named_[named].*number;
+    };
     for (const Sequence* other : others) {
-      if (other->size() != sequence.size() ||
-          !std::equal(sequence.begin(), sequence.end(), other->begin(),
-                      [&](std::uint32_t timed, std::uint32_t named) { return same(timed, named, number); }))
-        continue;
-      equal.push_back(other);
-      votes.resize(sequence.size());
-      for (std::size_t i = 0; i < sequence.size(); ++i) votes[i].add(places_[(*other)[i]]);
+      if (std::equal(sequence.begin(), sequence.end(), other->begin(), other->end(), is_same))
+        equal.push_back(other);
     }
+    return equal;
+  }
+
+  bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
+    const std::vector<const Sequence*> equal = equal_ones(timed_, sequence, others, number);
     if (equal.empty()) return false;
     const bool works_known = number == &LaunchedKernel::exact && equal.size() > 1 && !works_.empty();
-    for (std::size_t i = 0; i < votes.size(); ++i) {
-      const std::uint32_t work = works_known ? common_work(equal, i) : kUnknownWork;
-      joined_[sequence[i]] = {votes[i].place(may_be_), (*equal.front())[i], work};
+    for (std::size_t i = 0; i < sequence.size(); ++i) {
+      joined_[sequence[i]] = joined(*equal.front(), equal, i);
+      if (works_known) joined_[sequence[i]].work = common_work(equal, i);
     }
     return true;
   }
@@ -153,11 +157,18 @@ class Join {
     return best;
   }
 
+  /// That named sequence and those equal to it, whose places count as well.
+  std::vector<const Sequence*> like(const Sequence& named, const std::vector<const Sequence*>& others) const {
+    std::vector<const Sequence*> equal = equal_ones(named_, named, others, &LaunchedKernel::exact);
+    return equal.size() > 1 ? equal : equal_ones(named_, named, others, &LaunchedKernel::coarse);
+  }
+
   /// Kernels between two matched ones, before the first one, or after the last one.
   struct Between {
     Sequence here;
     Sequence there;
-    std::size_t begin = 0;  ///< their position in this sequence
+    std::size_t begin = 0;        ///< their position in this sequence
+    std::size_t begin_there = 0;  ///< and in the other one
   };
 
   std::vector<Between> betweens_of(const Sequence& sequence, const Sequence& other,
@@ -165,7 +176,7 @@ class Join {
     std::vector<Between> betweens;
     std::size_t next = 0;  // in the other sequence
     for (std::size_t i = 0; i <= sequence.size(); ++i) {
-      Between between{{}, {}, i};
+      Between between{{}, {}, i, next};
       for (; i < sequence.size() && matches[i] == kUnmatched; ++i) between.here.push_back(sequence[i]);
       const std::size_t end = i == sequence.size() ? other.size() : matches[i];
       for (; next < end; ++next) between.there.push_back(other[next]);
@@ -178,9 +189,11 @@ class Join {
   void take_common(const Sequence& sequence, const std::vector<const Sequence*>& others) {
     const Ends ends = longest_ends(sequence, others);
     if (take_replaced(sequence, others, ends.begin + ends.end)) return;
-    for (std::size_t i = 0; i < ends.begin; ++i) joined_[sequence[i]] = joined((*ends.other)[i]);
-    for (std::size_t i = 0; i < ends.end; ++i)
-      joined_[sequence[sequence.size() - 1 - i]] = joined((*ends.other)[ends.other->size() - 1 - i]);
+    if (ends.other == nullptr) return;
+    const std::vector<const Sequence*> equal = like(*ends.other, others);
+    for (std::size_t i = 0; i < ends.begin; ++i) joined_[sequence[i]] = joined(*ends.other, equal, i);
+    for (std::size_t i = 1; i <= ends.end; ++i)
+      joined_[sequence[sequence.size() - i]] = joined(*ends.other, equal, ends.other->size() - i);
   }
 
   /// Returns false, and does nothing, if no more than `least` kernels would get a place.
@@ -209,13 +222,18 @@ class Join {
     const std::size_t end = last == betweens.rend() ? 0 : last->begin + last->here.size();
     const auto is_certain = [&](std::size_t position) { return position < begin || position >= end; };
     if (begin + (sequence.size() - std::max(begin, end)) <= least) return false;
+    const std::vector<const Sequence*> equal = like(other, others);
     for (std::size_t i = 0; i < sequence.size(); ++i) {
-      if (is_certain(i) && (*matches)[i] != kUnmatched) joined_[sequence[i]] = joined(other[(*matches)[i]]);
+      if (is_certain(i) && (*matches)[i] != kUnmatched)
+        joined_[sequence[i]] = joined(other, equal, (*matches)[i]);
     }
     for (const Between& between : betweens) {
       if (!is_certain(between.begin) || is_difference(between)) continue;
       std::unordered_map<std::uint32_t, PlaceVote> votes;  // by family
-      for (const std::uint32_t named : between.there) votes[named_[named].family].add(places_[named]);
+      for (std::size_t i = 0; i < between.there.size(); ++i) {
+        PlaceVote& vote = votes[named_[between.there[i]].family];
+        for (const Sequence* one : equal) vote.add(places_[(*one)[between.begin_there + i]]);
+      }
       for (const std::uint32_t timed : between.here) {
         const auto vote = votes.find(timed_[timed].family);
         if (vote != votes.end() && vote->first != 0) joined_[timed].place = vote->second.place(may_be_);
@@ -327,7 +345,13 @@ class Join {
     }
   }
 
-  JoinedPlace joined(std::uint32_t named) const { return {places_[named] & ~kIncompletePlace, named}; }
+  /// Joined to what `named` has at that position, with the place that all of `equal`, its equals, have there.
+  JoinedPlace joined(const Sequence& named, const std::vector<const Sequence*>& equal,
+                     std::size_t position) const {
+    PlaceVote vote;
+    for (const Sequence* one : equal) vote.add(places_[(*one)[position]]);
+    return {vote.place(may_be_), named[position]};
+  }
 
   const MayBeSame& may_be_;
   Kernels timed_;

@@ -87,6 +87,7 @@ class PlaceVote {
 ///      shares the longest beginning and end, of the same kernels or of coarse ones, if these are longer:
 ///      what lies in between was added or left out. Where a beginning and an end overlap, it is ambiguous
 ///      which of the kernels were added, and they get none.
+/// In 2 and 3, sequences of `named` equal to that one count as in 1.
 /// A thread that launched nothing in `named` uses the sequences of all others. A kernel without a place then
 /// gets that of the same kernels in `named`, if these all have the same one, and if it is launched there
 /// several times in an iteration, or not more often here.

@@ -330,6 +330,48 @@ TEST_CASE("A place that lacks something counts where there is no complete one", 
   CHECK(places_of(timed, named, places) == std::vector<std::uint32_t>{8, 6, 0, 10});
 }
 
+TEST_CASE("A place that lacks something counts no more where iterations differ", "[place_join]") {
+  constexpr std::uint32_t kKernels = 20;
+  const auto kernel = [](std::uint32_t number, std::uint32_t iteration) {
+    return LaunchedKernel{number, number, 1, iteration, 1 + number % 3};
+  };
+  std::vector<LaunchedKernel> named;
+  std::vector<std::uint32_t> places;
+  for (std::uint32_t iteration = 0; iteration < 2; ++iteration) {
+    for (std::uint32_t i = 0; i < kKernels; ++i) {
+      named.push_back(kernel(i, iteration));
+      places.push_back(iteration == 0 ? (100 + i) | kIncompletePlace : 200 + i);
+    }
+  }
+  // One that is launched in addition, one that is left out, and one that is replaced by another.
+  enum class Change { kAdded, kLeftOut, kReplaced };
+  const auto change = GENERATE(Change::kAdded, Change::kLeftOut, Change::kReplaced);
+  std::vector<LaunchedKernel> timed;
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t i = 0; i < kKernels; ++i) {
+    const bool is_changed = i == 15;
+    if (is_changed && change == Change::kAdded) {
+      timed.push_back({99, 99, 1, 2, 0});
+      expected.push_back(0);
+    }
+    if (is_changed && change == Change::kLeftOut) continue;
+    LaunchedKernel added = kernel(i, 2);
+    if (is_changed && change == Change::kReplaced) added.exact = added.coarse = 99;
+    timed.push_back(added);
+    expected.push_back(200 + i);
+  }
+  const auto join_with = [&](bool may_be) {
+    std::vector<std::uint32_t> found;
+    for (const JoinedPlace& joined :
+         join_places(timed, named, places, {}, [&](std::uint32_t, std::uint32_t) { return may_be; }))
+      found.push_back(joined.place);
+    return found;
+  };
+  CHECK(join_with(true) == expected);
+  // Where they contradict each other there is none.
+  CHECK(join_with(false) == std::vector<std::uint32_t>(timed.size(), 0));
+}
+
 TEST_CASE("What a kernel computes is taken from equal iterations that agree", "[place_join]") {
   using Works = std::vector<std::uint32_t>;
   const auto kernels = [](std::initializer_list<std::vector<std::uint32_t>> iterations) {
