@@ -293,6 +293,20 @@ class CodeSums {
   std::map<std::string, std::uint64_t> stacks_;
 };
 
+/// Whether it is in a cache of Inductor's, which may be in any folder: ab/cab….py, named by a hash in
+/// base 32.
+bool is_inductors_file(std::string_view file) {
+  constexpr std::size_t kHash = 51;
+  constexpr std::size_t kName = 1 + kHash + 3;
+  if (file.size() < kName + 4 || !file.ends_with(".py")) return false;
+  const std::string_view name = file.substr(file.size() - kName);
+  const std::string_view hash = name.substr(1, kHash);
+  const std::string_view folder = file.substr(file.size() - kName - 4, 4);
+  return name.front() == 'c' &&
+         hash.find_first_not_of("abcdefghijklmnopqrstuvwxyz234567") == std::string_view::npos &&
+         folder.front() == '/' && folder.back() == '/' && folder.substr(1, 2) == hash.substr(0, 2);
+}
+
 }  // namespace
 
 std::string_view phase_name(CodePhase phase) {
@@ -314,9 +328,9 @@ std::string_view phase_name(CodePhase phase) {
 bool is_library_file(std::string_view file) {
   // Files that do not exist, such as `<string>` or `<frozen importlib._bootstrap>`, and compiler-generated
   // ones.
-  if (file.empty() || file.front() == '<') return true;
+  if (file.empty() || file.front() == '<' || is_inductors_file(file)) return true;
   constexpr std::string_view kMarks[] = {"/site-packages/", "/dist-packages/", "/lib/python3.",
-                                         "/torchinductor_"};
+                                         "/lib64/python3.", "/torchinductor_"};
   return std::any_of(std::begin(kMarks), std::end(kMarks),
                      [&](std::string_view mark) { return file.find(mark) != std::string_view::npos; });
 }

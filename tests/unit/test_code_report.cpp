@@ -518,10 +518,16 @@ TEST_CASE("What is a library's, and what is the program's", "[code_report]") {
   for (const char* file :
        {"<string>", "", "<frozen importlib._bootstrap>", "/v/lib/python3.12/site-packages/torch/a.py",
         "/usr/lib/python3/dist-packages/torch/a.py", "/usr/lib/python3.12/threading.py",
-        "/tmp/torchinductor_me/xy/cxy.py"})
+        "/usr/lib64/python3.12/threading.py", "/tmp/torchinductor_me/xy/cxy.py",
+        "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyabc.py"})
     CHECK(is_library_file(file));
   for (const char* file :
-       {"train.py", "/home/me/lib/model.py", "/work/torch/train.py", "/tmp/ipykernel_7/1.py"})
+       {"train.py", "/home/me/lib/model.py", "/work/torch/train.py", "/tmp/ipykernel_7/1.py",
+        "/home/me/lib64/model.py", "/work/on/convert.py",
+        // In another folder, of another length, and of other letters than a cache of Inductor's.
+        "/scratch/cache/mq/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyabc.py",
+        "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyab.py",
+        "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uy_bc.py"})
     CHECK_FALSE(is_library_file(file));
 }
 
