@@ -391,6 +391,13 @@ TEST_CASE("Attention counts what a causal mask leaves out, whoever computes it",
   attention.flags = kAttentionCausal;
   CHECK(work_of(attention).flops == 2 * 5050 * 16);
   CHECK(model_work_of(attention).flops == 2 * 100 * 100 * 16);
+  // How much of it is computed is unknown.
+  for (const std::uint32_t flags : {std::uint32_t{kAttentionRagged}, std::uint32_t{kAttentionWindow},
+                                    std::uint32_t{kAttentionWindow | kAttentionCausal}}) {
+    attention.flags = flags;
+    CHECK(model_work_of(attention).flops == 0);
+    CHECK_FALSE(model_work_of(attention).flops_known);
+  }
 }
 
 TEST_CASE("A function that calls itself counts once", "[code_report]") {
