@@ -57,6 +57,8 @@ void write_code(TextPage& page, const Report& report) {
     if (model->utilization) text += ", utilization " + percent_text(100 * *model->utilization);
     page.paragraph("  ", text + " (of library calls and operators of known shape, " +
                              share_text(code.all.flop_time, code.all.time) + " of the kernels' time)");
+  } else if (!code.recomputation_known) {
+    page.paragraph("  ", "model FLOPs unknown: an unknown part of them may be recomputation");
   }
   TextTable by_module({"Kernels", "Time", "Bound by"}, "Module (module_sum.csv)");
   for (std::size_t i = 0; i < std::min(kShown, modules.size()); ++i)

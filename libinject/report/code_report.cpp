@@ -48,6 +48,7 @@ class CodeSums {
   void add_flops(std::uint32_t number, const CodeTimes::Flops& flops) {
     const CodePlace place = places_.place(number);
     if (place.phase == CodePhase::kRecompute) report_.recomputed.merge(flops.flops);
+    add_recomputation_signs(number, place, static_cast<double>(flops.flops.total()));
     add_work(number, place, [&](CodeWork& work) { work.add(flops); });
   }
 
@@ -132,6 +133,9 @@ class CodeSums {
   }
 
   CodeReport finish() {
+    const double unnoticed = 0.01 * static_cast<double>(report_.all.flops.total());
+    report_.recomputation_known = (report_.recomputed.total() == 0 || unplaced_flops_ <= unnoticed) &&
+                                  compiled_backward_ <= most_compiled_backward_ + unnoticed;
     report_.gaps = rows_of(gaps_);
     std::stable_sort(report_.gaps.begin(), report_.gaps.end(),
                      [](const GapLineRow& one, const GapLineRow& other) { return one.time > other.time; });
@@ -158,6 +162,23 @@ class CodeSums {
   }
 
  private:
+  /// Recomputation in a compiled backward pass is not in a call of a module. A backward pass has up to twice
+  /// the FLOPs of its forward pass, that of attention 2.5 times as many.
+  void add_recomputation_signs(std::uint32_t number, const CodePlace& place, double flops) {
+    if (number == 0) unplaced_flops_ += flops;
+    const std::vector<CodeNode> operators = chain_of(place.op, places_);
+    const auto is_in = [&](std::string_view function) {
+      return std::any_of(operators.begin(), operators.end(),
+                         [&](const CodeNode& node) { return name(node.name) == function; });
+    };
+    if (is_in("CompiledFunctionBackward")) {
+      compiled_backward_ += flops;
+    } else if (place.phase == CodePhase::kForward && is_in("CompiledFunction")) {
+      const bool is_attention = name(operators.front().name).find("attention") != std::string_view::npos;
+      most_compiled_backward_ += (is_attention ? 2.5 : 2) * flops;
+    }
+  }
+
   using LineKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
 
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
@@ -286,6 +307,9 @@ class CodeSums {
 
   const CodePlaces& places_;
   CodeReport report_;
+  double unplaced_flops_ = 0;
+  double compiled_backward_ = 0;  // FLOPs
+  double most_compiled_backward_ = 0;
   std::map<std::string_view, OperatorRow> operators_;
   std::map<std::string, ModuleRow> modules_;
   std::map<LineKey, LineRow> lines_;

@@ -109,9 +109,10 @@ struct CodeReport {
   std::vector<GapLineRow> gaps;
   std::vector<KernelStack> stacks;
   CodeWork all;
-  FlopCount recomputed;            ///< the part of the FLOPs of `all` that is recomputation
-  std::uint64_t idle = 0;          ///< time of `gaps`
-  std::uint64_t unattributed = 0;  ///< part of `idle` whose place is unknown
+  FlopCount recomputed;             ///< the part of the FLOPs of `all` that is recomputation
+  bool recomputation_known = true;  ///< no others may be, but for a hundredth of all
+  std::uint64_t idle = 0;           ///< time of `gaps`
+  std::uint64_t unattributed = 0;   ///< part of `idle` whose place is unknown
 
   bool empty() const { return operators.empty(); }
 };

@@ -372,7 +372,7 @@ std::optional<ModelFlops> model_flops(const Report& report) {
     least += 1e9 * seconds.value_or(0);
   }
   const FlopSum all = report.code.all.flops.total();
-  if (count == 0 || flops == 0 || all == 0) return std::nullopt;
+  if (count == 0 || flops == 0 || all == 0 || !report.code.recomputation_known) return std::nullopt;
   // Recomputation is not part of the model's work.
   const FlopSum again = report.code.recomputed.total();
   const double part = 1 - static_cast<double>(again) / static_cast<double>(all);
