@@ -70,6 +70,17 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
   return found;
 }
 
+/// Whether compiled autograd is running the backward pass: a function in Python, without nodes.
+bool in_compiled_autograd(std::uint32_t stack, const CodePlaces& places) noexcept {
+  constexpr std::string_view kFile = "/torch/_dynamo/compiled_autograd.py";
+  while (stack != 0) {
+    const CodeNode frame = places.node(stack);
+    if (places.names().name(frame.detail).ends_with(kFile)) return true;
+    stack = frame.parent;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool launches_can_be_named(LaunchNames names) noexcept {
@@ -152,6 +163,9 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
       place.module_unknown = forward->module_unknown;
       if (!python_inside) place.stack = forward->stack;
     }
+  } else if (in_compiled_autograd(own.stack, places)) {
+    place.phase = CodePhase::kBackward;
+    place.module_unknown = place.module_unknown || place.module == 0;
   } else if (place.op != 0 || place.module != 0) {
     place.phase = CodePhase::kForward;
   }

@@ -144,6 +144,14 @@ class Code(simulated.SimulatedTest):
         # That thread has no frames of the program's: those of the forward pass count.
         self.assertEqual(int(self.lines(out)[line_of("inside forward")]["Total Instances"]), MODULES * 2 * 4)
 
+    def test_backward_pass_in_one_function(self):
+        out = self.train("compiled_backward")
+        self.check_sums(out)
+        row = self.lines(out)[line_of("compiled backward")]
+        self.assertEqual((int(row["Total Instances"]), row["Backward (ns)"]), (4, row["Total Time (ns)"]))
+        # Whose backward pass it is can't be told.
+        self.assertEqual(self.instances(out)["[unattributed]"], 4)
+
     def test_optimizer_in_the_backward_pass(self):
         out = self.train("steps_in_backward")
         self.check_sums(out)
