@@ -72,6 +72,13 @@ class Memory(simulated.SimulatedTest):
         self.assertIn("no snapshot today", out.run["memory_reading"]["error"])
         self.assertEqual((truth["caught"], truth["interrupts"]), (0, 0))
 
+    def test_a_reading_that_takes_too_long(self):
+        out, _ = self.train("slow")
+        self.assertFalse((out.path / "memory_purpose.csv").exists())
+        reading = out.run["memory_reading"]
+        # The second is over before any object has been looked at.
+        self.assertEqual((reading["unfinished"], reading["error"], reading["objects"]), (True, "", 0))
+
     def test_what_a_handler_raises_is_the_programs(self):
         out, truth = self.train("interrupted")
         self.assertEqual((truth["interrupts"], truth["caught"]), (1, 1))

@@ -142,8 +142,10 @@ def everything():
 
 
 def snapshot():
-    if PATTERN == "failing":
+    if PATTERN == "failing" or (PATTERN == "failing_later" and failures == 1):
         raise RuntimeError("no snapshot today")
+    if PATTERN == "slow":
+        time.sleep(1.1)
     if PATTERN == "interrupted" and interrupts == 0:
         signal.raise_signal(signal.SIGALRM)
         time.sleep(0)  # the handler runs here
@@ -177,7 +179,7 @@ torch._C._cuda_isCurrentStreamCapturing = lambda: False
 torch._C._cuda_attach_out_of_memory_observer = refuse if PATTERN == "refusing" else observers.append
 torch.__version__ = "2.4.0"
 signal.signal(signal.SIGALRM, interrupt)
-caught = 0
+caught = failures = 0
 
 
 def iteration(k):
@@ -233,8 +235,7 @@ with Mode() if PATTERN == "mode" else contextlib.nullcontext():
         except (TimeoutError, RuntimeError):
             caught += 1
 ended.set()
-failures = 0
-wanted = {"out_of_memory": 10, "short_window": 1, "many_failures": 40, "own_thread": 1}.get(PATTERN, 0)
+wanted = {"out_of_memory": 10, "short_window": 1, "many_failures": 40, "own_thread": 1, "failing_later": 2}.get(PATTERN, 0)
 if wanted:
     until = time.monotonic() + 30
     while not observers and time.monotonic() < until:

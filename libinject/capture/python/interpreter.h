@@ -36,6 +36,7 @@ struct PythonCalls {
   std::ptrdiff_t (*list_size)(void* list) = nullptr;
   void* (*list_item)(void* list, std::ptrdiff_t index) = nullptr;  ///< borrowed
   void* (*new_number)(std::ptrdiff_t value) = nullptr;
+  long long (*as_integer)(void* number) = nullptr;
   void* (*type_of)(void* object) = nullptr;
   int (*is_subtype)(void* type, void* base) = nullptr;
   int (*error_matches)(void* type) = nullptr;
@@ -51,7 +52,6 @@ struct PythonCalls {
   void* (*dict_values)(void* dict) = nullptr;
   std::ptrdiff_t (*sequence_size)(void* sequence) = nullptr;
   void* (*sequence_item)(void* sequence, std::ptrdiff_t index) = nullptr;
-  long long (*as_integer)(void* number) = nullptr;
   void* (*error_is_set)() = nullptr;  ///< borrowed
   void (*interrupt)() = nullptr;
   // The variables holding its error types:
@@ -65,7 +65,7 @@ struct PythonCalls {
            new_dict != nullptr && set_item != nullptr && get_item != nullptr && new_text != nullptr &&
            call != nullptr && utf8 != nullptr && new_function != nullptr && new_list != nullptr &&
            append != nullptr && list_size != nullptr && list_item != nullptr && new_number != nullptr &&
-           type_of != nullptr && is_subtype != nullptr && error_matches != nullptr &&
+           as_integer != nullptr && type_of != nullptr && is_subtype != nullptr && error_matches != nullptr &&
            clear_error != nullptr && release != nullptr && memory_error != nullptr &&
            import_error != nullptr && recursion_error != nullptr;
   }

@@ -21,7 +21,7 @@ PURPOSES = ("parameters", "gradients", "optimizer state", "buffers", "other tens
             "private pools", "cached", "outside of the allocator")
 WORKSPACES, COMMUNICATION, NO_TENSOR, ROUNDING, POOLS, CACHED, OUTSIDE = range(5, 12)
 NO_MEMORY = ("FakeTensor", "FunctionalTensor")  # a compiler's
-MOST_SECONDS = 1.0
+MOST_NS = 1_000_000_000
 MOST_NESTED = 4  # of lists and dictionaries in an optimizer's state, and of tensors made of tensors
 MOST_HOLDERS = 20
 MOST_FRAMES = 64
@@ -194,9 +194,9 @@ class Tensors:
 class Reading:
     """All of the process's tensors that Python knows, by purpose."""
 
-    def __init__(self, torch, handed, seconds):
+    def __init__(self, torch, handed):
         self.torch = torch
-        self.until = time.monotonic() + seconds
+        self.until = time.monotonic_ns() + MOST_NS
         self.tensors = Tensors(torch)
         self.blocks = Blocks(torch, handed)
         self.counts = {device: [0] * len(PURPOSES) for device in self.blocks.reserved}
@@ -207,7 +207,7 @@ class Reading:
         self.objects = 0
 
     def in_time(self):
-        if time.monotonic() > self.until:
+        if time.monotonic_ns() > self.until:
             raise Unfinished
 
     def find(self):
@@ -215,7 +215,9 @@ class Reading:
         if type(get_objects) is not type(len):
             raise Refused("gc.get_objects is not the interpreter's")
         kinds = [self.torch.nn.Module, self.torch.optim.Optimizer, self.tensors.base]
-        *found, (self.objects, kinds_seen) = find_objects(kinds)  # noqa: F821 (program_python.cpp)
+        *found, (self.objects, kinds_seen, in_time) = find_objects([kinds, self.until])  # noqa: F821 (program_python.cpp)
+        if not in_time:
+            raise Unfinished
         # gc.freeze() hides what is older than it: PyTorch's classes are older than any tensor. gc.get_freeze_count() does not tell: from
         # CPython 3.12 on the collector hides objects of its own in the same place.
         if kinds_seen < len(kinds):
@@ -335,7 +337,7 @@ def torch_with_memory():
     return torch if cuda.is_initialized() else None
 
 
-def read_all(handed, unknown, seconds=MOST_SECONDS):
+def read_all(handed, unknown):
     """What libinject makes memory_purpose.csv of, as a dictionary; None without PyTorch. `handed`: purposes of what libraries were handed, by
     address and bytes; `unknown`: purposes of which that is not known."""
     begin, cpu = time.monotonic_ns(), time.thread_time_ns()
@@ -344,7 +346,7 @@ def read_all(handed, unknown, seconds=MOST_SECONDS):
         return None
     result = {}
     with without_overrides(torch):
-        reading = Reading(torch, handed, seconds)
+        reading = Reading(torch, handed)
         try:
             reading.run()
             result["devices"] = device_figures(torch, reading)

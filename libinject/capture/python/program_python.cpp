@@ -12,6 +12,7 @@
 #include <new>
 
 #include "libinject/base/caller_state.h"
+#include "libinject/base/clock.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/python/interpreter.h"
 #include "libinject/capture/python/memory_reading.h"
@@ -80,23 +81,30 @@ class KnownTypes {
 };
 
 struct ObjectCounts {
-  std::ptrdiff_t objects = 0;
-  std::ptrdiff_t kinds = 0;  ///< those requested types that are among the objects themselves
+  std::ptrdiff_t objects = 0;  ///< that were looked at
+  std::ptrdiff_t kinds = 0;    ///< those requested types that are among the objects themselves
+  std::ptrdiff_t in_time = 1;  ///< 0: not all objects were looked at
 };
 
 /// Appends the objects that the garbage collector knows of each type to its list. While a list of all objects
 /// exists, no Python instruction may run: another thread would find an additional reference to an object that
 /// should have only one, and its operation (such as a generator's on a tuple) would fail with an error; and
 /// objects that it releases would be destroyed here.
-bool find_objects(const PythonCalls& python, void* kinds, void* lists, ObjectCounts& counts) noexcept {
+bool find_objects(const PythonCalls& python, void* kinds, Nanoseconds until, void* lists,
+                  ObjectCounts& counts) noexcept {
+  constexpr std::ptrdiff_t kAtOnce = 1 << 16;
   void* get_objects = python.get_item(functions, "get_objects");
   void* objects = get_objects == nullptr ? nullptr : python.call(get_objects, nullptr);
   if (objects == nullptr) return false;
   KnownTypes types;
   bool done = true;
-  counts.objects = python.list_size(objects);
-  for (std::ptrdiff_t at = 0; done && at < counts.objects; ++at) {
-    void* object = python.list_item(objects, at);
+  for (const std::ptrdiff_t size = python.list_size(objects); done && counts.objects < size;
+       ++counts.objects) {
+    if (counts.objects % kAtOnce == 0 && now() > until) {
+      counts.in_time = 0;
+      break;
+    }
+    void* object = python.list_item(objects, counts.objects);
     void* type = python.type_of(object);
     const unsigned found = types.kinds_of(python, type, kinds);
     python.release(type);
@@ -111,12 +119,14 @@ bool find_objects(const PythonCalls& python, void* kinds, void* lists, ObjectCou
   return done;
 }
 
-/// find_objects(kinds) of memory_reading.py, with a list of types: returns a list of lists, the last of which
-/// has the ObjectCounts.
-void* find_for_python(void* /*self*/, void* kinds) noexcept {
+/// find_objects([kinds, until]) of memory_reading.py, with a list of types, and the time at which it gives
+/// up: returns a list of lists, the last of which has the ObjectCounts.
+void* find_for_python(void* /*self*/, void* arguments) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr) return nullptr;
   const PythonCalls& python = interpreter->calls;
+  void* kinds = python.list_item(arguments, 0);
+  const auto until = static_cast<Nanoseconds>(python.as_integer(python.list_item(arguments, 1)));
   void* lists = python.new_list(0);
   bool done = lists != nullptr;
   const auto take = [&](void* to, void* item) {
@@ -126,8 +136,8 @@ void* find_for_python(void* /*self*/, void* kinds) noexcept {
   for (std::ptrdiff_t kind = 0; done && kind <= python.list_size(kinds); ++kind)
     take(lists, python.new_list(0));
   ObjectCounts counts;
-  done = done && find_objects(python, kinds, lists, counts);
-  for (const std::ptrdiff_t count : {counts.objects, counts.kinds}) {
+  done = done && find_objects(python, kinds, until, lists, counts);
+  for (const std::ptrdiff_t count : {counts.objects, counts.kinds, counts.in_time}) {
     if (done) take(python.list_item(lists, python.list_size(kinds)), python.new_number(count));
   }
   if (!done && lists != nullptr) python.release(lists);
