@@ -117,6 +117,13 @@ class Memory(simulated.SimulatedTest):
         self.assertTrue(truth["told_in_window"] == 0 or truth["window_seconds"] >= 0.5, truth)
         self.assertEqual(json.loads((out.path / "oom.json").read_text())["failures"], 1)
 
+    def test_a_failure_whose_reading_fails(self):
+        out, _ = self.train("failing_later")
+        told = json.loads((out.path / "oom.json").read_text())
+        self.assertEqual((told["failures"], told["requested"], told["stack"][0]["function"]), (2, 2000, "fail"))
+        self.assertIn("no snapshot today", told["error"])
+        self.assertNotIn("devices", told)
+
     def test_failures_on_a_thread_without_frames(self):
         out, _ = self.train("own_thread")
         told = json.loads((out.path / "oom.json").read_text())

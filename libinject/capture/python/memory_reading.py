@@ -395,7 +395,11 @@ def read(handed, unknown):
     except BaseException as error:
         if not is_ours(error):
             raise
-        return text_of({"error": f"{name_of(type(error))}: {error}"[:200]})
+        return text_of(told_of(error))
+
+
+def told_of(error):
+    return {"error": f"{name_of(type(error))}: {error}"[:200]}
 
 
 def stack(frame):
@@ -438,7 +442,13 @@ def watch_for_errors(path, process):
     def read_failure(frame, device, requested, allowed, free):
         told = {"version": 1, "failures": failures, "device": device, "requested": requested, "allowed": allowed, "free": free,
                 "time_unix_ns": time.time_ns(), "stack": stack(frame)}
-        write(path, text_of({**told, **(read_all({}, (WORKSPACES, COMMUNICATION)) or {})}) + "\n")
+        try:
+            result = read_all({}, (WORKSPACES, COMMUNICATION)) or {}
+        except BaseException as error:
+            if not is_ours(error):
+                raise
+            result = told_of(error)
+        write(path, text_of({**told, **result}) + "\n")
 
     def on_failure(device, requested, allowed, free):
         nonlocal failures, read_again
