@@ -153,6 +153,8 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   // The new iterations' first event may have been taken for a different one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
+  const std::uint64_t old_number = tracker_.number();
+  const auto old_begin = tracker_.begin_event();
   std::uint64_t first = ~std::uint64_t{0};
   for (std::size_t i = 0; found != nullptr && i < found->once.size(); ++i)
     first = std::min(first, history_.token(found->once[i]).first);
@@ -179,6 +181,13 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
     over = counted ? tracker_.number() : count_before(history_, *found, boundary.value_or(history_.total()));
     if (count_on || (told_before && continues)) {
       if (continues) over += old_ones;
+      // The new model may have little in common with the old one; the steps go on.
+      if (told && same_kind && old_begin) {
+        const std::uint64_t until = boundary.value_or(history_.total());
+        const std::uint64_t since = steps.count_between(*old_begin, std::max(until, *old_begin)) / lock.steps;
+        const std::uint64_t before = steps.count_between(until, std::max(until, *old_begin)) / lock.steps;
+        over = std::max(over, old_number + since - std::min(before, old_number));
+      }
     } else if (lock.steps != 0) {
       // Some steps may have been skipped, but none was made without an iteration. What occurs once in an
       // iteration may also occur in a validation, but not what comes right before a step.

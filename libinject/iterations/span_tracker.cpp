@@ -82,7 +82,8 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   const Anchored before = anchored_;
   anchored_ = history.anchored(position, marks_, before);
   if (is_near_end(anchored_) && !is_near_end(before)) on_anchor(history);
-  if (anchored_ != before || history.matches(position, marks_.anchor)) last_anchor_ = position;
+  // Only the first since the boundary, and its step: if no boundary follows, these are no iterations.
+  if (anchored_ != before) last_anchor_ = position;
   count_copy(history.token(event.function).kind, place);
 }
 
