@@ -95,7 +95,8 @@ void IterationDetector::look_at_cycles() {
   if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
   const auto cycles = search_.cycles_per_iteration(history_);
   // Models whose steps look alike may alternate, though no pattern shows it.
-  if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_))) lock_->rough = true;
+  if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_) || has_other_steps()))
+    lock_->rough = true;
   cycles_ = cycles.value_or(cycles_);
 }
 
@@ -173,7 +174,8 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.doubtful = told ? steps.are_doubtful() || (found == nullptr && lock.steps == 1) ||
                              steps.count() < StepSequence::kMinSteps
                        : history_.expects_steps();
-  lock.rough = lock.rough || lock.mixed || (told && search_.cycles_differ(history_));
+  lock.rough =
+      lock.rough || lock.mixed || (told && (steps.cycle()->guessed || search_.cycles_differ(history_)));
   std::uint64_t over = 0;
   if (found != nullptr) {
     // By the boundaries passed, if hardly anything occurs only once.

@@ -192,22 +192,21 @@ std::uint32_t StepSequence::last_by_count(std::uint64_t length, ToldApartBy by) 
 }
 
 // Other iterations came before, so counting is useless. An optimizer that stepped alone then, as a critic
-// may, is assumed to be the first now: of the steps that occur once, the last is the one whose follower is
-// oldest.
+// may, is assumed to be the first now, and the one before it the last, which nothing tells apart if it comes
+// more than once.
 std::uint32_t StepSequence::last_by_age(std::uint64_t length, ToldApartBy by) const {
   std::uint32_t last = 0;
   std::uint64_t oldest = steps_.size();
   for (std::uint64_t back = length; back > 0; --back) {
     const std::uint32_t before = token(back, by);
     const std::uint32_t follower = token(back - 1, by);
-    if (!comes_once(before, length, by)) continue;
     std::uint64_t first = 0;
     while (token(steps_[first], by) != follower) ++first;
     if (first >= oldest) continue;
     oldest = first;
     last = before;
   }
-  return last;
+  return comes_once(last, length, by) ? last : 0;
 }
 
 std::uint64_t StepSequence::count_before(std::uint64_t position) const {
