@@ -3,6 +3,7 @@
 #include "libinject/iterations/span_tracker.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace inject {
 
@@ -13,6 +14,10 @@ constexpr std::size_t kMaxBegins = 65536;
 // Copies to the host in a row, at least this many and four times as many as end an iteration: parameters are
 // being saved.
 constexpr std::uint64_t kCheckpointCopies = 16;
+// If of the latest eight iterations more than this many have `begin` more often, the iteration has become
+// longer: no phase precedes every second one.
+constexpr std::uint32_t kLatest = 0xFF;
+constexpr int kMostExceeded = 4;
 
 /// The number of `begin` events in an iteration, from position `from` on; 0 if that varies.
 std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from) {
@@ -58,6 +63,8 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
   number_ = 0;
   durations_seen_ = 0;
   phases_ = 0;
+  exceeded_ = 0;
+  begins_vary_ = false;
   copies_ = usual_copies_ = tail_.position = 0;
   tail_known_ = false;
   // The first boundary is the first `begin` that its iteration needs; there is no anchor before it.
@@ -149,7 +156,14 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
 
 // The first anchor since the boundary: what came before the last `begins_expected_` was not an iteration.
 void SpanTracker::on_anchor(const SignHistory& history) {
-  if (begins_expected_ == 0 || begins_.size() < begins_expected_) return;
+  if (begins_expected_ == 0) return;
+  exceeded_ = exceeded_ << 1 | (in_iteration_ && begins_.size() > begins_expected_ ? 1u : 0u);
+  if (std::popcount(exceeded_ & kLatest) > kMostExceeded) {
+    begins_expected_ = 0;
+    begins_vary_ = true;
+    return;
+  }
+  if (begins_.size() < begins_expected_) return;
   const Place begin = begins_[begins_.size() - begins_expected_];
   if (!in_iteration_) {
     // The first iteration, recognised from its end.

@@ -59,10 +59,14 @@ class SpanTracker {
   std::optional<std::uint64_t> begin_event() const;
   /// Whether the anchor has occurred since the last boundary.
   bool anchor_seen() const { return is_near_end(anchored_); }
+  /// Position of the last anchor that was the first since a boundary.
   std::uint64_t last_anchor() const { return last_anchor_; }
-  /// Whether more than one iteration in ten came after a phase. Validation is not run so often; rather, the
-  /// event that begins an iteration sometimes occurs in it once more, or once less.
-  bool has_many_phases() const { return phases_ >= 3 && kFewPhases * phases_ > durations_seen_; }
+  /// Whether more than one iteration in ten came after a phase, or once more than every second one.
+  /// Validation is not run so often; rather, the event that begins an iteration sometimes occurs in it once
+  /// more, or once less.
+  bool has_many_phases() const {
+    return begins_vary_ || (phases_ >= 3 && kFewPhases * phases_ > durations_seen_);
+  }
   /// As in IterationDetector.
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
   std::optional<IterationSpan> unfinished_span(const SignHistory& history) const;
@@ -91,6 +95,8 @@ class SpanTracker {
   IterationMarks marks_;
   double events_ = 0;                  // per iteration
   std::uint64_t begins_expected_ = 0;  // `begin` events in an iteration, 0 if that varies
+  std::uint32_t exceeded_ = 0;         // one bit for each of the latest iterations: it had more of them
+  bool begins_vary_ = false;           // begins_expected_ did not hold
 
   std::uint64_t number_ = 0;   // of the iteration in progress
   bool in_iteration_ = false;  // its beginning is known: begin_
