@@ -53,13 +53,14 @@ struct Launches {
   std::uint64_t count = 0;
 };
 
-Launches launches_between(const SignHistory& history, std::uint64_t begin, std::uint64_t end) {
+Launches launches_between(const SignHistory& history, std::uint64_t begin, std::uint64_t end,
+                          bool outside_steps) {
   std::vector<std::uint32_t> shapes;
   std::vector<std::uint32_t> functions;
   for (std::uint64_t p = begin; p < end; ++p) {
     const SignHistory::Event& event = history.event(p);
     const SignKind kind = history.token(event.function).kind;
-    if (kind != SignKind::kKernel && kind != SignKind::kGraph && kind != SignKind::kCall) continue;
+    if (!is_work(kind) || (outside_steps && event.in_step != 0)) continue;
     shapes.push_back(event.shape);
     functions.push_back(event.function);
   }
@@ -141,22 +142,23 @@ std::optional<std::uint64_t> pattern_among(const std::vector<std::size_t>& numbe
 }
 
 /// The latest first, up to the limits above.
-std::vector<Launches> launches_of(const SignHistory& history, std::span<const std::uint64_t> edges) {
+std::vector<Launches> launches_of(const SignHistory& history, std::span<const std::uint64_t> edges,
+                                  bool outside_steps = false) {
   std::vector<Launches> found;
   std::uint64_t events = 0;
   for (std::size_t i = 0; i + 1 < edges.size() && found.size() < kMaxCycles && events < kMaxCycleEvents;
        ++i) {
     if (edges[i + 1] < history.oldest() || history.has_gap(edges[i + 1], edges[i])) break;
-    found.push_back(launches_between(history, edges[i + 1] + 1, edges[i] + 1));
+    found.push_back(launches_between(history, edges[i + 1] + 1, edges[i] + 1, outside_steps));
     events += edges[i] - edges[i + 1];
   }
   return found;
 }
 
-/// Whether the latest stretches alternate between two lengths.
-bool alternate(std::span<const std::uint64_t> edges) {
-  if (edges.size() < 5) return false;
-  const auto length = [&](std::size_t i) { return static_cast<double>(edges[i] - edges[i + 1]); };
+/// Whether the latest of these lengths of stretches alternate between two.
+bool alternate(std::span<const std::uint64_t> lengths) {
+  if (lengths.size() < 4) return false;
+  const auto length = [&](std::size_t i) { return static_cast<double>(lengths[i]); };
   const auto same = [](double a, double b, double share) {
     return std::max(a, b) - std::min(a, b) <= share * std::min(a, b);
   };
@@ -188,8 +190,17 @@ std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<co
 }
 
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges) {
-  if (alternate(edges)) return false;
-  return count_different(numbered(launches_of(history, edges))) <= 1;
+  std::vector<std::uint64_t> lengths;
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i) lengths.push_back(edges[i] - edges[i + 1]);
+  return !alternate(lengths) && count_different(numbered(launches_of(history, edges))) <= 1;
+}
+
+bool all_alike_outside_steps(const SignHistory& history, std::span<const std::uint64_t> edges) {
+  const std::vector<Launches> stretches = launches_of(history, edges, true);
+  std::vector<std::uint64_t> lengths;
+  for (const Launches& stretch : stretches) lengths.push_back(stretch.count);
+  return stretches.size() >= kMinAlike && std::ranges::find(lengths, 0u) == lengths.end() &&
+         !alternate(lengths) && count_different(numbered(stretches)) <= 1;
 }
 
 std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& history) {

@@ -30,6 +30,9 @@ struct CyclePattern {
 CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// Whether the stretches are all of one kind, and do not alternate between two lengths.
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges);
+/// Whether the stretches are all of one kind in what was launched outside of optimizers' steps, there is such
+/// work in each, and they do not alternate between two amounts of it. False if there are too few of them.
+bool all_alike_outside_steps(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// The largest number of edges used by pattern_of().
 inline constexpr std::size_t kMaxEdges = 37;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libinject/base/format.h"
+#include "libinject/iterations/cycle_contents.h"
 #include "libinject/iterations/kernel_names.h"
 
 namespace inject {
@@ -93,15 +94,26 @@ std::uint64_t SignHistory::add(const LaunchSign& sign) {
       tokens_[id].last = position;
     }
   }
-  if (sign.kind == SignKind::kStep) {
-    steps_.add({function, shape, position, sign.stream, sign.optimizer, sign.thread}, sign.time);
-    step_captured_ = sign.captured;
-  }
+  if (sign.kind == SignKind::kStep)
+    add_step(sign, {function, shape, position, sign.stream, sign.optimizer, sign.thread});
   if (tokens_[function].optimizer) {
     if (optimizer_end_ != 0) optimizer_gap_ = std::max(optimizer_gap_, position + 1 - optimizer_end_);
     optimizer_end_ = position + 1;
   }
   return position;
+}
+
+void SignHistory::add_step(const LaunchSign& sign, const OptimizerStep& step) {
+  steps_.add(step, sign.time);
+  step_captured_ = sign.captured;
+  if (!steps_.may_be_one()) return;
+  std::vector<std::uint64_t> edges;
+  while (edges.size() < kMaxEdges) {
+    const auto edge = steps_.position(edges.size());
+    if (!edge) break;
+    edges.push_back(*edge);
+  }
+  if (all_alike_outside_steps(*this, edges)) steps_.take_for_one();
 }
 
 bool SignHistory::knows_by_names() const {

@@ -140,6 +140,7 @@ class SignHistory {
   std::string report() const;
 
  private:
+  void add_step(const LaunchSign& sign, const OptimizerStep& step);
   bool knows_by_names() const;
   std::uint32_t token_of(std::uint64_t hash, SignKind kind, std::uint32_t function);
 

@@ -20,6 +20,8 @@ constexpr std::uint64_t kMinEvents = 200;
 constexpr std::size_t kLargeSteps = 8;
 // If half of this many latest steps have contents that an earlier one had, contents recur.
 constexpr unsigned kRecent = 24;
+// Whether one optimizer makes all steps is asked again after this many.
+constexpr std::uint64_t kAskedAgain = 32;
 
 }  // namespace
 
@@ -34,7 +36,10 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
     // Contents may have been new while the optimizers were creating their state.
     if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
-    if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
+    if (const auto better = cycle_of(ToldApartBy::kContents)) {
+      cycle_ = better;
+      found_ = count_;
+    }
     return;
   }
   if (cycle_) {
@@ -44,6 +49,35 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
     since_ = count_ - 1;
   }
   find(time);
+  if (cycle_) found_ = count_;
+}
+
+bool StepSequence::may_be_one() const {
+  if (cycle_ ? cycle_->length == 1 || cycle_->told_apart_by != ToldApartBy::kContents : all_ended_ == 0)
+    return false;
+  // When the cycle was found, or has ended, and again later.
+  const std::uint64_t changed = cycle_ ? found_ : since_ + 1;
+  if (count_ != changed && count_ % kAskedAgain != 0) return false;
+  const std::uint64_t compared = std::max(cycle_ ? cycle_->length : 0, kMinSteps);
+  if (compared > comparable()) return false;
+  for (std::uint64_t back = 1; back < compared; ++back) {
+    if (step(back).optimizer != step(0).optimizer || step(back).thread != step(0).thread) return false;
+    if (step(back).object != step(0).object && !are_made_anew()) return false;
+  }
+  return true;
+}
+
+bool StepSequence::are_made_anew() const {
+  return cycle_ && cycle_->length < comparable() && step(0).object != step(cycle_->length).object;
+}
+
+void StepSequence::take_for_one() {
+  if (step(0).object != 0 && !are_made_anew()) {
+    cycle_ = StepCycle{1, ToldApartBy::kObject, step(0).object};
+    found_ = count_;
+  } else if (cycle_) {
+    cycle_->may_be_one = true;
+  }
 }
 
 void StepSequence::resume() {
@@ -249,7 +283,7 @@ std::uint32_t StepSequence::class_of_last() const {
 
 bool StepSequence::are_doubtful() const {
   if (!cycle_) return false;
-  if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed) return true;
+  if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed || cycle_->may_be_one) return true;
   // An optimizer that is created anew for each task alternately gets the addresses of the two before.
   if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());

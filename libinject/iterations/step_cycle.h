@@ -29,6 +29,9 @@ struct StepCycle {
   std::uint32_t last = 0;
   /// Different iterations came before, and which step is the last is a guess.
   bool guessed = false;
+  /// It may be a single optimizer, not known or made anew now and then, that launches more in some of its
+  /// steps.
+  bool may_be_one = false;
 
   bool operator==(const StepCycle&) const = default;
 };
@@ -48,6 +51,9 @@ struct OptimizerStep {
 /// from step to step, it is identified by the optimizer object, or by its class if the object is unknown, or
 /// if no such object recurs. The object is not tried first: the addresses of optimizers that are created anew
 /// for each task alternate.
+///
+/// If all steps are one object's, and what lies between them is alike, each is a cycle for itself: an
+/// optimizer may launch more in every tenth step.
 ///
 /// A cycle is accepted once the latest steps are at least kMinCycles of it. They must be half of all steps
 /// (since a cycle ended, if one did): a critic may take many steps before the generator's first. The required
@@ -69,6 +75,12 @@ class StepSequence {
   /// Only windows are observed, and these may have few steps: fewer repetitions are accepted as well.
   void expect_few() { few_ = true; }
   void add(const OptimizerStep& step, Nanoseconds time);
+  /// Whether the steps' contents give a cycle of several, or none any more, but all steps may be those of one
+  /// optimizer: take_for_one() then, if what lies between them is alike. To be asked after each add().
+  bool may_be_one() const;
+  void take_for_one();
+  /// Whether the optimizer that steps is another object than a cycle ago.
+  bool are_made_anew() const;
   /// The program ran on unobserved.
   void resume();
 
@@ -160,6 +172,7 @@ class StepSequence {
   std::uint64_t longest_gap_ = 0;
   std::optional<StepCycle> cycle_;
   std::optional<StepCycle> former_;
+  std::uint64_t found_ = 0;                  // number of steps when the cycle was found
   std::map<std::uint64_t, unsigned> ended_;  // by length, the number of cycles that ended
   unsigned all_ended_ = 0;
 };
