@@ -21,6 +21,9 @@ constexpr double kMostOfTurns = 0.75;
 constexpr std::size_t kTurnsLookedAt = 25;
 // Once it is known how the steps repeat, this many iterations are awaited for the rest to repeat as well.
 constexpr std::uint64_t kCyclesBeforeSteps = 8;
+// No more than this many of the latest eight iterations are without a step because it was skipped.
+constexpr std::uint32_t kLatestIterations = 0xFF;
+constexpr int kMostSkipped = 3;
 
 }  // namespace
 
@@ -55,7 +58,8 @@ void IterationDetector::analyse_if_due() {
       std::int64_t visits = 0;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape ||
-          lock_->marks.begin == IterationMarks::kAnyWork || has_other_steps() || turns_ > 1) {
+          lock_->marks.begin == IterationMarks::kAnyWork || has_other_steps() || turns_ > 1 ||
+          history_.step_is_captured()) {
         const double least = turns_ > 1 ? kMostOfTurns * static_cast<double>(turns_) * lock_->events : 0;
         const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce(), least);
         visits = search_.visits();
@@ -72,9 +76,37 @@ bool IterationDetector::has_other_steps() const {
   return history_.knows_by_steps() && (lock_->steps == 0 || lock_->steps % steps_each() != 0);
 }
 
+// A skipped step is not reported, so what comes before it ends an iteration as well, which is wrong if it
+// does not belong to the step: if it is the end of the backward pass, gradients may have been accumulated
+// later.
+void IterationDetector::look_at_steps() {
+  const auto begin = tracker_.begin_event();
+  if (lock_->marks.other_anchor == 0 || !begin) return latest_.reset();
+  const Known now{tracker_.number(), *begin};
+  const auto last = std::exchange(latest_, now);
+  if (!last) return;
+  const StepSequence& steps = history_.steps();
+  if ((without_step_ & kLatestIterations) == 0) known_ = last;
+  without_step_ = without_step_ << 1 | (steps.count_between(last->begin, now.begin) == 0 ? 1u : 0u);
+  if (std::popcount(without_step_ & kLatestIterations) <= kMostSkipped) return;
+  lock_->marks.other_anchor = 0;
+  lock_->mixed = lock_->mixed || tracker_.next_number() > known_->number;
+  lock_->rough = lock_->rough || lock_->mixed;
+  tracker_.follow(history_, lock_->marks, lock_->events, history_.oldest());
+  const std::uint64_t until = tracker_.begin_event().value_or(history_.total());
+  // At the first lock, they may already have been taken for iterations.
+  tracker_.renumber(changes_ == 1
+                        ? steps.count_before(until) / lock_->steps
+                        : known_->number + steps.count_between(known_->begin, until) / lock_->steps);
+  lock_->locked_at = history_.total();
+  lock_->seen_before = tracker_.number();
+  ++changes_;
+}
+
 // By names, only an optimizer's kernels identify an iteration: with two models, there is then one for each.
 void IterationDetector::look_at_iterations() {
-  if (!lock_->optimizer || !lock_->by_shape || lock_->steps != 0) return;
+  if (lock_->steps != 0) return look_at_steps();
+  if (!lock_->optimizer || !lock_->by_shape) return;
   const auto begin = tracker_.begin_event();
   if (!begin) return;
   boundaries_.insert(boundaries_.begin(), *begin);
@@ -95,7 +127,8 @@ void IterationDetector::look_at_cycles() {
   if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
   const auto cycles = search_.cycles_per_iteration(history_);
   // Models whose steps look alike may alternate, though no pattern shows it.
-  if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_) || has_other_steps()))
+  if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_) ||
+                            (has_other_steps() && !history_.steps().are_made_anew())))
     lock_->rough = true;
   cycles_ = cycles.value_or(cycles_);
 }
@@ -103,6 +136,12 @@ void IterationDetector::look_at_cycles() {
 // Whether `found` is better than the lock, or just the same iterations again.
 bool IterationDetector::is_better(const Repetition& found) const {
   if (!lock_) return true;
+  // A graph that contains the step: no more are reported, and what had one is over.
+  if (history_.step_is_captured()) {
+    const std::uint64_t end = history_.steps().end();
+    if (found.optimizer && found.at[0] < end) return false;
+    if (lock_->steps != 0 && found.graph && !found.optimizer && found.begin() >= end) return true;
+  }
   // With the same number of the program's steps in each, they are the same iterations, which may vary in
   // length.
   const bool same = lock_->steps != 0 && found.steps == lock_->steps && !has_other_steps();
@@ -152,10 +191,14 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   const bool same_kind = lock_ && lock_->steps == lock.steps;
   const bool count_on = lock_ && (told ? same_kind : lock_->optimizer || !lock.optimizer);
   // The new iterations' first event may have been taken for a different one of the old ones.
-  const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
-  const std::uint64_t old_end = tracker_.last_anchor();
-  const std::uint64_t old_number = tracker_.number();
+  // A pass that was captured into a graph was none of them.
+  const bool captured = lock_ && lock_->steps != 0 && !told && history_.step_is_captured();
   const auto old_begin = tracker_.begin_event();
+  const std::uint64_t old_number = tracker_.number();
+  const std::uint64_t old_ones =
+      captured ? old_number - (old_begin && *old_begin >= history_.steps().end() ? 1 : 0)
+               : old_number + (tracker_.anchor_seen() ? 1 : 0);
+  const std::uint64_t old_end = tracker_.last_anchor();
   std::uint64_t first = ~std::uint64_t{0};
   for (std::size_t i = 0; found != nullptr && i < found->once.size(); ++i)
     first = std::min(first, history_.token(found->once[i]).first);
@@ -183,6 +226,11 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
     over = counted ? tracker_.number() : count_before(history_, *found, boundary.value_or(history_.total()));
     if (count_on || (told_before && continues)) {
       if (continues) over += old_ones;
+      for (std::size_t i = 0; captured && i < found->once.size(); ++i) {
+        const SignHistory::Token& token = history_.token(found->once[i]);
+        if (token.kind == SignKind::kGraph)
+          over = old_ones + history_.count_before(token.hash, boundary.value_or(history_.total()));
+      }
       // The new model may have little in common with the old one; the steps go on.
       if (told && same_kind && old_begin) {
         const std::uint64_t until = boundary.value_or(history_.total());
@@ -210,6 +258,8 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   repetition_ = found != nullptr ? std::optional(*found) : std::nullopt;
   boundaries_.clear();
   followed_ = 0;
+  without_step_ = 0;
+  latest_.reset();
   turns_ = 1;
   ++changes_;
 }

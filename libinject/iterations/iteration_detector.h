@@ -103,6 +103,7 @@ class IterationDetector {
   std::uint64_t steps_each() const;
   void look_at_cycles();
   void look_at_iterations();
+  void look_at_steps();
   bool is_better(const Repetition& found) const;
 
   SignHistory history_;
@@ -114,8 +115,17 @@ class IterationDetector {
   std::uint64_t cycles_ = 1;               // number of step cycles in an iteration, as far as known
   std::vector<std::uint64_t> boundaries_;  // of the latest iterations, if recognised by kernels' names
   std::uint64_t followed_ = 0;             // number of iterations since the lock
-  std::uint64_t turns_ = 1;                // this many are one iteration, of several models
-  std::uint64_t next_then_ = 0;            // next_number() when the lock was made
+  // Of the latest iterations, one bit each: no step was in it. And the last one before these, if they are
+  // recognised by steps.
+  std::uint32_t without_step_ = 0;
+  struct Known {
+    std::uint64_t number = 0;
+    std::uint64_t begin = 0;
+  };
+  std::optional<Known> latest_;
+  std::optional<Known> known_;
+  std::uint64_t turns_ = 1;      // this many are one iteration, of several models
+  std::uint64_t next_then_ = 0;  // next_number() when the lock was made
   std::uint64_t changes_ = 0;
 };
 

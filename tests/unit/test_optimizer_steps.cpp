@@ -36,6 +36,7 @@ class SteppedTraining {
     sign.function = function_of(function);
     sign.shape = hash_mix(sign.function + shape + 2);
     sign.time = time += apart;
+    sign.in_step = in_step;
     if (kind != SignKind::kStep) contents += sign.shape;
     add(sign);
   }
@@ -44,9 +45,11 @@ class SteppedTraining {
   /// A step of an optimizer of that class with parameters of these sizes; the first step creates its state.
   void step(std::uint64_t optimizer, const std::vector<std::uint64_t>& sizes, bool captured = false) {
     contents = 0;
+    in_step = true;
     const std::uint64_t before = detector.events();
     if (states.emplace(std::pair(optimizer, sizes), true).second) event(SignKind::kMemset, 800, 1);
     for (const std::uint64_t size : sizes) kernel(810, size);
+    in_step = false;
     LaunchSign sign;
     sign.kind = SignKind::kStep;
     sign.thread = 1;
@@ -54,6 +57,7 @@ class SteppedTraining {
     sign.shape = hash_mix((sign.function ^ contents) * kHashSeed);
     sign.stream = detector.events() - before;
     sign.captured = captured;
+    sign.optimizer = object;
     sign.time = time += apart;
     add(sign);
   }
@@ -79,6 +83,7 @@ class SteppedTraining {
   IterationDetector detector;
   Nanoseconds time = 1'000'000;
   Nanoseconds apart = 40'000;
+  std::uint32_t object = 0;  // that steps
   std::vector<std::uint64_t> begins;
   std::vector<IterationSpan> spans;
   std::uint64_t changes = 0;
@@ -96,6 +101,7 @@ class SteppedTraining {
     for (const IterationSpan& span : detector.take_spans()) spans.push_back(span);
   }
 
+  bool in_step = false;
   std::uint64_t contents = 0;
   std::map<std::pair<std::uint64_t, std::vector<std::uint64_t>>, bool> states;
 };
@@ -475,6 +481,8 @@ TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", 
             for (unsigned i = 10; i < 15; ++i) program.kernel(i + 10 * optimizer.kind, length);
           }
         }
+        program.object =
+            1 + static_cast<std::uint32_t>(std::ranges::find(sequence, optimizer) - sequence.begin());
         program.step(optimizer.kind, optimizer.sizes);
       }
       // Results are fetched now and then.
@@ -806,4 +814,100 @@ TEST_CASE("micro-batches that are added later are no phases", "[steps][iteration
   CHECK(program.difference(30) == "");
   CHECK(program.detector.begun() == program.begins.size());
   CHECK(certainty_of(info_of(program.detector), false) == Certainty::kMedium);
+}
+
+TEST_CASE("an optimizer that launches more in some of its steps ends an iteration with each",
+          "[steps][iterations]") {
+  std::mt19937 random(31);
+  for (const unsigned every : {2u, 3u, 10u, 100u}) {
+    for (const bool any_length : {false, true}) {
+      for (const std::uint32_t object : {0u, 7u}) {
+        CAPTURE(every, any_length, object);
+        SteppedTraining program;
+        program.object = object;
+        for (unsigned k = 0; k < 6 * every + 100; ++k) {
+          program.begin();
+          const unsigned length = any_length ? 10 + static_cast<unsigned>(random() % 500) : 1;
+          program.event(SignKind::kCopyToDevice, 1, length);
+          for (unsigned i = 0; i < 40; ++i) program.kernel(10 + i, length);
+          if (k % every == every - 1) {
+            program.step(1, {7, 8, 20, 21, 22, 23, 24});
+          } else {
+            program.step(1, {7, 8});
+          }
+        }
+        REQUIRE(program.detector.lock());
+        if (object == 0) {
+          if (program.detector.lock()->steps != 1)
+            CHECK(certainty_of(info_of(program.detector), false) == Certainty::kMedium);
+          continue;
+        }
+        CHECK(program.detector.lock()->steps == 1);
+        CHECK(program.detector.begun() == program.begins.size());
+        CHECK(program.difference(program.spans.front().number) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("one optimizer that steps for two models in turn makes one iteration of two steps",
+          "[steps][iterations]") {
+  SteppedTraining program;
+  program.object = 7;
+  for (unsigned k = 0; k < 60; ++k) {
+    program.begin();
+    for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+    program.step(1, {7, 8});
+    for (unsigned i = 40; i < 60; ++i) program.kernel(i);
+    program.step(1, {9});
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 2);
+  CHECK(program.difference(2) == "");
+}
+
+TEST_CASE("micro-batches that are added later are no iterations", "[steps][iterations]") {
+  for (const bool shown : {false, true}) {
+    CAPTURE(shown);
+    SteppedTraining program;
+    for (unsigned k = 0; k < 100; ++k) {
+      if (k == 22 && shown) program.detector.keep_numbers(program.detector.begun(), program.time);
+      program.begin();
+      for (unsigned batch = 0; batch < 1 + k / 20; ++batch) {
+        program.event(SignKind::kCopyToDevice, 1, 5);
+        for (unsigned i = 0; i < 30; ++i) program.kernel(10 + i);
+      }
+      if (k != 3) program.step(1, {7, 8});
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->marks.other_anchor == 0);
+    CHECK(certainty_of(info_of(program.detector), false) == (shown ? Certainty::kLow : Certainty::kHigh));
+    if (!shown) CHECK(program.spans.back().number == program.begins.size() - 3);
+  }
+}
+
+TEST_CASE("a graph that is captured later, with the step, is an iteration", "[steps][iterations]") {
+  SteppedTraining program;
+  const auto pass = [&](bool captured) {
+    for (unsigned i = 0; i < 300; ++i) program.kernel(10 + i);
+    program.step(1, {7, 8}, captured);
+  };
+  for (unsigned k = 0; k < 15; ++k) {
+    program.begin();
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    pass(false);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 1);
+  pass(true);
+  for (unsigned k = 0; k < 100; ++k) {
+    program.begin();
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    program.event(SignKind::kGraph, 800);
+  }
+  CHECK(program.detector.lock()->steps == 0);
+  CHECK(program.detector.changes() == 2);
+  CHECK(program.difference(40) == "");
+  CHECK(program.detector.begun() == program.begins.size());
+  CHECK(certainty_of(info_of(program.detector), false) == Certainty::kLow);
 }
