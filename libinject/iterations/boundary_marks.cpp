@@ -58,6 +58,7 @@ struct CycleEnd {
   std::uint64_t first;
   std::uint64_t last;
   std::uint64_t first_seen;
+  bool counted = false;  // which step is the last was counted
 };
 
 /// The last optimizer event before the iteration that was seen first.
@@ -120,16 +121,17 @@ std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cy
   if (oldest.size() > 1) {
     const StepCycle& own = *steps.cycle();
     const bool told_by_last = own.last != 0 && each == own.length;
+    std::uint64_t count = steps.trained_before(cycle.at(all.front()), each);
     for (const std::uint64_t i : all) {
-      const bool is_last =
-          told_by_last ? steps.is_last(cycle.at(i)) : steps.count_before(cycle.at(i) + 1) % each == 0;
-      if (is_last) last = i;
+      ++count;
+      if (told_by_last ? steps.is_last(cycle.at(i)) : count % each == 0) last = i;
     }
   }
   // An optimizer's first step differs from all others, since it creates its state.
   return CycleEnd{
       last, last,
-      steps.first_last_step().value_or(history.token(history.event(cycle.at(last)).function).first)};
+      steps.first_last_step().value_or(history.token(history.event(cycle.at(last)).function).first),
+      oldest.size() > 1};
 }
 
 std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
@@ -387,6 +389,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   lock.marks_found = static_cast<unsigned>(repetition.once.size());
   // Right after an optimizer, an iteration begins regardless of what was seen first.
   const bool by_order = !repetition.optimizer || works_between(cycle, end->last, begin.first);
+  lock.counted = end->counted;
   lock.rough = begin.rough || (by_order && cycle.length() > 1 && may_begin_inside(history, cycle));
   // The boundary within this cycle; if it lies beyond the pivot, the previous cycle's is as good.
   const std::uint64_t expected = cycle.at(begin.first);

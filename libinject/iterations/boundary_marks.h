@@ -28,6 +28,7 @@ struct IterationLock {
   unsigned marks_found = 0;  ///< number of event kinds that occur once in each interval
   bool rough = false;        ///< the boundary's position in the cycle, or the cycle in which it lies, is a
                              ///< guess
+  bool counted = false;      ///< which step is the last follows from counting
   bool mixed = false;        ///< iterations with another number of steps were shown before
   std::string begin_name;
   std::string anchor_name;

@@ -29,6 +29,9 @@ constexpr std::size_t kMaxPattern = 12;
 constexpr std::size_t kMinAlike = 5;
 // One in this many may be of another kind when all are considered alike.
 constexpr std::size_t kOddOne = 10;
+// If this share of what usually comes before a step came more often before the first one, a step may have
+// been skipped. (A program that sets up shares a few kernels with its iterations.)
+constexpr double kMoreThanUsual = 0.25;
 // If this many of the latest cycles are of this many kinds, they are in no order.
 constexpr std::size_t kManyKinds = 5;
 constexpr std::size_t kOfCycles = 8;
@@ -201,6 +204,34 @@ bool all_alike_outside_steps(const SignHistory& history, std::span<const std::ui
   for (const Launches& stretch : stretches) lengths.push_back(stretch.count);
   return stretches.size() >= kMinAlike && std::ranges::find(lengths, 0u) == lengths.end() &&
          !alternate(lengths) && count_different(numbered(stretches)) <= 1;
+}
+
+std::optional<bool> first_step_is_usual(const SignHistory& history, std::uint64_t each) {
+  const StepSequence& steps = history.steps();
+  const auto at = [&](std::uint64_t index) { return steps.position(steps.count() - 1 - index); };
+  if (history.oldest() != 0 || !at(0)) return std::nullopt;
+  std::uint64_t first = 0;  // that was not made in vain
+  while (first + each < steps.count() && steps.trained_before(*at(first) + 1, each) == 0) ++first;
+  const std::uint64_t latest = first + (steps.count() - 1 - first) / each * each;
+  if (latest < first + each) return std::nullopt;
+  const auto functions = [&](std::optional<std::uint64_t> after, std::uint64_t until) {
+    return launches_between(history, after ? *after + 1 : 0, until + 1, true).by_function;
+  };
+  const Kinds before = functions(first == 0 ? std::nullopt : at(first - 1), *at(first));
+  const Kinds usual = functions(at(latest - 1), *at(latest));
+  const auto of = [](const Kinds& kinds, std::uint32_t id) {
+    const auto found = std::ranges::lower_bound(kinds, id, {}, &Kinds::value_type::first);
+    return found != kinds.end() && found->first == id ? found->second : 0;
+  };
+  std::uint64_t all = 0;
+  std::uint64_t more = 0;
+  for (const auto& [id, count] : usual) {
+    all += count;
+    if (of(before, id) > count) more += count;
+  }
+  for (const auto& [id, count] : functions(at(latest - each), *at(latest)))
+    if (of(usual, id) == 0) more += std::min(count, of(before, id));
+  return static_cast<double>(more) <= kMoreThanUsual * static_cast<double>(all);
 }
 
 std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& history) {

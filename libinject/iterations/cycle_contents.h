@@ -33,6 +33,10 @@ bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges)
 /// Whether the stretches are all of one kind in what was launched outside of optimizers' steps, there is such
 /// work in each, and they do not alternate between two amounts of it. False if there are too few of them.
 bool all_alike_outside_steps(const SignHistory& history, std::span<const std::uint64_t> edges);
+/// Whether the program's first step was the first of an iteration's `each`, as far as what came before it
+/// shows: not much more of an iteration's work than now comes before the step in the same place. Otherwise,
+/// steps before it may have been skipped. Empty if the beginning is not kept any more.
+std::optional<bool> first_step_is_usual(const SignHistory& history, std::uint64_t each);
 /// The largest number of edges used by pattern_of().
 inline constexpr std::size_t kMaxEdges = 37;
 

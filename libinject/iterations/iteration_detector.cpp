@@ -96,7 +96,7 @@ void IterationDetector::look_at_steps() {
   const std::uint64_t until = tracker_.begin_event().value_or(history_.total());
   // At the first lock, they may already have been taken for iterations.
   tracker_.renumber(changes_ == 1
-                        ? steps.count_before(until) / lock_->steps
+                        ? (steps.count_before(until) - in_vain_) / lock_->steps
                         : known_->number + steps.count_between(known_->begin, until) / lock_->steps);
   lock_->locked_at = history_.total();
   lock_->seen_before = tracker_.number();
@@ -177,6 +177,7 @@ void IterationDetector::lock_by_steps() {
   lock.optimizer = true;
   lock.by_shape = cycle->told_apart_by == ToldApartBy::kContents;
   lock.intervals = kCyclesBeforeSteps;
+  lock.counted = cycle->length > 1;
   lock.begin_name = "the first work";
   lock.anchor_name = history_.name_of(steps.class_of_last());
   follow(std::move(lock), *before, nullptr);
@@ -219,6 +220,10 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
                        : history_.expects_steps();
   lock.rough =
       lock.rough || lock.mixed || (told && (steps.cycle()->guessed || search_.cycles_differ(history_)));
+  if (told && lock.counted) {
+    if (const auto usual = first_step_is_usual(history_, lock.steps)) first_ = {lock.steps, *usual};
+    lock.rough = lock.rough || first_.each != lock.steps || !first_.usual;
+  }
   std::uint64_t over = 0;
   if (found != nullptr) {
     // By the boundaries passed, if hardly anything occurs only once.
@@ -239,18 +244,19 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
         over = std::max(over, old_number + since - std::min(before, old_number));
       }
     } else if (lock.steps != 0) {
-      // Some steps may have been skipped, but none was made without an iteration. What occurs once in an
-      // iteration may also occur in a validation, but not what comes right before a step.
+      // Some steps may have been skipped, but none that was not made in vain is without an iteration. What
+      // occurs once in an iteration may also occur in a validation, but not what comes right before a step.
       const std::uint64_t until = boundary.value_or(history_.total());
       if (lock.marks.other_anchor != 0)
         over = std::min(over, history_.count_before(lock.marks.other_anchor, until));
-      over = std::max(over, steps.count_before(until) / lock.steps);
+      over = std::max(over, steps.trained_before(until, lock.steps) / lock.steps);
     }
   } else {
     const std::uint64_t until = boundary.value_or(history_.total());
     over = count_on ? old_ones + steps.count_between(old_end + 1, std::max(until, old_end + 1)) / lock.steps
-                    : steps.count_before(until) / lock.steps;
+                    : steps.trained_before(until, lock.steps) / lock.steps;
   }
+  if (told && !lock_) in_vain_ = steps.count() - steps.trained_before(steps.end(), lock.steps);
   tracker_.renumber(over);
   lock.locked_at = history_.total();
   lock.seen_before = tracker_.number();

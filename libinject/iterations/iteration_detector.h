@@ -124,6 +124,13 @@ class IterationDetector {
   };
   std::optional<Known> latest_;
   std::optional<Known> known_;
+  std::uint64_t in_vain_ = 0;  // steps before the first lock's iterations that made none
+  // first_step_is_usual() for an iteration of so many steps.
+  struct First {
+    std::uint64_t each = 0;
+    bool usual = false;
+  };
+  First first_;
   std::uint64_t turns_ = 1;      // this many are one iteration, of several models
   std::uint64_t next_then_ = 0;  // next_number() when the lock was made
   std::uint64_t changes_ = 0;

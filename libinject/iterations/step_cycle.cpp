@@ -20,6 +20,8 @@ constexpr std::uint64_t kMinEvents = 200;
 constexpr std::size_t kLargeSteps = 8;
 // If half of this many latest steps have contents that an earlier one had, contents recur.
 constexpr unsigned kRecent = 24;
+// A step with less than this part of the usual work before it is made in vain.
+constexpr std::uint64_t kHardlyAny = 3;
 // Whether one optimizer makes all steps is asked again after this many.
 constexpr std::uint64_t kAskedAgain = 32;
 
@@ -218,10 +220,10 @@ bool StepSequence::comes_once(std::uint32_t token_of_step, std::uint64_t length,
   return times == 1;
 }
 
-// The program's first step was the first of an iteration.
+// The program's first step was the first of an iteration, unless it was made in vain.
 std::uint32_t StepSequence::last_by_count(std::uint64_t length, ToldApartBy by) const {
   if (length == 0) return 0;  // never, which the static analyzer can't see
-  const std::uint32_t last = token(count_ % length, by);
+  const std::uint32_t last = token(trained_before(end(), length) % length, by);
   return comes_once(last, length, by) ? last : 0;
 }
 
@@ -246,6 +248,40 @@ std::uint32_t StepSequence::last_by_age(std::uint64_t length, ToldApartBy by) co
 std::uint64_t StepSequence::count_before(std::uint64_t position) const {
   const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
   return count_ - static_cast<std::uint64_t>(steps_.end() - first);
+}
+
+std::uint64_t StepSequence::signs_before(std::size_t index) const {
+  const std::uint64_t begin = steps_[index].position - std::min(steps_[index].position, steps_[index].signs);
+  const std::uint64_t end = index == 0 ? 0 : steps_[index - 1].position + 1;
+  return begin - std::min(begin, end);
+}
+
+StepSequence::Usual StepSequence::usual_signs(std::uint64_t each) const {
+  const std::uint64_t compared = std::min<std::uint64_t>(kMinCycles * each, steps_.size() / 2);
+  Usual usual;
+  for (std::size_t i = steps_.size() - compared; i < steps_.size(); ++i) {
+    const std::uint64_t signs = signs_before(i);
+    usual.any = usual.of.empty() ? signs : std::min(usual.any, signs);
+    const auto [at, fresh] = usual.of.try_emplace({steps_[i].optimizer, steps_[i].object}, signs);
+    if (!fresh) at->second = std::min(at->second, signs);
+  }
+  return usual;
+}
+
+bool StepSequence::was_in_vain(std::size_t index, const Usual& usual) const {
+  const std::uint64_t signs = signs_before(index);
+  // What came before it is not kept, or was not seen.
+  if (index == 0 && (count_ > steps_.size() || signs == 0)) return false;
+  const auto like = usual.of.find({steps_[index].optimizer, steps_[index].object});
+  return kHardlyAny * signs < (like != usual.of.end() ? like->second : usual.any);
+}
+
+std::uint64_t StepSequence::trained_before(std::uint64_t position, std::uint64_t each) const {
+  const Usual usual = usual_signs(each);
+  std::uint64_t count = count_before(position);
+  for (std::size_t i = 0; i < steps_.size() && steps_[i].position < position; ++i)
+    count -= was_in_vain(i, usual);
+  return count;
 }
 
 bool StepSequence::has_one_of(std::uint32_t optimizer) const {
@@ -284,6 +320,8 @@ std::uint32_t StepSequence::class_of_last() const {
 bool StepSequence::are_doubtful() const {
   if (!cycle_) return false;
   if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed || cycle_->may_be_one) return true;
+  // Each of several that launch the same may make one.
+  if (cycle_->length == 1 && step(0).object == 0) return true;
   // An optimizer that is created anew for each task alternately gets the addresses of the two before.
   if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());
@@ -299,7 +337,14 @@ bool StepSequence::are_doubtful() const {
 
 std::optional<std::uint64_t> StepSequence::first_last_step() const {
   if (!cycle_ || count_ > steps_.size()) return std::nullopt;
-  const OptimizerStep& last = steps_[cycle_->length - 1];
+  const Usual usual = usual_signs(cycle_->length);
+  std::uint64_t trained = 0;
+  std::size_t index = 0;
+  for (; index + 1 < steps_.size(); ++index) {
+    trained += was_in_vain(index, usual) ? 0 : 1;
+    if (trained == cycle_->length) break;
+  }
+  const OptimizerStep& last = steps_[index];
   return last.position - std::min(last.position, last.signs);
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "libinject/base/time.h"
 
@@ -95,6 +96,10 @@ class StepSequence {
   bool is_open() const;
   /// Number of steps before that position, as long as those after it are kept.
   std::uint64_t count_before(std::uint64_t position) const;
+  /// The same without those that were made in vain, with hardly any work before them: a program may step once
+  /// before it trains, and an optimizer that rarely steps may do so right after another one. What is usual
+  /// follows from the latest steps, `each` of which make an iteration.
+  std::uint64_t trained_before(std::uint64_t position, std::uint64_t each) const;
   /// Number of steps in [from, to).
   std::uint64_t count_between(std::uint64_t from, std::uint64_t to) const {
     return count_before(to) - count_before(from);
@@ -137,6 +142,15 @@ class StepSequence {
   std::uint64_t events_of(std::uint64_t steps) const {
     return steps_.back().position - steps_[steps_.size() - steps].position;
   }
+  /// The number of signs between the step before this one of `steps_` and this one's own.
+  std::uint64_t signs_before(std::size_t index) const;
+  /// The least number of these before the latest steps, `each` of which make an iteration.
+  struct Usual {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> of;  // by class and object
+    std::uint64_t any = 0;
+  };
+  Usual usual_signs(std::uint64_t each) const;
+  bool was_in_vain(std::size_t index, const Usual& usual) const;
   void find(Nanoseconds time);
   std::optional<StepCycle> cycle_of(ToldApartBy by) const;
   std::optional<std::uint64_t> length_of(ToldApartBy by) const;

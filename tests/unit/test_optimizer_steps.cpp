@@ -870,6 +870,7 @@ TEST_CASE("micro-batches that are added later are no iterations", "[steps][itera
   for (const bool shown : {false, true}) {
     CAPTURE(shown);
     SteppedTraining program;
+    program.object = 7;
     for (unsigned k = 0; k < 100; ++k) {
       if (k == 22 && shown) program.detector.keep_numbers(program.detector.begun(), program.time);
       program.begin();
@@ -910,4 +911,76 @@ TEST_CASE("a graph that is captured later, with the step, is an iteration", "[st
   CHECK(program.difference(40) == "");
   CHECK(program.detector.begun() == program.begins.size());
   CHECK(certainty_of(info_of(program.detector), false) == Certainty::kLow);
+}
+
+TEST_CASE("a step that is made in vain, or right after another one, ends no iteration",
+          "[steps][iterations]") {
+  for (const bool any_length : {false, true}) {
+    for (const bool sparse : {false, true}) {
+      CAPTURE(any_length, sparse);
+      std::mt19937 random(41);
+      SteppedTraining program;
+      program.object = 7;
+      // As a checkpoint's loading may: an optimizer makes its state with gradients of zero.
+      if (!sparse) {
+        program.event(SignKind::kMemset, 801, 1);
+        program.step(1, {7, 8});
+      }
+      for (unsigned k = 0; k < 60; ++k) {
+        program.begin();
+        const unsigned length = any_length ? static_cast<unsigned>(random() % 500) : 1;
+        program.event(SignKind::kCopyToDevice, 1, length);
+        for (unsigned i = 0; i < 40; ++i) program.kernel(10 + i, length);
+        program.object = 7;
+        program.step(1, {7, 8});
+        if (sparse && k % 25 == 0) {
+          program.object = 9;
+          program.step(1, {9});
+        }
+      }
+      REQUIRE(program.detector.lock());
+      CHECK(program.detector.lock()->steps == 1);
+      CHECK(program.detector.begun() == program.begins.size());
+      CHECK(program.difference(program.spans.front().number) == "");
+    }
+  }
+}
+
+TEST_CASE("where an iteration ends is a guess if a step may have been skipped before the first one",
+          "[steps][iterations]") {
+  for (const bool any_length : {false, true}) {
+    for (const unsigned skipped : {0u, 1u, 3u}) {
+      CAPTURE(any_length, skipped);
+      std::mt19937 random(42);
+      SteppedTraining program;
+      // Parameters are made.
+      for (unsigned i = 0; i < 100; ++i) program.kernel(i % 2 == 0 ? 10 : 300, 1000 + i);
+      for (unsigned k = 0; k < 60; ++k) {
+        program.begin();
+        const unsigned length = any_length ? static_cast<unsigned>(random() % 500) : 1;
+        program.event(SignKind::kCopyToDevice, 1, length);
+        for (unsigned i = 0; i < 30; ++i) program.kernel(10 + i, length);
+        program.object = 7;
+        if (k >= skipped) program.step(1, {7, 8});
+        for (unsigned i = 0; i < 30; ++i) program.kernel(10 + i, length);
+        for (unsigned i = 0; i < 20; ++i) program.kernel(50 + i, length);
+        program.object = 9;
+        program.step(1, {9});
+      }
+      REQUIRE(program.detector.lock());
+      CHECK(program.detector.lock()->steps == 2);
+      CHECK((certainty_of(info_of(program.detector), false) == Certainty::kLow) == (skipped != 0));
+      if (skipped == 0) CHECK(program.difference(program.spans.front().number) == "");
+    }
+  }
+}
+
+TEST_CASE("a single step that marks an iteration may be one of several optimizers' if these are not known",
+          "[steps]") {
+  for (const std::uint32_t object : {0u, 7u}) {
+    StepSequence steps;
+    for (std::uint32_t i = 0; i < 20; ++i) steps.add({1, 1, 100 * i, 3, object}, i);
+    CHECK(*steps.cycle() == StepCycle{1, ToldApartBy::kContents, 1});
+    CHECK(steps.are_doubtful() == (object == 0));
+  }
 }

@@ -115,7 +115,9 @@ int main(int argc, char** argv) {
     sign.shape = hash(shape, 2);
     sign.time = time;
     sign.in_step = in_step[i];
-    if (line[0] == 'T') words >> sign.optimizer >> sign.captured;
+    // Older recordings lack the objects: each class, with what it launches, is taken for one.
+    if (line[0] == 'T' && !(words >> sign.optimizer >> sign.captured))
+      sign.optimizer = static_cast<std::uint32_t>(hash(shape, 3) | 1);
     inject::ThreadState& thread = *inject::ThreadRegistry::current();
     thread.step = in_step[i] ? &line : nullptr;
     thread.step_optimizer = sign.optimizer;
