@@ -152,64 +152,70 @@ std::optional<EnergyAmount> energy_in_pauses(const EnergyCounter& counter, std::
   return EnergyAmount{joules, std::max(joules - least, most - joules)};
 }
 
-void ClockSums::Sum::add(const std::optional<std::uint32_t>& value) {
+void ClockSums::Sum::add(const std::optional<std::uint32_t>& value, double duration) {
   if (!value) return;
   min = count == 0 ? *value : std::min(min, *value);
   max = std::max(max, *value);
   ++count;
-  sum += *value;
+  time += duration;
+  sum += *value * duration;
 }
 
-void ClockSums::add(const ClockReading& reading) {
+std::optional<double> ClockSums::Sum::mean() const {
+  return time > 0 ? if_enough(count, sum / time) : std::nullopt;
+}
+
+void ClockSums::add(const ClockReading& reading, double time) {
   ++readings_;
-  sm_.add(reading.sm_mhz);
-  memory_.add(reading.memory_mhz);
-  temperature_.add(reading.temperature);
-  power_.add(reading.milliwatts);
+  sm_.add(reading.sm_mhz, time);
+  memory_.add(reading.memory_mhz, time);
+  temperature_.add(reading.temperature, time);
+  power_.add(reading.milliwatts, time);
   if (!reading.held_by) return;
-  ++reasons_;
+  const auto is_held = [&reading](unsigned reasons) { return (*reading.held_by & reasons) != 0 ? 1u : 0u; };
+  held_.add(is_held(~0u), time);
+  by_power_.add(is_held(kHeldByPower), time);
+  by_heat_.add(is_held(kHeldByHeat), time);
+  by_hardware_.add(is_held(kHeldByHardware), time);
   if (*reading.held_by == 0) return;
-  ++held_;
-  by_power_ += (*reading.held_by & kHeldByPower) != 0 ? 1 : 0;
-  by_heat_ += (*reading.held_by & kHeldByHeat) != 0 ? 1 : 0;
-  by_hardware_ += (*reading.held_by & kHeldByHardware) != 0 ? 1 : 0;
-  held_sm_.add(reading.sm_mhz);
+  held_sm_.add(reading.sm_mhz, time);
   if (!reading.sm_mhz || max_sm_mhz_ == 0) {
     cost_known_ = false;
   } else if (*reading.sm_mhz < max_sm_mhz_) {
-    cost_ += 1 - static_cast<double>(*reading.sm_mhz) / max_sm_mhz_;
+    cost_ += time * (1 - static_cast<double>(*reading.sm_mhz) / max_sm_mhz_);
   }
 }
 
 void ClockSums::add(std::span<const ClockReading> readings, Nanoseconds begin, Nanoseconds end) {
   auto reading = std::lower_bound(readings.begin(), readings.end(), begin,
                                   [](const ClockReading& one, Nanoseconds time) { return one.time < time; });
-  for (; reading != readings.end() && reading->time <= end; ++reading) add(*reading);
+  Nanoseconds from = begin;
+  while (reading != readings.end() && reading->time <= end) {
+    const auto next = std::next(reading);
+    const bool is_last = next == readings.end() || next->time > end;
+    const Nanoseconds until = is_last ? end : reading->time + (next->time - reading->time) / 2;
+    add(*reading, static_cast<double>(until - from));
+    from = until;
+    reading = next;
+  }
 }
 
 ClockUse ClockSums::use() const {
-  const auto mean = [](const Sum& sum) {
-    return if_enough(sum.count,
-                     sum.count == 0 ? 0.0 : static_cast<double>(sum.sum) / static_cast<double>(sum.count));
-  };
-  const auto share = [this](double part) {
-    return if_enough(reasons_, reasons_ == 0 ? 0.0 : part / static_cast<double>(reasons_));
-  };
   ClockUse use;
   use.readings = readings_;
-  use.sm_mhz = mean(sm_);
+  use.sm_mhz = sm_.mean();
   use.sm_min_mhz = if_enough(sm_.count, sm_.min);
-  use.held_sm_mhz = mean(held_sm_);
-  use.memory_mhz = mean(memory_);
+  use.held_sm_mhz = held_sm_.mean();
+  use.memory_mhz = memory_.mean();
   use.memory_min_mhz = if_enough(memory_.count, memory_.min);
   use.temperature = if_enough(temperature_.count, temperature_.max);
-  use.watts = mean(power_);
+  use.watts = power_.mean();
   if (use.watts) use.watts = *use.watts / 1e3;
-  use.held = share(static_cast<double>(held_));
-  use.held_by_power = share(static_cast<double>(by_power_));
-  use.held_by_heat = share(static_cast<double>(by_heat_));
-  use.held_by_hardware = share(static_cast<double>(by_hardware_));
-  if (cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0) use.held_cost = share(cost_);
+  use.held = held_.mean();
+  use.held_by_power = by_power_.mean();
+  use.held_by_heat = by_heat_.mean();
+  use.held_by_hardware = by_hardware_.mean();
+  if (use.held && cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0) use.held_cost = cost_ / held_.time;
   return use;
 }
 

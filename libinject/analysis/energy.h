@@ -77,8 +77,8 @@ struct KernelPauses {
 std::optional<EnergyAmount> energy_in_pauses(const EnergyCounter& counter, std::uint64_t limit_mw,
                                              const KernelPauses& pauses, Nanoseconds begin, Nanoseconds end);
 
-/// Clock readings over a period of time, all with equal weight. Values from fewer than kFewest readings are
-/// empty.
+/// Clock readings over a period of time, each weighted by the time that it stands for. Values from fewer than
+/// kFewest readings are empty.
 struct ClockUse {
   static constexpr std::size_t kFewest = 3;
   std::size_t readings = 0;
@@ -88,7 +88,7 @@ struct ClockUse {
   std::optional<std::uint32_t> memory_min_mhz;
   std::optional<std::uint32_t> temperature;
   std::optional<double> watts;
-  // Shares of the readings, 0 … 1.
+  // Shares of the time, 0 … 1.
   std::optional<double> held;  ///< clock held down for any of the reasons
   std::optional<double> held_by_power;
   std::optional<double> held_by_heat;
@@ -103,30 +103,34 @@ class ClockSums {
  public:
   explicit ClockSums(std::uint32_t max_sm_mhz) : max_sm_mhz_(max_sm_mhz) {}
 
-  void add(const ClockReading& reading);
-  /// Adds the readings from `begin` to `end`.
+  /// Adds the readings from `begin` to `end`, which come at irregular intervals. Each stands for the time
+  /// that is nearer to it than to the others.
   void add(std::span<const ClockReading> readings, Nanoseconds begin, Nanoseconds end);
   ClockUse use() const;
 
  private:
   struct Sum {
     std::size_t count = 0;
-    std::uint64_t sum = 0;
+    double time = 0;
+    double sum = 0;  // values × time
     std::uint32_t min = 0;
     std::uint32_t max = 0;
-    void add(const std::optional<std::uint32_t>& value);
+    void add(const std::optional<std::uint32_t>& value, double duration);
+    std::optional<double> mean() const;
   };
+
+  void add(const ClockReading& reading, double time);
+
   std::uint32_t max_sm_mhz_;
   std::size_t readings_ = 0;
   Sum sm_;
   Sum memory_;
   Sum temperature_;
   Sum power_;
-  std::size_t reasons_ = 0;  // readings that include reasons
-  std::size_t held_ = 0;
-  std::size_t by_power_ = 0;
-  std::size_t by_heat_ = 0;
-  std::size_t by_hardware_ = 0;
+  Sum held_;  // 0 or 1, for readings that include reasons
+  Sum by_power_;
+  Sum by_heat_;
+  Sum by_hardware_;
   Sum held_sm_;
   double cost_ = 0;
   bool cost_known_ = true;

@@ -34,23 +34,23 @@ void add_clock_columns(Columns<EnergyRow>& columns) {
       "Clock Readings", kCount, [](const EnergyRow& row) { return row.clocks.readings; },
       "How often the clocks were read during this time.");
   clocks
-      .add("SM Clock (MHz)", kMeanClock, &ClockUse::sm_mhz,
-           "The multiprocessors' clock, mean of the readings: the clock at which rates and shares of peaks "
-           "were measured.")
+      .add(
+          "SM Clock (MHz)", kMeanClock, &ClockUse::sm_mhz,
+          "The multiprocessors' clock, mean over the time: the clock at which rates and shares of peaks were "
+          "measured.")
       .add("SM Clock Min (MHz)", kClock, &ClockUse::sm_min_mhz, "The lowest reading.");
   columns.add(
       "SM Clock Highest (MHz)", kClock,
       [](const EnergyRow& row) { return cell_if(row.max_sm_mhz != 0, row.max_sm_mhz); },
       "The GPU's highest SM clock.", "not reported by the driver");
-  clocks
-      .add("Memory Clock (MHz)", kMeanClock, &ClockUse::memory_mhz, "The memory clock, mean of the readings.")
+  clocks.add("Memory Clock (MHz)", kMeanClock, &ClockUse::memory_mhz, "The memory clock, mean over the time.")
       .add("Memory Clock Min (MHz)", kClock, &ClockUse::memory_min_mhz, "The lowest reading.")
       .add("Temperature Max (C)", kCelsius, &ClockUse::temperature,
            "The highest reading of the GPU's temperature.")
       .add("Power Readings (W)", kWatts, &ClockUse::watts,
-           "Mean of the driver's own power readings, which many GPUs average over a second.")
+           "The driver's own power readings, mean over the time; many GPUs average them over a second.")
       .add("Held Down (%)", kPercent, share(&ClockUse::held),
-           "Share of the readings in which the clocks were held down (throttled) for one of the reasons that "
+           "Share of the time in which the clocks were held down (throttled) for one of the reasons that "
            "follow; several may apply at once.")
       .add("Held by Power (%)", kPercent, share(&ClockUse::held_by_power),
            "The power limit, or a power brake by the power supply.")

@@ -292,7 +292,7 @@ void EnergyReader::make_room(Device& device) {
     device.energy.thin_out(edges);
   }
   if (readings.clocks.size() > room()) {
-    // Shares and means of the remaining readings are still valid, only from fewer readings.
+    // The others stand for the time of those that go.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < readings.clocks.size(); ++i) {
       if (i >= readings.clocks.size() / 2 || i % 2 == 0) readings.clocks[kept++] = readings.clocks[i];

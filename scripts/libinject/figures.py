@@ -161,8 +161,8 @@ def joules_per(what: str, result: Result) -> float | None:
 
 
 def clock(result: Result, column: str = "SM Clock (MHz)") -> float | None:
-    """Mean over the windows' readings; also for percentages."""
-    return mean([row for row in result.rows("energy_sum", "Of", "Clock Readings", column) if row["Of"] == "window"], column, "Clock Readings")
+    """Mean over the windows' time; also for percentages."""
+    return mean([row for row in result.rows("energy_sum", "Of", "Duration (ns)", column) if row["Of"] == "window"], column, "Duration (ns)")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,15 +40,16 @@ class Energy(folders.TemporaryFolder):
         return Result(rank(self.folder / name, None, rows))
 
     def test_figures(self):
-        other = {**ROW, "Window": 2, "Duration (ns)": 500 * MS, "Clock Readings": 10, "SM Clock (MHz)": "1000.0"}
+        # Readings come less often the longer windows are open.
+        other = {**ROW, "Window": 2, "Duration (ns)": 500 * MS, "SM Clock (MHz)": "1000.0", "Held Down (%)": "50.0"}
         found = figures.energy(self.result(ROW, {**ROW, "Of": "iteration", "Iteration": 0}, {**other, **EMPTY}))
         self.assertEqual((found.joules, found.error, found.seconds, found.whole), (900, 30, 2, False))
         result = self.result(ROW, {**ROW, "Device": 1, "Energy per Sample (J)": "0.5"}, other, name="two")
         found = figures.energy(result)
         self.assertEqual((found.joules, found.error, found.seconds, found.whole), (2700, 90, 4.5, True))
         self.assertAlmostEqual(figures.joules_per("Sample", result), 1.90625)
-        self.assertAlmostEqual(figures.clock(result), (80 * 1500 + 10 * 1000) / 90)
-        self.assertAlmostEqual(figures.clock(result, "Held Down (%)"), 25)
+        self.assertAlmostEqual(figures.clock(result), (4 * 1500 + 0.5 * 1000) / 4.5)
+        self.assertAlmostEqual(figures.clock(result, "Held Down (%)"), (4 * 25 + 0.5 * 50) / 4.5)
 
     def test_no_time(self):
         for name, time in (("none", 0), ("unknown", "")):
@@ -141,7 +142,8 @@ class Energy(folders.TemporaryFolder):
 
     def test_merge(self):
         rank(self.folder / "0", 0, [ROW, {**ROW, "Of": "iteration", "Iteration": 0}])
-        rank(self.folder / "1", 1, [{**ROW, "Energy (J)": "600.000", "SM Clock (MHz)": "1000.0", "Held Down (%)": "75.0"}, {**ROW, "Window": 2, **EMPTY}])
+        rank(self.folder / "1", 1, [{**ROW, "Energy (J)": "600.000", "SM Clock (MHz)": "1000.0", "Held Down (%)": "75.0"},
+                                         {**ROW, "Window": 2, "Clock Readings": 5, **EMPTY}])
         (job,) = test_merge.merged(self.folder)["jobs"]
         first, second = job["by_rank"]
         self.assertEqual((first["energy_j"], first["energy_error_j"], first["power_w"], first["sm_clock_mhz"], first["clocks_held_down"]), (900, 30, 450, 1500, 0.25))

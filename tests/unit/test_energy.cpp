@@ -352,7 +352,7 @@ TEST_CASE("clocks by their readings", "[energy]") {
   CHECK(use.temperature == 49);
   CHECK(use.held == 0.5);
   CHECK(use.held_by_power == 0.5);
-  CHECK(use.held_by_heat == 0.2);
+  CHECK(use.held_by_heat == 1.5 / 9);
   CHECK(use.held_by_hardware == 0.0);
   CHECK(use.held_sm_mhz == 990.0);
   CHECK(use.held_cost == 0.25);
@@ -364,6 +364,37 @@ TEST_CASE("clocks by their readings", "[energy]") {
   CHECK_FALSE(use_of(0, kSecond).sm_mhz);
   CHECK_FALSE(use_of(0, kSecond).held);
 
+  SECTION("each counts by the time it stands for, since the pace changes") {
+    // Held down for three quarters of the time, in which readings come more and more rarely.
+    readings.clear();
+    for (Nanoseconds time = 0; time < 20 * kSecond; time += time < 6 * kSecond ? kSecond / 20 : kSecond) {
+      const bool held = time >= 5 * kSecond;
+      ClockReading reading;
+      reading.time = time;
+      reading.sm_mhz = held ? 990 : 1980;
+      reading.milliwatts = held ? 700'000 : 300'000;
+      reading.held_by = static_cast<std::uint8_t>(held ? kHeldByPower : 0);
+      readings.push_back(reading);
+    }
+    const auto check = [&] {
+      const ClockUse part = use_of(0, 20 * kSecond);
+      CHECK(std::abs(*part.held - 0.75) < 0.01);
+      CHECK(std::abs(*part.held_by_power - 0.75) < 0.01);
+      CHECK(std::abs(*part.sm_mhz - 1237.5) < 10);
+      CHECK(std::abs(*part.watts - 600) < 4);
+      CHECK(std::abs(*part.held_cost - 0.375) < 0.005);
+      CHECK(part.held_sm_mhz == 990.0);
+      // The time of a row is all its readings'.
+      CHECK(use_of(6 * kSecond, 20 * kSecond).held == 1.0);
+    };
+    check();
+    // As when room is made.
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < readings.size(); ++i)
+      if (i >= readings.size() / 2 || i % 2 == 0) readings[kept++] = readings[i];
+    readings.resize(kept);
+    check();
+  }
   SECTION("without the highest clock there is no bound on the cost") {
     ClockSums sums(0);
     sums.add(readings, 0, 9 * kSecond);

@@ -45,8 +45,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
             SELECT rank, CASE WHEN count("Energy (J)") = count(*) THEN sum("Energy (J)") END AS energy_j,
                    CASE WHEN count("Energy (J)") = count(*) THEN sum("± Energy (J)") END AS energy_error_j,
                    sum("Energy (J)") / nullif(sum("Duration (ns)") FILTER ("Energy (J)" IS NOT NULL), 0) * 1e9 AS power_w,
-                   sum("SM Clock (MHz)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("SM Clock (MHz)" IS NOT NULL), 0) AS sm_clock_mhz,
-                   sum("Held Down (%)" * "Clock Readings") / nullif(sum("Clock Readings") FILTER ("Held Down (%)" IS NOT NULL), 0) / 100 AS clocks_held_down
+                   sum("SM Clock (MHz)" * "Duration (ns)") / nullif(sum("Duration (ns)") FILTER ("SM Clock (MHz)" IS NOT NULL), 0) AS sm_clock_mhz,
+                   sum("Held Down (%)" * "Duration (ns)") / nullif(sum("Duration (ns)") FILTER ("Held Down (%)" IS NOT NULL), 0) / 100 AS clocks_held_down
             FROM energy_sum JOIN member USING (run) WHERE job = ? AND Of = 'window' GROUP BY rank""", [number]):
         found[row.pop("rank")] |= row
     for row in store.rows("""
