@@ -103,6 +103,7 @@ HostSum host_sum(std::span<const HostWindow> windows) {
       if (row.role != HostRole::kLoaderWorker) continue;
       sum.workers = std::max(sum.workers, row.count);
       sum.read_bytes += row.use.of(HostAmount::kReadBytes).value_or(0);
+      sum.reads_known = sum.reads_known && row.use.of(HostAmount::kReadBytes);
     }
   }
   return sum;

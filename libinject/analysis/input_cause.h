@@ -41,7 +41,8 @@ struct HostSum {
   std::uint64_t others = 0;      ///< CPU time and wait of all but main thread, workers and libinject
   bool times_known = true;       ///< for all threads and children
   bool waits_known = true;       ///< likewise, except for those that ended
-  std::uint64_t read_bytes = 0;  ///< by the workers, where known
+  std::uint64_t read_bytes = 0;  ///< by the workers
+  bool reads_known = true;       ///< of all of them
   std::uint64_t affinity = 0;    ///< number of CPUs in the latest window; 0: unknown
   std::uint64_t quota_thousandths = 0;
   LoaderMoments moments;

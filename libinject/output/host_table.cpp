@@ -99,7 +99,9 @@ Columns<HostRow> host_columns(const Report& report) {
             const auto& bytes = row.use->use.of(HostAmount::kReadBytes);
             return bytes ? Cell(megabytes(*bytes)) : Cell();
           },
-          "Data read from storage, not from the page cache or over the network.", kNotReadable)
+          "Data read from storage, not from the page cache or over the network.",
+          "the system does not allow it to be read, or not for all of them; a child process that has waited "
+          "for children of its own, whose data its counter includes")
       .add(
           "Start (ns)", kMoment, [run](const HostRow& row) { return since_base(row.window->begin, *run); },
           "When the first reading ended, soon after the window opened.")

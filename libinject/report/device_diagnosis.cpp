@@ -151,7 +151,7 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
                      plural(host.moments.all, "moment") + " of waiting for a batch, no worker was running";
   if (host.moments.blocked != 0)
     text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked, as on disk I/O";
-  if (host.read_bytes != 0)
+  if (host.reads_known && host.read_bytes != 0)
     text += "; they read " + size_text(static_cast<double>(host.read_bytes)) + " from storage";
   return text;
 }

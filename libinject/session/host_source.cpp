@@ -188,12 +188,12 @@ bool HostSource::read(HostReading& reading) {
     rusage after{};
     if (!known || !clocks_.usage(RUSAGE_CHILDREN, after) || use_of(after) == use_of(usage)) break;
   }
-  reading.process = {};
-  reading.process.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(process_, "io"), text_));
-  if (clocks_.usage(RUSAGE_SELF, usage)) {
-    const std::optional<std::uint64_t> bytes = reading.process.of(HostAmount::kReadBytes);
-    reading.process = use_of(usage);
-    reading.process.of(HostAmount::kReadBytes) = bytes;
+  reading.process = clocks_.usage(RUSAGE_SELF, usage) ? use_of(usage) : HostUse{};
+  // getrusage() says 0 if the kernel does not account for I/O. The number in `io` includes what children read
+  // that the process has waited for.
+  if (!parse_read_bytes(read_text(path(process_, "io"), text_))) {
+    reading.process.of(HostAmount::kReadBytes).reset();
+    reading.ended_children.of(HostAmount::kReadBytes).reset();
   }
   // This clock has a resolution of a nanosecond.
   reading.process.of(HostAmount::kProcessorTime) = clocks_.process(process_);
@@ -357,7 +357,9 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
          {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
       use.of(amount).reset();
   }
-  use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(child.pid, "io"), text_));
+  // Includes what its ended children read.
+  if (task.ended_children.of(HostAmount::kReadBytes))
+    use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(path(child.pid, "io"), text_));
   use.of(HostAmount::kProcessorTime) = clocks_.process(child.pid);
   if (!use.of(HostAmount::kProcessorTime) && !stat_at(path(child.pid, "stat"))) return;
   if (cuda && std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) == with_cuda_.end())

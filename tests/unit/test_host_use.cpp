@@ -153,12 +153,14 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   FakeProc proc;
   proc.thread(kProcess, kProcess, {.minor = 70, .threads = 2, .wait = 5, .voluntary = 8, .bytes = 4096},
               1'000);
+  own_usage.ru_inblock = 7;
   proc.thread(kProcess, 101, {.name = "pt_autograd_0", .minor = 3, .wait = 6}, 400);
   // A loader's worker and its child, a child that uses CUDA, one that runs another program, and unrelated
   // processes.
-  proc.thread(200, 200, {.parent = kProcess, .threads = 2, .wait = 30, .voluntary = 2}, 9'000);
+  proc.thread(200, 200, {.parent = kProcess, .threads = 2, .wait = 30, .voluntary = 2, .bytes = 9'216},
+              9'000);
   proc.thread(200, 201, {.name = "feeder", .parent = kProcess, .wait = 12, .voluntary = 3});
-  proc.thread(300, 300, {.name = "ffmpeg (a) b", .parent = 200, .children_ticks = 7}, 50);
+  proc.thread(300, 300, {.name = "ffmpeg (a) b", .parent = 200, .children_ticks = 7, .bytes = 512}, 50);
   proc.thread(400, 400, {.parent = kProcess, .threads = 2}, 60);
   proc.thread(400, 401, {.name = "cuda-EvtHandlr", .parent = kProcess});
   proc.thread(500, 500, {.name = "torch_shm", .parent = kProcess}, 70);
@@ -193,6 +195,10 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(tasks[200].use.of(HostAmount::kVoluntarySwitches) == 5u);
   CHECK(tasks[200].use.of(HostAmount::kProcessorTime) == 9'000u);
   CHECK(reading.process.of(HostAmount::kRunQueueWait) == 11u);
+  // The io of a process includes what children read that it has waited for.
+  CHECK(reading.process.of(HostAmount::kReadBytes) == 7u * 512);
+  CHECK(tasks[200].use.of(HostAmount::kReadBytes) == 9'216u);
+  CHECK_FALSE(tasks[300].use.of(HostAmount::kReadBytes));
   CHECK(proc.source.state_of(200, 5) == 'S');
   CHECK(proc.source.state_of(200, 6) == 0);  // another thread with the same id
   CHECK(proc.source.state_of(900, 5) == 0);
@@ -245,6 +251,7 @@ TEST_CASE("What can't be read is left empty, and what has gone is left out", "[h
   proc.thread(200, 200, {.parent = kProcess, .bytes = 9}, 30);
   proc.thread(300, 300, {.parent = kProcess}, 40);
   proc.tree.remove("200/io");
+  proc.tree.remove("100/io");
   proc.tree.remove("100/task/101/schedstat");
   proc.tree.remove("300/task/300");  // it ends between reading one file and the next
   clocks.erase(200);
@@ -261,6 +268,8 @@ TEST_CASE("What can't be read is left empty, and what has gone is left out", "[h
   CHECK(child.use.of(HostAmount::kRunQueueWait) == 0u);
   // So the process's sum is unknown as well.
   CHECK_FALSE(reading.process.of(HostAmount::kRunQueueWait));
+  CHECK_FALSE(reading.process.of(HostAmount::kReadBytes));
+  CHECK_FALSE(reading.ended_children.of(HostAmount::kReadBytes));
 }
 
 TEST_CASE("Threads and children beyond the bounds are counted", "[host]") {
@@ -613,6 +622,9 @@ TEST_CASE("Processors that are allowed, used and wanted", "[host]") {
   CHECK(sum.allowed() == 4);
   CHECK(sum.used() == 1.5);
   CHECK(sum.wanted() == 3.5);
+  CHECK_FALSE(sum.reads_known);
+  window.roles[2].use.of(HostAmount::kReadBytes) = 0;
+  CHECK(host_sum({&window, 1}).reads_known);
   window.quota_thousandths = 1'500;
   CHECK(host_sum({&window, 1}).allowed() == 1.5);
   window.affinity = 1;
