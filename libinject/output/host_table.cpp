@@ -148,7 +148,7 @@ Columns<HostRow> host_columns(const Report& report) {
            "Number of moments at which the training thread was seen waiting for a loader's workers.",
            kOfProcess)
       .add("Workers Asleep", kCount, of_process([](const HostWindow& w) { return w.moments.asleep; }),
-           "Number of Loader Moments at which no worker was running or ready to run.", kOfProcess)
+           "Number of Loader Moments at which no thread of a worker was running or ready to run.", kOfProcess)
       .add("Workers Blocked", kCount, of_process([](const HostWindow& w) { return w.moments.blocked; }),
            "Number of these (Workers Asleep) at which a worker was in uninterruptible sleep, as when waiting "
            "for a disk.",

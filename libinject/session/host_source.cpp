@@ -371,8 +371,18 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
 }
 
 char HostSource::state_of(pid_t process, std::uint64_t start) const {
-  const std::optional<TaskStat> stat = stat_at(path(process, "stat"));
-  return stat && stat->start == start && stat->running() ? stat->state : char{0};
+  const std::optional<TaskStat> first = stat_at(path(process, "stat"));
+  if (!first || first->start != start || !first->running()) return 0;
+  if (first->threads > kMaxTasksOfChild) return 'R';
+  char state = first->state;
+  if (first->threads > 1) {
+    for_each_number(path(process, "task"), [&](pid_t task) {
+      if (state == 'R') return;
+      const std::optional<TaskStat> stat = stat_at(task_path(process, task, "stat"));
+      if (stat && (stat->state == 'R' || stat->state == 'D')) state = stat->state;
+    });
+  }
+  return state;
 }
 
 char HostSource::thread_state(pid_t thread) const {

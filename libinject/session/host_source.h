@@ -68,9 +68,11 @@ class HostSource {
   bool is_own() const;
   /// False if the process has no file descriptors left: tasks may then be missing.
   [[nodiscard]] bool read(HostReading& reading);
-  /// The state in /proc of this process's first thread; 0 if it is gone or the id has been reused.
+  /// The state in /proc of this child: R if any of its threads runs or is ready to, or if it has too many to
+  /// look at; otherwise D if any is blocked; otherwise that of its first thread. 0 if it is gone or the id
+  /// has been reused.
   char state_of(pid_t process, std::uint64_t start) const;
-  /// The same for a thread of this process.
+  /// The state of a thread of this process.
   char thread_state(pid_t thread) const;
 
  private:

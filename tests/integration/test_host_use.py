@@ -143,6 +143,11 @@ class Inputs(simulated.SimulatedTest):
                 self.assertEqual(cause, "main thread", text)
                 self.assertLess(self.share("Workers Computing (%)"), 50)
 
+    def test_a_worker_computes_in_a_thread_of_its_own(self):
+        cause, text = self.cause("threaded")
+        self.assertNotEqual(cause, "storage", text)
+        self.assertLess(2 * int(self.process["Workers Asleep"]), int(self.process["Loader Moments"]))
+
     def test_not_told_where_another_thread_may_be_waited_for(self):
         """Workers are asleep, and so is the main thread: it waits for a thread of its own that pins the batches, or as here for one that
         serves the workers from the process itself; or for a program that a worker has started."""

@@ -84,6 +84,17 @@ class Converted(Decoded):
         return torch.tensor([float(index)])
 
 
+class Threaded(Decoded):
+    """Samples that the worker waits for, and then computes in a thread of its own, as video decoders do."""
+
+    def __getitem__(self, index):
+        time.sleep(0.4 * WORK)
+        thread = threading.Thread(target=compute, args=(0.6 * WORK,))
+        thread.start()
+        thread.join()
+        return torch.tensor([float(index)])
+
+
 class Slept(Decoded):
     """Samples for which a worker waits, as for a disk."""
 
@@ -161,6 +172,10 @@ def served():
 
 def converted():
     train(DataLoader(Converted(), num_workers=1))
+
+
+def threaded():
+    train(DataLoader(Threaded(), num_workers=1))
 
 
 def sleep():

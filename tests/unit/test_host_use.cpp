@@ -204,6 +204,24 @@ TEST_CASE("Threads and children of a tree like /proc, with and without a list of
   CHECK(proc.source.state_of(900, 5) == 0);
 }
 
+TEST_CASE("A worker is at work if any of its threads is", "[host]") {
+  FakeProc proc;
+  const auto states = [&proc](const char* of_threads, std::uint64_t threads) {
+    pid_t id = 200;
+    for (const char* state = of_threads; *state != 0; ++state, ++id)
+      proc.thread(200, id, {.state = *state, .parent = kProcess, .threads = threads});
+    return proc.source.state_of(200, 5);
+  };
+  CHECK(states("SRS", 3) == 'R');
+  CHECK(states("DSR", 3) == 'R');
+  CHECK(states("SDS", 3) == 'D');
+  CHECK(states("RSS", 3) == 'R');
+  CHECK(states("SSS", 3) == 'S');
+  CHECK(states("ZSS", 3) == 0);
+  // More than are looked at.
+  CHECK(states("SSS", HostSource::kMaxTasksOfChild + 1) == 'R');
+}
+
 TEST_CASE("What multiprocessing runs beside its workers is no worker", "[host]") {
   FakeProc proc;
   const auto child = [&proc](pid_t id, pid_t parent, const char* code, const char* name = "python3") {
