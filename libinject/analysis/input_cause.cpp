@@ -76,6 +76,7 @@ HostSum host_sum(std::span<const HostWindow> windows) {
     sum.time += window.span();
     sum.affinity = window.affinity;
     sum.quota_thousandths = window.quota_thousandths;
+    sum.workers = std::max(sum.workers, window.workers);
     sum.worker_life += window.worker_life;
     sum.worker_time += window.worker_time;
     sum.worker_wait += window.worker_wait;
@@ -101,7 +102,6 @@ HostSum host_sum(std::span<const HostWindow> windows) {
       sum.children_time += time;
       sum.wait += wait;
       if (row.role != HostRole::kLoaderWorker) continue;
-      sum.workers = std::max(sum.workers, row.count);
       sum.read_bytes += row.use.of(HostAmount::kReadBytes).value_or(0);
       sum.reads_known = sum.reads_known && row.use.of(HostAmount::kReadBytes);
     }

@@ -34,7 +34,7 @@ struct HostSum {
   std::uint64_t wait = 0;           ///< time of both in the run queue
   std::uint64_t main_time = 0;
   std::uint64_t main_wait = 0;
-  std::uint64_t workers = 0;  ///< the maximum over windows
+  std::uint64_t workers = 0;  ///< the maximum over windows; only those that did anything
   std::uint64_t worker_life = 0;
   std::uint64_t worker_time = 0;
   std::uint64_t worker_wait = 0;

@@ -130,7 +130,7 @@ void line_fields(Way& way, MemoryLine& line) {
 
 template <typename Way>
 void host_fields(Way& way, HostWindow& w) {
-  fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.quota_thousandths, w.worker_life,
+  fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.quota_thousandths, w.workers, w.worker_life,
          w.worker_time, w.worker_wait, w.moments.all, w.moments.asleep, w.moments.blocked);
   way.list(w.roles, [](Way& each, HostRoleUse& row) {
     fields(each, row.role, row.count);

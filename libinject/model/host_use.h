@@ -87,6 +87,7 @@ struct HostWindow {
   std::uint64_t affinity = 0;           ///< number of CPUs that the main thread may run on; 0: unknown
   std::uint64_t quota_thousandths = 0;  ///< of a CPU, by control groups; 0: no limit
   // For loader workers that did anything between two readings:
+  std::uint64_t workers = 0;      ///< the largest number of them at one reading
   std::uint64_t worker_life = 0;  ///< sum of their lifetimes
   std::uint64_t worker_time = 0;  ///< CPU time in these
   std::uint64_t worker_wait = 0;  ///< … and time in the run queue

@@ -192,7 +192,7 @@ void HostReader::handle(const Edge& edge, bool read) {
     opened_ = edge.time;
     mark_.reset();
     if (!read) return;
-    mark_ = latest;
+    mark_ = tally_.begin_window();
     opened_affinity_ = affinity_;
     late_ = latest.time - std::min(latest.time, edge.time);
     return;

@@ -88,20 +88,21 @@ HostUse HostTally::add_task(Tasks& tasks, const HostTask& task, bool& is_new) {
   return more;
 }
 
-void HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_new,
+bool HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_new,
                            const HostReading& reading) {
   const auto& time = more.of(HostAmount::kProcessorTime);
   const auto& wait = more.of(HostAmount::kRunQueueWait);
-  if (latest_.time == 0 || !time || !wait) return;
+  if (latest_.time == 0 || !time || !wait) return false;
   std::uint64_t life = reading.time - latest_.time;
   if (is_new) {
     const std::uint64_t ticks = reading.ticks - std::min(reading.ticks, task.start);
     life = std::min(life, (ticks + 1) * kernel_tick());
   }
-  if ((*time + *wait) * kActive < life) return;
+  if ((*time + *wait) * kActive < life) return false;
   latest_.worker_life += life;
   latest_.worker_time += *time;
   latest_.worker_wait += *wait;
+  return true;
 }
 
 // What all children used that the process, or a living child of its, has waited for, minus what was seen of
@@ -169,11 +170,13 @@ void HostTally::add(const HostReading& reading) {
     ++sum(HostRole::kRest).born;
     thread = threads_.erase(thread);
   }
+  std::uint64_t workers = 0;
   for (const HostTask& child : reading.children) {
     forget_reused(child);
     const HostUse more = add_task(children_, child, is_new);
-    if (child.role == HostRole::kLoaderWorker) add_worker(child, more, is_new, reading);
+    if (child.role == HostRole::kLoaderWorker && add_worker(child, more, is_new, reading)) ++workers;
   }
+  latest_.workers = std::max(latest_.workers, workers);
   add_ended(reading);
   add_use(sum(HostRole::kProcess), difference(reading.process, readings_ == 1 ? nothing() : process_));
   process_ = reading.process;
@@ -190,11 +193,17 @@ void HostTally::add_moment(std::string_view states) {
   if (states.find('D') != std::string_view::npos) ++latest_.moments.blocked;
 }
 
+HostTally::Mark HostTally::begin_window() {
+  latest_.workers = 0;
+  return latest_;
+}
+
 HostWindow HostTally::window(const Mark& open, const Mark& close) {
   HostWindow window;
   window.begin = open.time;
   window.end = close.time;
   window.reading = open.took + close.took;
+  window.workers = close.workers;
   window.worker_life = close.worker_life - open.worker_life;
   window.worker_time = close.worker_time - open.worker_time;
   window.worker_wait = close.worker_wait - open.worker_wait;

@@ -29,6 +29,7 @@ class HostTally {
     Nanoseconds time = 0;
     Nanoseconds took = 0;
     std::array<Sum, kHostRoles> sums;
+    std::uint64_t workers = 0;  ///< the largest number at one reading since begin_window()
     std::uint64_t worker_life = 0;
     std::uint64_t worker_time = 0;
     std::uint64_t worker_wait = 0;
@@ -39,8 +40,10 @@ class HostTally {
   /// A moment at which the training thread waited for a loader's workers; `states`: one letter per worker.
   void add_moment(std::string_view states);
   const Mark& latest() const { return latest_; }
+  /// The latest mark, as the first of a window.
+  Mark begin_window();
 
-  /// Use between two marks, without window, affinity and quota.
+  /// Use between two marks, the first from begin_window(); without window, affinity and quota.
   static HostWindow window(const Mark& open, const Mark& close);
 
  private:
@@ -53,7 +56,8 @@ class HostTally {
   Sum& sum(HostRole role) { return latest_.sums[static_cast<std::size_t>(role)]; }
   /// Returns what the task used since it was last seen, or since it began.
   HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
-  void add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
+  /// False if the worker did nothing to speak of, or if that is not known.
+  bool add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
   void forget_reused(const HostTask& child);
   void add_ended(const HostReading& reading);
 

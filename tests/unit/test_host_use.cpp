@@ -536,6 +536,27 @@ TEST_CASE("Idle workers do not thin out what the others do", "[host]") {
   CHECK(window.worker_wait == 50'000'000);
 }
 
+TEST_CASE("The number of workers is the largest that were at work at once", "[host]") {
+  HostTally tally;
+  const auto worker = [](pid_t id, std::uint64_t time) {
+    HostTask one = task(id, HostRole::kLoaderWorker, 0);
+    one.use.of(HostAmount::kProcessorTime) = time;
+    return one;
+  };
+  tally.add(reading_at(kSecond, 0, {}, {worker(1, 0), worker(2, 0), worker(3, 0)}));
+  tally.add(reading_at(2 * kSecond, 0, {}, {worker(1, kSecond), worker(2, kSecond), worker(3, kSecond)}));
+  const HostTally::Mark open = tally.begin_window();
+  // Two for each epoch, and one that does nothing.
+  for (pid_t epoch = 1; epoch <= 3; ++epoch) {
+    tally.add(reading_at(
+        (2 + static_cast<Nanoseconds>(epoch)) * kSecond, 0, {},
+        {worker(1, kSecond), worker(10 * epoch, kSecond / 2), worker(10 * epoch + 1, kSecond / 2)}));
+  }
+  const HostWindow window = HostTally::window(open, tally.latest());
+  CHECK(window.workers == 2);
+  CHECK(row_of(window, HostRole::kLoaderWorker)->count == 9);
+}
+
 TEST_CASE("Readings cost a thousandth of a processor", "[host]") {
   ReadingBudget budget;
   Nanoseconds time = kSecond;

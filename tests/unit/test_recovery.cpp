@@ -758,6 +758,7 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   host.begin = 5;
   host.end = 6;
   host.moments.blocked = 3;
+  host.workers = 2;
   host.roles = {{HostRole::kOurs, 2, {}}};
   host.roles[0].use.of(HostAmount::kReadBytes) = 8;
   HostWindow impossible = host;

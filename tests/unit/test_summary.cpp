@@ -195,12 +195,13 @@ TEST_CASE("A line for the processors, and one for loader workers that did anythi
     return one;
   };
   window.roles = {row(HostRole::kProcess, 1, 3 * kSecond, kSecond),
-                  row(HostRole::kLoaderWorker, 2, kSecond, 0)};
+                  row(HostRole::kLoaderWorker, 6, kSecond, 0)};
   info.host_windows = {window};
   CHECK(summary().find("  CPU cores: 1.50 used by the process, 0.50 by its children, of 8 allowed; run-queue "
                        "wait: another 0.50\n") != std::string::npos);
   CHECK(summary().find("loader worker") == std::string::npos);
   info.host_windows[0].quota_thousandths = 2'500;
+  info.host_windows[0].workers = 2;
   info.host_windows[0].worker_life = 4 * kSecond;
   info.host_windows[0].worker_time = kSecond;
   info.host_windows[0].worker_wait = 2 * kSecond;
