@@ -111,8 +111,10 @@ HostSum host_sum(std::span<const HostWindow> windows) {
 
 InputCause input_cause(const InputTimes& times, const HostSum& host) {
   if (times.all == 0 || host.time == 0) return InputCause::kUnknown;
-  if (2 * times.own_work >= times.all)
-    return host.main_wait > host.main_time ? InputCause::kProcessors : InputCause::kMain;
+  if (2 * times.own_work >= times.all) {
+    const bool waits = times.own_work_on_main && host.main_wait > host.main_time;
+    return waits ? InputCause::kProcessors : InputCause::kMain;
+  }
   if (times.fetches_known && 2 * times.fetching < times.all) return InputCause::kUnknown;
   const double computing = part(host.worker_time, host.worker_life);
   const double waiting = part(host.worker_wait, host.worker_life);

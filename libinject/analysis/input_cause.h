@@ -64,8 +64,9 @@ struct InputTimes {
   std::uint64_t span = 0;  ///< the device's time
   std::uint64_t all = 0;
   std::uint64_t own_work = 0;
-  std::uint64_t fetching = 0;  ///< in DataLoader.__next__ of a loader with workers
-  bool fetches_known = false;  ///< PyTorch reports fetches
+  bool own_work_on_main = false;  ///< at least half of it was on the process's first thread
+  std::uint64_t fetching = 0;     ///< in DataLoader.__next__ of a loader with workers
+  bool fetches_known = false;     ///< PyTorch reports fetches
 };
 InputCause input_cause(const InputTimes& times, const HostSum& host);
 

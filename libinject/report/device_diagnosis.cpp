@@ -114,8 +114,19 @@ std::string processors_text(double count) {
   return text;
 }
 
+/// Whether at least half of the own work before launches was on the process's first thread.
+bool own_work_on_main(const std::vector<IdleShare>& shares, const DeviceTimes& times, const RunInfo& run) {
+  std::uint64_t on_main = 0;
+  for (const IdleShare& share : shares) {
+    if (share.own_work && share.thread != 0 && share.thread < run.threads.size() &&
+        run.threads[share.thread].tid == static_cast<std::uint64_t>(run.pid))
+      on_main += share.time;
+  }
+  return 2 * on_main >= times.own_work;
+}
+
 /// What the input waits for, with the figures that show it.
-std::string cause_evidence(InputCause cause, const HostSum& host) {
+std::string cause_evidence(InputCause cause, const InputTimes& times, const HostSum& host) {
   if (cause == InputCause::kUnknown) return {};
   const std::string workers = plural(host.workers, "loader worker");
   const std::string computing = share_text(host.worker_time, host.worker_life);
@@ -126,10 +137,11 @@ std::string cause_evidence(InputCause cause, const HostSum& host) {
   if (allowed > 0) cores += " of " + processors_text(allowed);
   cores += " processors";
   if (cause == InputCause::kMain) {
-    std::string text = "by the launching thread's own work: the main thread computed " +
-                       share_text(host.main_time, host.time) + " of the time";
-    if (host.workers != 0) text += ", " + workers + " " + computing + " of theirs";
-    return text + "; " + cores;
+    std::string text = "by the launching thread's own work: ";
+    if (times.own_work_on_main)
+      text += "the main thread computed " + share_text(host.main_time, host.time) + " of the time; ";
+    if (host.workers != 0) text += workers + " computed " + computing + " of their time; ";
+    return text + cores;
   }
   if (cause == InputCause::kWorkers)
     return "by its workers: " + workers + " computed " + computing + " of their time and waited " + queued +
@@ -261,12 +273,16 @@ std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) cons
   return kernels;
 }
 
-void DeviceDiagnoser::add_cause(Evidence& evidence, const DeviceTimes& times) const {
-  evidence.cause = input_cause(
-      {times.span, times.input_idle(), times.own_work,
-       times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)], statistics_.fetches().any()},
-      host_);
-  const std::string text = cause_evidence(evidence.cause, host_);
+void DeviceDiagnoser::add_cause(Evidence& evidence, const DeviceTimeRow& device) const {
+  const DeviceTimes& times = device.times;
+  const InputTimes input{times.span,
+                         times.input_idle(),
+                         times.own_work,
+                         own_work_on_main(device.shares, times, run_),
+                         times.fetch_idle[static_cast<std::size_t>(FetchKind::kWaiting)],
+                         statistics_.fetches().any()};
+  evidence.cause = input_cause(input, host_);
+  const std::string text = cause_evidence(evidence.cause, input, host_);
   if (!evidence.text.empty() && !text.empty()) evidence.text += "; ";
   evidence.text += text;
 }
@@ -306,7 +322,7 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
   };
   for (auto part = parts.begin(); part != leading; ++part) {
     add(part->kind, part->gain);
-    if (part->kind == Bottleneck::kInput) add_cause(entry.evidence.back(), device.times);
+    if (part->kind == Bottleneck::kInput) add_cause(entry.evidence.back(), device);
   }
   for (const BottleneckPart& part : measured.parts) {
     if (std::any_of(parts.begin(), leading, kind_of(part.kind))) continue;

@@ -65,7 +65,7 @@ class DeviceDiagnoser {
 
  private:
   std::vector<DeviceKernel> kernels_of(std::uint32_t device) const;
-  void add_cause(Evidence& evidence, const DeviceTimes& times) const;
+  void add_cause(Evidence& evidence, const DeviceTimeRow& device) const;
 
   const Statistics& statistics_;
   const RunInfo& run_;

@@ -143,6 +143,12 @@ class Inputs(simulated.SimulatedTest):
                 self.assertEqual(cause, "main thread", text)
                 self.assertLess(self.share("Workers Computing (%)"), 50)
 
+    def test_a_thread_of_the_program_makes_the_batches(self):
+        cause, text = self.cause("in_a_thread")
+        self.assertEqual(cause, "main thread", text)
+        # The process's first thread only waits for it.
+        self.assertIn("by the launching thread's own work: process and children used", text)
+
     def test_a_worker_computes_in_a_thread_of_its_own(self):
         cause, text = self.cause("threaded")
         self.assertNotEqual(cause, "storage", text)

@@ -194,5 +194,11 @@ def no_workers():
     train(DataLoader(Decoded()))
 
 
+def in_a_thread():
+    thread = threading.Thread(target=no_workers)
+    thread.start()
+    thread.join()
+
+
 if __name__ == "__main__":  # workers of a fork server read this file again
     globals()[sys.argv[2]]()

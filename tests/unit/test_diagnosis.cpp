@@ -239,50 +239,85 @@ TEST_CASE("A diagnosis names the calls and threads that say so", "[diagnosis]") 
   CHECK(diagnoses[0].evidence[0].text == "cudaStreamSynchronize on thread 4711 (python): 1 gap, 60.000us");
 }
 
+namespace {
+
+/// The evidence of a device that waited 10 ms for the launching thread's own work.
+std::string input_evidence(std::initializer_list<FetchEvent> fetches, RunInfo info = {}) {
+  StatsRun run;
+  info.threads = {{}, {4711, "python"}};
+  for (const Nanoseconds begin : {0u, 10'000'000u}) {
+    CallEvent call = call_event("cudaLaunchKernel", 0);
+    call.thread = 1;
+    call.begin = begin;
+    call.end = begin + 1000;
+    run.statistics.add(call);
+    KernelEvent event = run.kernel("sgemm", 0);
+    event.launch.thread = 1;
+    event.launch.host_begin = begin;
+    event.launch.host_end = begin + 1000;
+    event.start = begin + 1000;
+    event.end = begin + 2000;
+    run.statistics.add(event);
+  }
+  for (FetchEvent fetch : fetches) {
+    fetch.window = 1;
+    run.statistics.add(fetch);
+  }
+  run.statistics.settle_window(1, 0, 10'002'000);
+  const auto diagnoses = build_report(run.statistics, info).diagnoses;
+  REQUIRE(diagnoses.size() == 1);
+  CHECK(diagnoses[0].diagnosis.verdict == Bottleneck::kInput);
+  REQUIRE(!diagnoses[0].evidence.empty());
+  return diagnoses[0].evidence[0].text;
+}
+
+}  // namespace
+
 TEST_CASE("What waits for input says for how much of it the loader was asked", "[diagnosis]") {
-  const auto evidence = [](std::initializer_list<FetchEvent> fetches) {
-    StatsRun run;
-    RunInfo info;
-    info.threads = {{}, {4711, "python"}};
-    for (const Nanoseconds begin : {0u, 10'000'000u}) {
-      CallEvent call = call_event("cudaLaunchKernel", 0);
-      call.thread = 1;
-      call.begin = begin;
-      call.end = begin + 1000;
-      run.statistics.add(call);
-      KernelEvent event = run.kernel("sgemm", 0);
-      event.launch.thread = 1;
-      event.launch.host_begin = begin;
-      event.launch.host_end = begin + 1000;
-      event.start = begin + 1000;
-      event.end = begin + 2000;
-      run.statistics.add(event);
-    }
-    for (FetchEvent fetch : fetches) {
-      fetch.window = 1;
-      run.statistics.add(fetch);
-    }
-    run.statistics.settle_window(1, 0, 10'002'000);
-    const auto diagnoses = build_report(run.statistics, info).diagnoses;
-    REQUIRE(diagnoses.size() == 1);
-    CHECK(diagnoses[0].diagnosis.verdict == Bottleneck::kInput);
-    REQUIRE(!diagnoses[0].evidence.empty());
-    return diagnoses[0].evidence[0].text;
-  };
   const std::string before = "own work on thread 4711 (python): 1 gap, 9.999ms";
   const auto fetch = [](std::uint32_t thread, FetchKind kind, Nanoseconds begin, Nanoseconds end) {
     return FetchEvent{1, thread, kind, FetchThread::kAny, begin, end};
   };
-  CHECK(evidence({}) == before);
-  CHECK(evidence({fetch(1, FetchKind::kWaiting, 2000, 4'900'000)}) == before);
-  CHECK(evidence({fetch(2, FetchKind::kWaiting, 2000, 9'999'000)}) == before);
-  CHECK(evidence({fetch(1, FetchKind::kWaiting, 2000, 9'901'010)}) ==
+  CHECK(input_evidence({}) == before);
+  CHECK(input_evidence({fetch(1, FetchKind::kWaiting, 2000, 4'900'000)}) == before);
+  CHECK(input_evidence({fetch(2, FetchKind::kWaiting, 2000, 9'999'000)}) == before);
+  CHECK(input_evidence({fetch(1, FetchKind::kWaiting, 2000, 9'901'010)}) ==
         "in DataLoader.__next__, 99.0% of it waiting for the workers; " + before);
-  CHECK(evidence({fetch(1, FetchKind::kProcessing, 2000, 9'901'010)}) ==
+  CHECK(input_evidence({fetch(1, FetchKind::kProcessing, 2000, 9'901'010)}) ==
         "in DataLoader.__next__, 99.0% of it processing without workers; " + before);
-  CHECK(evidence({fetch(1, FetchKind::kWaiting, 0, 2'001'800),
-                  fetch(1, FetchKind::kProcessing, 2'001'800, 20'000'000)}) ==
+  CHECK(input_evidence({fetch(1, FetchKind::kWaiting, 0, 2'001'800),
+                        fetch(1, FetchKind::kProcessing, 2'001'800, 20'000'000)}) ==
         "in DataLoader.__next__, 20.0% of it waiting for the workers, 80.0% of it processing without "
         "workers; " +
             before);
+}
+
+TEST_CASE("What the main thread did is evidence only if it is the one that launches", "[diagnosis]") {
+  HostWindow window;
+  window.end = kSecond;
+  window.workers = 2;
+  window.worker_life = 2 * kSecond;
+  window.worker_time = kSecond / 2;
+  for (const HostRole role : {HostRole::kMain, HostRole::kProcess}) {
+    HostRoleUse& row = window.roles.emplace_back(HostRoleUse{role, 1, {}});
+    row.use.of(HostAmount::kProcessorTime) = kSecond / 10;
+    row.use.of(HostAmount::kRunQueueWait) = kSecond / 5;
+  }
+  RunInfo info;
+  info.host_windows = {window};
+  info.pid = 4700;
+  const auto is_in = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(is_in(input_evidence({}, info),
+              "; by the launching thread's own work: 2 loader workers computed 25.0% of their time; process "
+              "and children used 0.10 processors"));
+  info.pid = 4711;
+  CHECK(
+      is_in(input_evidence({}, info),
+            "; by too few processors: the main thread waited 20.0% of the time for one and computed 10.0%"));
+  info.host_windows[0].roles[0].use.of(HostAmount::kRunQueueWait) = 0;
+  CHECK(is_in(input_evidence({}, info),
+              "; by the launching thread's own work: the main thread computed 10.0% of the time; 2 loader "
+              "workers computed 25.0% of their time; process and children used 0.10 processors"));
 }

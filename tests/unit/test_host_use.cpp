@@ -596,8 +596,8 @@ HostSum waiting_program() {
   return host;
 }
 
-InputTimes waiting(std::uint64_t own_work = 0) {
-  return {10 * kSecond, 9 * kSecond, own_work, 9 * kSecond - own_work, true};
+InputTimes waiting(std::uint64_t own_work = 0, bool on_main = true) {
+  return {10 * kSecond, 9 * kSecond, own_work, on_main, 9 * kSecond - own_work, true};
 }
 
 }  // namespace
@@ -635,13 +635,15 @@ TEST_CASE("What the input waits for", "[host][diagnosis]") {
   // It does not wait in a fetch, or not for workers.
   host = waiting_program();
   host.worker_time = 38 * kSecond;
-  CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, kSecond, true}, host) == InputCause::kUnknown);
-  CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, 0, false}, host) == InputCause::kWorkers);
+  CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, true, kSecond, true}, host) == InputCause::kUnknown);
+  CHECK(input_cause({10 * kSecond, 9 * kSecond, 0, true, 0, false}, host) == InputCause::kWorkers);
 
   // The launching thread computes, or is ready to.
   CHECK(input_cause(waiting(5 * kSecond), host) == InputCause::kMain);
   host.main_wait = 4 * kSecond;
   CHECK(input_cause(waiting(5 * kSecond), host) == InputCause::kProcessors);
+  // Another thread launches: what the first one does says nothing of it.
+  CHECK(input_cause(waiting(5 * kSecond, false), host) == InputCause::kMain);
 }
 
 TEST_CASE("Processors that are allowed, used and wanted", "[host]") {
