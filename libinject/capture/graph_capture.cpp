@@ -119,6 +119,20 @@ void set_running(bool running) noexcept {
   set_capturing(running);
 }
 
+/// Streams are about to be destroyed: `forget` forgets what is captured into them. A guess of before, or one
+/// that was made until then, is not queried any more.
+template <typename Forget>
+void without_captures(Forget forget) noexcept {
+  if (capture_period.load(std::memory_order_relaxed) == 0) return;  // nothing has been captured
+  if (!can_ask() || ThreadRegistry::this_thread_is_ignored()) return;
+  const CallerState caller;
+  capture_period.fetch_add(1, std::memory_order_relaxed);
+  if (!captures_mutex.try_lock_within(kLongestWait)) return;
+  const MutexLock lock(captures_mutex, std::adopt_lock);
+  forget();
+  capture_period.fetch_add(1, std::memory_order_relaxed);
+}
+
 std::optional<Capture> take_capture(CUstream stream) INJECT_REQUIRES(captures_mutex) {
   std::vector<Capture>& running = captures();
   const auto found =
@@ -440,23 +454,15 @@ void executable_destroyed(CUgraphExec executable) noexcept {
 }
 
 void stream_destroyed(CUstream stream) noexcept {
-  if (capture_period.load(std::memory_order_relaxed) == 0) return;  // nothing has been captured
-  const CallerState caller;
-  capture_period.fetch_add(1, std::memory_order_relaxed);
-  if (!captures_mutex.try_lock_within(kLongestWait)) return;
-  const MutexLock lock(captures_mutex, std::adopt_lock);
-  take_capture(stream);
+  without_captures([stream]() INJECT_REQUIRES(captures_mutex) { take_capture(stream); });
 }
 
 void streams_destroyed() noexcept {
-  if (capture_period.load(std::memory_order_relaxed) == 0) return;
-  const CallerState caller;
-  capture_period.fetch_add(1, std::memory_order_relaxed);
-  if (!captures_mutex.try_lock_within(kLongestWait)) return;
-  const MutexLock lock(captures_mutex, std::adopt_lock);
-  if (captures().empty()) return;
-  captures().clear();
-  set_running(false);
+  without_captures([]() INJECT_REQUIRES(captures_mutex) {
+    if (captures().empty()) return;
+    captures().clear();
+    set_running(false);
+  });
 }
 
 CapturableCall::CapturableCall(CUstream stream, CUgraphExec launched) noexcept

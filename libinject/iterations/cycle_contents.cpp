@@ -29,9 +29,6 @@ constexpr std::size_t kMaxPattern = 12;
 constexpr std::size_t kMinAlike = 5;
 // One in this many may be of another kind when all are considered alike.
 constexpr std::size_t kOddOne = 10;
-// If this share of what usually comes before a step came more often before the first one, a step may have
-// been skipped. (A program that sets up shares a few kernels with its iterations.)
-constexpr double kMoreThanUsual = 0.25;
 // If this many of the latest cycles are of this many kinds, they are in no order.
 constexpr std::size_t kManyKinds = 5;
 constexpr std::size_t kOfCycles = 8;
@@ -206,14 +203,14 @@ bool all_alike_outside_steps(const SignHistory& history, std::span<const std::ui
          !alternate(lengths) && count_different(numbered(stretches)) <= 1;
 }
 
-std::optional<bool> first_step_is_usual(const SignHistory& history, std::uint64_t each) {
+FirstStep first_step_of(const SignHistory& history, std::uint64_t each) {
   const StepSequence& steps = history.steps();
   const auto at = [&](std::uint64_t index) { return steps.position(steps.count() - 1 - index); };
-  if (history.oldest() != 0 || !at(0)) return std::nullopt;
+  if (history.oldest() != 0 || !at(0)) return FirstStep::kDoubtful;
   std::uint64_t first = 0;  // that was not made in vain
   while (first + each < steps.count() && steps.trained_before(*at(first) + 1, each) == 0) ++first;
   const std::uint64_t latest = first + (steps.count() - 1 - first) / each * each;
-  if (latest < first + each) return std::nullopt;
+  if (latest < first + each || *at(first) > kMaxCycleEvents) return FirstStep::kDoubtful;
   const auto functions = [&](std::optional<std::uint64_t> after, std::uint64_t until) {
     return launches_between(history, after ? *after + 1 : 0, until + 1, true).by_function;
   };
@@ -223,15 +220,17 @@ std::optional<bool> first_step_is_usual(const SignHistory& history, std::uint64_
     const auto found = std::ranges::lower_bound(kinds, id, {}, &Kinds::value_type::first);
     return found != kinds.end() && found->first == id ? found->second : 0;
   };
-  std::uint64_t all = 0;
-  std::uint64_t more = 0;
-  for (const auto& [id, count] : usual) {
-    all += count;
-    if (of(before, id) > count) more += count;
+  // The rest of an iteration, and how much of it came before the first step as well. Tuning and a validation
+  // repeat some kernels, but not most of them.
+  std::uint64_t rest = 0;
+  std::uint64_t rest_before = 0;
+  for (const auto& [id, count] : functions(at(latest - each), *at(latest))) {
+    const std::uint32_t here = of(usual, id);
+    const std::uint32_t other = count - std::min(count, here);
+    rest += other;
+    rest_before += std::min(other, of(before, id) - std::min(of(before, id), here));
   }
-  for (const auto& [id, count] : functions(at(latest - each), *at(latest)))
-    if (of(usual, id) == 0) more += std::min(count, of(before, id));
-  return static_cast<double>(more) <= kMoreThanUsual * static_cast<double>(all);
+  return 2 * rest_before > rest ? FirstStep::kSkipped : FirstStep::kUsual;
 }
 
 std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& history) {

@@ -34,9 +34,13 @@ bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges)
 /// work in each, and they do not alternate between two amounts of it. False if there are too few of them.
 bool all_alike_outside_steps(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// Whether the program's first step was the first of an iteration's `each`, as far as what came before it
-/// shows: not much more of an iteration's work than now comes before the step in the same place. Otherwise,
-/// steps before it may have been skipped. Empty if the beginning is not kept any more.
-std::optional<bool> first_step_is_usual(const SignHistory& history, std::uint64_t each);
+/// shows.
+enum class FirstStep : std::uint8_t {
+  kUsual,     ///< before it came what now comes before the step in the same place
+  kSkipped,   ///< and most of what now comes before the other steps: one of them was skipped
+  kDoubtful,  ///< what came before it is not kept
+};
+FirstStep first_step_of(const SignHistory& history, std::uint64_t each);
 /// The largest number of edges used by pattern_of().
 inline constexpr std::size_t kMaxEdges = 37;
 

@@ -21,9 +21,10 @@ constexpr double kMostOfTurns = 0.75;
 constexpr std::size_t kTurnsLookedAt = 25;
 // Once it is known how the steps repeat, this many iterations are awaited for the rest to repeat as well.
 constexpr std::uint64_t kCyclesBeforeSteps = 8;
-// No more than this many of the latest eight iterations are without a step because it was skipped.
+// Bits of the latest eight iterations.
 constexpr std::uint32_t kLatestIterations = 0xFF;
-constexpr int kMostSkipped = 3;
+// Gradients are accumulated if steps have been as far apart as the two before, this many times in a row.
+constexpr std::uint64_t kEquallyApart = 2;
 
 }  // namespace
 
@@ -87,8 +88,14 @@ void IterationDetector::look_at_steps() {
   if (!last) return;
   const StepSequence& steps = history_.steps();
   if ((without_step_ & kLatestIterations) == 0) known_ = last;
-  without_step_ = without_step_ << 1 | (steps.count_between(last->begin, now.begin) == 0 ? 1u : 0u);
-  if (std::popcount(without_step_ & kLatestIterations) <= kMostSkipped) return;
+  const bool without = steps.count_between(last->begin, now.begin) == 0;
+  without_step_ = without_step_ << 1 | (without ? 1u : 0u);
+  ++since_step_;
+  if (without) return;
+  equally_apart_ = since_step_ > 1 && since_step_ == between_steps_ ? equally_apart_ + 1 : 0;
+  between_steps_ = std::exchange(since_step_, 0);
+  // Steps that a scaler skips come at no regular distance.
+  if (equally_apart_ < kEquallyApart) return;
   lock_->marks.other_anchor = 0;
   lock_->mixed = lock_->mixed || tracker_.next_number() > known_->number;
   lock_->rough = lock_->rough || lock_->mixed;
@@ -221,8 +228,9 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.rough =
       lock.rough || lock.mixed || (told && (steps.cycle()->guessed || search_.cycles_differ(history_)));
   if (told && lock.counted) {
-    if (const auto usual = first_step_is_usual(history_, lock.steps)) first_ = {lock.steps, *usual};
-    lock.rough = lock.rough || first_.each != lock.steps || !first_.usual;
+    if (!first_ || first_->first != lock.steps) first_ = {lock.steps, first_step_of(history_, lock.steps)};
+    lock.rough = lock.rough || first_->second == FirstStep::kSkipped;
+    lock.doubtful = lock.doubtful || first_->second == FirstStep::kDoubtful;
   }
   std::uint64_t over = 0;
   if (found != nullptr) {
@@ -265,6 +273,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   boundaries_.clear();
   followed_ = 0;
   without_step_ = 0;
+  since_step_ = between_steps_ = equally_apart_ = 0;
   latest_.reset();
   turns_ = 1;
   ++changes_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libinject/iterations/analysis_schedule.h"
@@ -118,6 +119,9 @@ class IterationDetector {
   // Of the latest iterations, one bit each: no step was in it. And the last one before these, if they are
   // recognised by steps.
   std::uint32_t without_step_ = 0;
+  std::uint64_t since_step_ = 0;     // number of iterations since the latest with a step
+  std::uint64_t between_steps_ = 0;  // … between the two before that
+  std::uint64_t equally_apart_ = 0;  // how often that was the same, and more than one
   struct Known {
     std::uint64_t number = 0;
     std::uint64_t begin = 0;
@@ -125,12 +129,9 @@ class IterationDetector {
   std::optional<Known> latest_;
   std::optional<Known> known_;
   std::uint64_t in_vain_ = 0;  // steps before the first lock's iterations that made none
-  // first_step_is_usual() for an iteration of so many steps.
-  struct First {
-    std::uint64_t each = 0;
-    bool usual = false;
-  };
-  First first_;
+  // first_step_of() an iteration of so many steps, when that was first asked: later, the beginning may be
+  // gone.
+  std::optional<std::pair<std::uint64_t, FirstStep>> first_;
   std::uint64_t turns_ = 1;      // this many are one iteration, of several models
   std::uint64_t next_then_ = 0;  // next_number() when the lock was made
   std::uint64_t changes_ = 0;

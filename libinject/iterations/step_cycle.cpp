@@ -21,7 +21,7 @@ constexpr std::size_t kLargeSteps = 8;
 // If half of this many latest steps have contents that an earlier one had, contents recur.
 constexpr unsigned kRecent = 24;
 // A step with less than this part of the usual work before it is made in vain.
-constexpr std::uint64_t kHardlyAny = 3;
+constexpr std::uint64_t kHardlyAny = 20;
 // Whether one optimizer makes all steps is asked again after this many.
 constexpr std::uint64_t kAskedAgain = 32;
 
@@ -55,6 +55,7 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
 }
 
 bool StepSequence::may_be_one() const {
+  if (cycle_ && cycle_->may_be_one) return false;
   if (cycle_ ? cycle_->length == 1 || cycle_->told_apart_by != ToldApartBy::kContents : all_ended_ == 0)
     return false;
   // When the cycle was found, or has ended, and again later.

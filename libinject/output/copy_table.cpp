@@ -18,6 +18,9 @@ namespace inject {
 
 namespace {
 
+// Windows that lost records of device work may take this part of all windows' time.
+constexpr std::uint64_t kUnknownPart = 20;
+
 struct CopyTableRow {
   CopyRow copies;
   std::optional<double> rate;  ///< bytes per nanosecond
@@ -121,7 +124,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
           "Synchronizing (%)", kPercent,
           [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
   columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).",
-              "no hint; records of device work were lost");
+              "no hint; windows with a twentieth of the time or more lost records of device work");
   return columns;
 }
 
@@ -130,9 +133,10 @@ std::vector<CopyTableRow> copy_rows(const Report& report) {
   for (const DeviceTimeRow& row : report.statistics->device_times().totals())
     device_times[row.device] = row.times.span;
   // Device Time covers only what is known, and copies are compared with it.
-  const auto& windows = report.run->windows;
-  const bool whole = std::none_of(windows.begin(), windows.end(),
-                                  [](const WindowInfo& window) { return window.losses.device_work(); });
+  std::uint64_t unknown = 0;
+  for (const WindowInfo& window : report.run->windows)
+    if (window.losses.device_work()) unknown += window.end - std::min(window.start, window.end);
+  const bool whole = unknown <= report.run->windows_time / kUnknownPart;
   std::vector<CopyTableRow> rows;
   for (CopyRow& copies : report.statistics->copies().rows()) {
     CopyTableRow& row = rows.emplace_back();

@@ -326,9 +326,7 @@ void Drain::deliver(const RangeEvent& event) {
 template <typename Event>
 void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
-    Losses losses;
-    losses.invalid_times = 1;
-    lose_unattributed(losses);
+    ++invalid_times_;
     return;
   }
   event.launch = Attribution{};
@@ -431,6 +429,11 @@ void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
     std::visit([&](auto& event) { deliver_by_time(event, pending.generation); }, pending.event);
   }
   pending_.clear();
+  if (invalid_times_ != 0) {
+    Losses losses;
+    losses.invalid_times = std::exchange(invalid_times_, 0);
+    lose_unattributed(losses);
+  }
   graph_times_.release_all();
   first_launches_.settled(last);
   note_missing(dropped, delivered);

@@ -125,6 +125,7 @@ class Drain {
   Statistics& statistics_;
   std::function<void()> note_windows_;
   std::uint32_t settling_until_ = kAllWindows;
+  std::uint64_t invalid_times_ = 0;  // of work whose launch is not known, since the last settle()
   std::uint32_t known_windows_ = 0;
   std::vector<EventSink*> sinks_;
   IntakeLog no_log_;

@@ -134,8 +134,9 @@ class CodeSums {
 
   CodeReport finish() {
     const double unnoticed = 0.01 * static_cast<double>(report_.all.flops.total());
-    report_.recomputation_known = (report_.recomputed.total() == 0 || unplaced_flops_ <= unnoticed) &&
-                                  compiled_backward_ <= most_compiled_backward_ + unnoticed;
+    report_.recomputation_known =
+        (report_.recomputed.total() == 0 || unplaced_flops_ <= unnoticed) &&
+        compiled_backward_ <= std::max(most_compiled_backward_, most_after_recompute_) + unnoticed;
     report_.gaps = rows_of(gaps_);
     std::stable_sort(report_.gaps.begin(), report_.gaps.end(),
                      [](const GapLineRow& one, const GapLineRow& other) { return one.time > other.time; });
@@ -173,9 +174,11 @@ class CodeSums {
     };
     if (is_in("CompiledFunctionBackward")) {
       compiled_backward_ += flops;
-    } else if (place.phase == CodePhase::kForward && is_in("CompiledFunction")) {
+    } else if (is_in("CompiledFunction")) {
       const bool is_attention = name(operators.front().name).find("attention") != std::string_view::npos;
-      most_compiled_backward_ += (is_attention ? 2.5 : 2) * flops;
+      // With reentrant checkpointing, only the recomputed forward pass is in a compiled function.
+      (place.phase == CodePhase::kRecompute ? most_after_recompute_ : most_compiled_backward_) +=
+          (is_attention ? 2.5 : 2) * flops;
     }
   }
 
@@ -308,8 +311,9 @@ class CodeSums {
   const CodePlaces& places_;
   CodeReport report_;
   double unplaced_flops_ = 0;
-  double compiled_backward_ = 0;  // FLOPs
-  double most_compiled_backward_ = 0;
+  double compiled_backward_ = 0;       // FLOPs
+  double most_compiled_backward_ = 0;  // by the forward pass; or by its recomputation:
+  double most_after_recompute_ = 0;
   std::map<std::string_view, OperatorRow> operators_;
   std::map<std::string, ModuleRow> modules_;
   std::map<LineKey, LineRow> lines_;

@@ -158,9 +158,10 @@ std::string cause_evidence(InputCause cause, const InputTimes& times, const Host
       text += "; other processes use the rest";
     return text;
   }
-  std::string text = "by storage, or what else its workers wait on: " + workers + " computed " + computing +
-                     " of their time; at " + share_text(host.moments.asleep, host.moments.all) + " of " +
-                     plural(host.moments.all, "moment") + " of waiting for a batch, no worker was running";
+  std::string text = "by storage, or what else its workers wait on: ";
+  if (host.workers != 0) text += workers + " computed " + computing + " of their time; ";
+  text += "at " + share_text(host.moments.asleep, host.moments.all) + " of " +
+          plural(host.moments.all, "moment") + " of waiting for a batch, no worker was running";
   if (host.moments.blocked != 0)
     text += ", at " + share_text(host.moments.blocked, host.moments.all) + " one was blocked, as on disk I/O";
   if (host.reads_known && host.read_bytes != 0)

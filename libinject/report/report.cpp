@@ -479,9 +479,11 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   if (report.steps.units.iterations < kFewestUnprofiled) report.steps.units = {};
   WindowReports window_reports(statistics, run, report);
   const std::map<std::uint32_t, Pace> paces = window_reports.build();
-  // Windows beyond those that are listed have times on the host only.
-  const bool by_host = paces.empty() && !ran_ahead(iterations.step_times(), pace);
-  report.steps.inside = by_host ? iterations.step_times() : window_reports.step_times();
+  if (!paces.empty()) {
+    report.steps.inside = window_reports.step_times();
+  } else if (!ran_ahead(iterations.step_times(), pace)) {
+    report.steps.inside = iterations.step_times();
+  }  // else windows are too short, or not listed, to tell
   report.steps.overhead = profiler_overhead(report.steps.unprofiled, report.steps.inside);
   for (const DeviceTimeRow& device : statistics.device_times().totals()) {
     report.diagnoses.push_back(

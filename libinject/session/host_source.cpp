@@ -373,7 +373,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
 char HostSource::state_of(pid_t process, std::uint64_t start) const {
   const std::optional<TaskStat> first = stat_at(path(process, "stat"));
   if (!first || first->start != start || !first->running()) return 0;
-  if (first->threads > kMaxTasksOfChild) return 'R';
+  if (first->threads > kMostThreads) return 'R';
   char state = first->state;
   if (first->threads > 1) {
     for_each_number(path(process, "task"), [&](pid_t task) {

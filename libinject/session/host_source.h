@@ -50,6 +50,8 @@ class HostSource {
   static constexpr std::size_t kMaxThreads = 512;
   static constexpr std::size_t kMaxChildren = 128;
   static constexpr std::size_t kMaxTasksOfChild = 64;
+  /// A worker with more threads counts as running: numerical libraries start one for each processor.
+  static constexpr std::size_t kMostThreads = 512;
   static constexpr std::size_t kMaxScanned =
       8192;  ///< processes of the host, if the kernel lists no children
 

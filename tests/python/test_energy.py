@@ -88,9 +88,9 @@ class Energy(folders.TemporaryFolder):
         for step_time, known in (("100000000.0", True), ("150000000.0", False), ("", False)):
             with self.subTest(step_time):
                 result = self.result(ROW, name=f"steps-{step_time}")
-                with open(result.path / "window_sum.csv", newline="", encoding="utf-8") as file:
-                    (row,) = [row for row in csv.DictReader(file) if row["Device"] == "all"]
-                folders.write_table(result.path, "window_sum", [{**row, "Iterations": 20, "Step Time in Window (ns)": step_time}])
+                with open(result.path / "iteration_sum.csv", newline="", encoding="utf-8") as file:
+                    rows = list(csv.DictReader(file))
+                folders.write_table(result.path, "iteration_sum", [{**row, "Step Time (ns)": step_time} for row in rows])
                 run = Run(Result(result.path))
                 run.measure(Basis.ITERATION, False)
                 self.assertEqual("energy" in run.metrics, known)

@@ -219,7 +219,7 @@ TEST_CASE("A worker is at work if any of its threads is", "[host]") {
   CHECK(states("SSS", 3) == 'S');
   CHECK(states("ZSS", 3) == 0);
   // More than are looked at.
-  CHECK(states("SSS", HostSource::kMaxTasksOfChild + 1) == 'R');
+  CHECK(states("SSS", HostSource::kMostThreads + 1) == 'R');
 }
 
 TEST_CASE("What multiprocessing runs beside its workers is no worker", "[host]") {

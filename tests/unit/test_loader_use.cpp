@@ -65,12 +65,14 @@ bool fork_waits_for_a_use() {
   return waited;
 }
 
+constinit std::atomic<bool> cancelled_thread_waits{false};
 constinit std::atomic<bool> cancelled_thread_went_on{false};
 /// Waits for a fork although a request to cancel it is pending.
 void* use_while_cancelled(void*) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   pthread_cancel(pthread_self());
   pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+  cancelled_thread_waits = true;
   { const LoaderUse use; }
   cancelled_thread_went_on = true;
   return nullptr;
@@ -110,6 +112,7 @@ TEST_CASE("a wait for a fork is no place to be cancelled at", "[native]") {
   LoaderUse::before_fork();
   pthread_t thread{};
   REQUIRE(pthread_create(&thread, nullptr, &use_while_cancelled, nullptr) == 0);
+  while (!cancelled_thread_waits) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   LoaderUse::after_fork();
   REQUIRE(pthread_join(thread, nullptr) == 0);

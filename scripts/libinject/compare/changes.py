@@ -275,9 +275,11 @@ def _slack(kind: Kind, before: Sequence[Run], after: Sequence[Run]) -> tuple[flo
     share may be all its own."""
     if not kind.named:
         return 0.0, 0.0
-    a, b = ([_unnamed(kind, run) for run in side] for side in (before, after))
+    a, b = (statistics.fmean(_unnamed(kind, run) for run in side) for side in (before, after))
+    if abs(a - b) < LEAST:
+        return 0.0, 0.0
     totals = [statistics.fmean(_total(kind, run) for run in side) for side in (before, after)]
-    return -max(0.0, max(a) - min(b)) * totals[0], max(0.0, max(b) - min(a)) * totals[1]
+    return -max(0.0, a - b) * totals[0], max(0.0, b - a) * totals[1]
 
 
 def _total(kind: Kind, run: Run) -> float:

@@ -451,7 +451,7 @@ class Run:
         if self.basis is Basis.ITERATION and (spread := self._spread_of_steps()) is not None:
             error = math.hypot(error, energy.joules * spread)
         # A part of the windows is no total, nor is what was used up to a window's end where the work went on.
-        iterations_done = self.basis is not Basis.ITERATION or not any(map(figures.may_outlast, self.windows))
+        iterations_done = self.basis is not Basis.ITERATION or not figures.may_outlast(self.result)
         if energy.whole and iterations_done and not self._stale("energy_sum", self._divided_by):
             self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
         for name, of in (("energy_per_sample", "Sample"), ("energy_per_unit", "Unit")):
