@@ -97,13 +97,14 @@ def alike():
         report(k)
 
 
-def until_a_window_has_closed():
+def until_a_window_is_written():
     """Counts up to it, and gives up after a time that no machine should need."""
-    is_open = ctypes.CDLL(None).inject_is_open
+    inject = ctypes.CDLL(None)
     until, opened = time.monotonic() + 60, False
     for k in itertools.count():
-        now = bool(is_open())
+        now = bool(inject.inject_is_open())
         if (opened and not now) or time.monotonic() > until:
+            inject.inject_flush()
             return
         opened = opened or now
         yield k
@@ -127,7 +128,7 @@ def gan(alone=()):
 
 
 def critic_first():
-    gan(until_a_window_has_closed())
+    gan(until_a_window_is_written())
 
 
 def lengths():
