@@ -198,6 +198,7 @@ bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges)
 bool all_alike_outside_steps(const SignHistory& history, std::span<const std::uint64_t> edges) {
   const std::vector<Launches> stretches = launches_of(history, edges, true);
   std::vector<std::uint64_t> lengths;
+  lengths.reserve(stretches.size());
   for (const Launches& stretch : stretches) lengths.push_back(stretch.count);
   return stretches.size() >= kMinAlike && std::ranges::find(lengths, 0u) == lengths.end() &&
          !alternate(lengths) && count_different(numbered(stretches)) <= 1;
@@ -205,17 +206,19 @@ bool all_alike_outside_steps(const SignHistory& history, std::span<const std::ui
 
 FirstStep first_step_of(const SignHistory& history, std::uint64_t each) {
   const StepSequence& steps = history.steps();
-  const auto at = [&](std::uint64_t index) { return steps.position(steps.count() - 1 - index); };
-  if (history.oldest() != 0 || !at(0)) return FirstStep::kDoubtful;
+  const std::uint64_t count = steps.count();
+  if (history.oldest() != 0 || count == 0 || !steps.position(count - 1)) return FirstStep::kDoubtful;
+  // All steps are kept.
+  const auto end_of = [&](std::uint64_t index) { return steps.position(count - 1 - index).value_or(0) + 1; };
   std::uint64_t first = 0;  // that was not made in vain
-  while (first + each < steps.count() && steps.trained_before(*at(first) + 1, each) == 0) ++first;
-  const std::uint64_t latest = first + (steps.count() - 1 - first) / each * each;
-  if (latest < first + each || *at(first) > kMaxCycleEvents) return FirstStep::kDoubtful;
-  const auto functions = [&](std::optional<std::uint64_t> after, std::uint64_t until) {
-    return launches_between(history, after ? *after + 1 : 0, until + 1, true).by_function;
+  while (first + each < count && steps.trained_before(end_of(first), each) == 0) ++first;
+  const std::uint64_t latest = first + (count - 1 - first) / each * each;
+  if (latest < first + each || end_of(first) > kMaxCycleEvents) return FirstStep::kDoubtful;
+  const auto functions = [&](std::uint64_t begin, std::uint64_t end) {
+    return launches_between(history, begin, end, true).by_function;
   };
-  const Kinds before = functions(first == 0 ? std::nullopt : at(first - 1), *at(first));
-  const Kinds usual = functions(at(latest - 1), *at(latest));
+  const Kinds before = functions(first == 0 ? 0 : end_of(first - 1), end_of(first));
+  const Kinds usual = functions(end_of(latest - 1), end_of(latest));
   const auto of = [](const Kinds& kinds, std::uint32_t id) {
     const auto found = std::ranges::lower_bound(kinds, id, {}, &Kinds::value_type::first);
     return found != kinds.end() && found->first == id ? found->second : 0;
@@ -224,9 +227,9 @@ FirstStep first_step_of(const SignHistory& history, std::uint64_t each) {
   // repeat some kernels, but not most of them.
   std::uint64_t rest = 0;
   std::uint64_t rest_before = 0;
-  for (const auto& [id, count] : functions(at(latest - each), *at(latest))) {
+  for (const auto& [id, launches] : functions(end_of(latest - each), end_of(latest))) {
     const std::uint32_t here = of(usual, id);
-    const std::uint32_t other = count - std::min(count, here);
+    const std::uint32_t other = launches - std::min(launches, here);
     rest += other;
     rest_before += std::min(other, of(before, id) - std::min(of(before, id), here));
   }

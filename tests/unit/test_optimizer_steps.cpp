@@ -772,7 +772,10 @@ TEST_CASE(
     "[steps]") {
   StepSequence steps;
   std::uint64_t position = 0;
-  const auto step = [&](std::uint32_t contents) { steps.add({1, contents, position += 100}, position); };
+  const auto step = [&](std::uint32_t contents) {
+    position += 100;
+    steps.add({1, contents, position}, position);
+  };
   for (unsigned i = 0; i < 20; ++i) step(1);
   for (unsigned i = 0; i < 20; ++i)
     for (const std::uint32_t contents : {1u, 2u, 2u}) step(contents);
