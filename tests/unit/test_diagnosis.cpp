@@ -203,31 +203,37 @@ TEST_CASE("Each verdict has a name, and what has a remedy an advice", "[diagnosi
   }
 }
 
+namespace {
+
+/// A launch by thread 1 that takes 1 us, and its kernel.
+void launch_on_thread(StatsRun& run, Nanoseconds begin, Nanoseconds start, Nanoseconds end) {
+  CallEvent call = call_event("cudaLaunchKernel", 0);
+  call.thread = 1;
+  call.begin = begin;
+  call.end = begin + 1000;
+  run.statistics.add(call);
+  KernelEvent event = run.kernel("sgemm", 0);
+  event.launch.thread = 1;
+  event.launch.host_begin = begin;
+  event.launch.host_end = begin + 1000;
+  event.start = start;
+  event.end = end;
+  run.statistics.add(event);
+}
+
+}  // namespace
+
 TEST_CASE("A diagnosis names the calls and threads that say so", "[diagnosis]") {
   StatsRun run;
   RunInfo info;
   info.threads = {{}, {4711, "python"}};
-  const auto launch = [&](Nanoseconds begin, Nanoseconds start, Nanoseconds end) {
-    CallEvent call = call_event("cudaLaunchKernel", 0);
-    call.thread = 1;
-    call.begin = begin;
-    call.end = begin + 1000;
-    run.statistics.add(call);
-    KernelEvent event = run.kernel("sgemm", 0);
-    event.launch.thread = 1;
-    event.launch.host_begin = begin;
-    event.launch.host_end = begin + 1000;
-    event.start = start;
-    event.end = end;
-    run.statistics.add(event);
-  };
-  launch(0, 0, 100'000);
+  launch_on_thread(run, 0, 0, 100'000);
   CallEvent wait = call_event("cudaStreamSynchronize", 0);
   wait.thread = 1;
   wait.begin = 2000;
   wait.end = 105'000;
   run.statistics.add(wait);
-  launch(150'000, 160'000, 200'000);
+  launch_on_thread(run, 150'000, 160'000, 200'000);
   CHECK(build_report(run.statistics, info).diagnoses.empty());
   run.statistics.settle_window(1, 0, 200'000);
   const auto diagnoses = build_report(run.statistics, info).diagnoses;
@@ -245,20 +251,7 @@ namespace {
 std::string input_evidence(std::initializer_list<FetchEvent> fetches, RunInfo info = {}) {
   StatsRun run;
   info.threads = {{}, {4711, "python"}};
-  for (const Nanoseconds begin : {0u, 10'000'000u}) {
-    CallEvent call = call_event("cudaLaunchKernel", 0);
-    call.thread = 1;
-    call.begin = begin;
-    call.end = begin + 1000;
-    run.statistics.add(call);
-    KernelEvent event = run.kernel("sgemm", 0);
-    event.launch.thread = 1;
-    event.launch.host_begin = begin;
-    event.launch.host_end = begin + 1000;
-    event.start = begin + 1000;
-    event.end = begin + 2000;
-    run.statistics.add(event);
-  }
+  for (const Nanoseconds begin : {0u, 10'000'000u}) launch_on_thread(run, begin, begin + 1000, begin + 2000);
   for (FetchEvent fetch : fetches) {
     fetch.window = 1;
     run.statistics.add(fetch);
