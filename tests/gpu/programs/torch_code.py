@@ -9,6 +9,7 @@ usage: torch_code.py MODEL STEPS [TRUTH.json]
 import collections
 import json
 import os
+import re
 import sys
 
 import torch
@@ -21,6 +22,7 @@ import torch_models  # noqa: E402
 
 PROFILED = 4
 BACKWARD, USER = 1, 7  # scopes: a node of the backward pass, a range that launches nothing by itself
+CUDA_CALL = re.compile("cuda|cu[A-Z]")
 LIBRARY = os.path.dirname(os.__file__)
 
 
@@ -237,15 +239,15 @@ def truth(step, file):
     ranges = {event.name for event in events if not event.name.startswith("triton_")}
     operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
     for event in events:
-        if event.scope == USER:
+        # Kernels belong to operators by the operators' ids. A CUDA call whose id happens to be that of an operator would have them again.
+        if event.scope == USER or CUDA_CALL.match(event.name):
             continue
         kernels = [kernel for kernel in event.kernels if kernel.name not in ranges and not kernel.name.startswith(("Memcpy", "Memset"))]
         if not kernels:
             continue
         time = sum(kernel.duration for kernel in kernels) * 1e3
         operator = event
-        # CUDA calls are events as well, and are sometimes nested.
-        while operator is not None and operator.name.startswith(("MODULE ", "## Call ", "cuda", "Activity Buffer Request")):
+        while operator is not None and operator.name.startswith(("MODULE ", "## Call ", "Activity Buffer Request")):
             operator = operator.cpu_parent
         name = operator.name if operator is not None else "[none]"
         if name.startswith("triton_"):
