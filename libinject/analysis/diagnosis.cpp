@@ -194,7 +194,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
       {Bottleneck::kCopy, times.copy_only + idle({IdleCause::kCopyCall})},
       {Bottleneck::kCommunication, times.exposed_collective() + idle({IdleCause::kCollective})},
       {Bottleneck::kNone,
-       idle({IdleCause::kStartUp, IdleCause::kOtherStream, IdleCause::kUnknown})},  // no remedy known
+       idle({IdleCause::kStartUp, IdleCause::kOtherStream, IdleCause::kGraph, IdleCause::kUnknown})},
   };
   std::stable_sort(result.parts.begin(), result.parts.end(),
                    [](const BottleneckPart& a, const BottleneckPart& b) {

@@ -114,7 +114,7 @@ IdleCause cause_of(HostState state) {
 std::string_view idle_cause_name(IdleCause cause) {
   constexpr std::array<std::string_view, kIdleCauses> kNames{
       "Start-up",  "Synchronization", "Copy Call",  "Launch Call", "Other Call", "Host Compute",
-      "Host Wait", "Other Stream",    "Collective", "Queue",       "Unknown"};
+      "Host Wait", "Other Stream",    "Collective", "Queue",       "Graph",      "Unknown"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 

@@ -29,9 +29,10 @@ enum class IdleCause : std::uint8_t {
   kOtherStream,
   kCollective,
   kQueue,
+  kGraph,
   kUnknown,
 };
-inline constexpr std::size_t kIdleCauses = 11;
+inline constexpr std::size_t kIdleCauses = 12;
 
 /// For example `Host Compute`, as in the columns and the text summary.
 std::string_view idle_cause_name(IdleCause cause);

@@ -139,6 +139,9 @@ void add_time_columns(Columns<WindowReport>& columns) {
       {IdleCause::kCollective, "Collective", "The work waited for a collective on another stream."},
       {IdleCause::kQueue, "Queue",
        "The next work had been launched already: what the device takes to get to it."},
+      {IdleCause::kGraph, "Graph",
+       "Between pieces of work of the same launch of a CUDA graph: what the device takes to get from one to "
+       "the next, which a window makes longer."},
       {IdleCause::kUnknown, "Unknown", "The launch of the next work was not seen."}};
   static_assert(std::size(kCauses) == kIdleCauses);
   for (const Cause& cause : kCauses) {

@@ -41,6 +41,7 @@ Bottleneck part_of(const IdleShare& share) {
       return Bottleneck::kLaunch;
     case IdleCause::kStartUp:
     case IdleCause::kOtherStream:
+    case IdleCause::kGraph:
     case IdleCause::kUnknown:
       break;
   }

@@ -242,6 +242,7 @@ void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, const CodeLaun
     case IdleCause::kOtherStream:
     case IdleCause::kCollective:
     case IdleCause::kQueue:
+    case IdleCause::kGraph:
       count({GapPlace::Kind::kDevice, 0, gap.cause}, 1, gap.time);
       return;
     case IdleCause::kStartUp:

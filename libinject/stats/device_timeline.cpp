@@ -134,10 +134,15 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   if (next.launch_end <= begin) {
     const bool other_stream = last_.stream != next.stream;
     const bool collective = last_.kind == TimedWorkKind::kCollective;
+    // Only a graph's launch has several pieces of work.
+    const bool same_launch =
+        last_.launch_known && last_.thread == next.thread && last_.launch_begin == next.launch_begin;
     blame(time,
-          {other_stream && collective          ? IdleCause::kCollective
-           : other_stream || time > kQueueTime ? IdleCause::kOtherStream
-                                               : IdleCause::kQueue},
+          {other_stream && collective ? IdleCause::kCollective
+           : time > kQueueTime        ? IdleCause::kOtherStream
+           : same_launch              ? IdleCause::kGraph
+           : other_stream             ? IdleCause::kOtherStream
+                                      : IdleCause::kQueue},
           &next);
     return;
   }

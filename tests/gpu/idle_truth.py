@@ -21,9 +21,9 @@ import sys
 
 GPU_TRACE, API_TRACE, LIBRARY_TRACE, CPU_TRACE = ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv",
                                                   "thread_cpu_trace.csv")
-START_UP, SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT, OTHER_STREAM, COLLECTIVE, QUEUE, \
+START_UP, SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT, OTHER_STREAM, COLLECTIVE, QUEUE, GRAPH, \
     UNKNOWN = CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait",
-                        "Other Stream", "Collective", "Queue", "Unknown")
+                        "Other Stream", "Collective", "Queue", "Graph", "Unknown")
 # What the host can have done in a gap; of equal ones, the first is its cause.
 HOST_CAUSES = (SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT)
 SUMS = ("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
@@ -320,7 +320,11 @@ class DeviceTime:
             other = before.stream != next_work.stream
             if other and before.collective:
                 self._gap(begin, end, COLLECTIVE)
-            elif other or end - begin > LONGEST_QUEUE:
+            elif end - begin > LONGEST_QUEUE:
+                self._gap(begin, end, OTHER_STREAM)
+            elif before.launch is launch:
+                self._gap(begin, end, GRAPH)
+            elif other:
                 self._gap(begin, end, OTHER_STREAM)
             else:
                 self._gap(begin, end, QUEUE)

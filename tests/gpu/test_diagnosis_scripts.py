@@ -234,6 +234,14 @@ class Rules(Truth):
         self.r.launched((30, 200), (210, 1000))
         self.assertEqual(self.between(), "Queue")
 
+    def test_within_a_graph(self):
+        for stream in (7, 8):
+            with self.subTest(stream):
+                r = Records((0, 1000))
+                r.launched((10, 20), (100, 200))
+                r.kernel(205, 1000, r.last_correlation, stream=stream)
+                self.assertEqual(list(self.idle(r))[1:], ["Graph"])
+
     def test_other_stream(self):
         self.r.launched((30, 40), (205, 1000), stream=8)
         self.assertEqual(self.between(), "Other Stream")

@@ -232,6 +232,18 @@ TEST_CASE("What was launched in time waited on the device", "[device_time]") {
     run.statistics.work(1, 0, next);
     CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kUnknown, 10}});
   }
+  SECTION("for the work before it in the same graph") {
+    next = run.work(110, 150, 0, 1);
+    run.statistics.work(1, 0, next);
+    next = run.work(155, 200, 0, 1);
+    next.stream = 2;  // a branch of the graph
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kGraph, 15}});
+  }
+  SECTION("for another launch of the graph") {
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kQueue, 10}});
+  }
 }
 
 TEST_CASE("The host was late", "[device_time]") {
@@ -526,6 +538,16 @@ Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
         if (work.launch_known && work.kind == TimedWorkKind::kDownload && random() % 2 == 0)
           scene.downloads.emplace_back(thread, begin);
         scene.work.push_back({device, work});
+        // The launch of a graph has several kernels.
+        for (auto more = work.kind == TimedWorkKind::kKernel && random() % 4 == 0 ? random() % 4 : 0; more > 0;
+             --more) {
+          work.stream = static_cast<std::uint32_t>(1 + random() % 3);
+          Nanoseconds& next = free_at[{device, work.stream}];
+          work.start = std::max(next, work.end) + upto(3 * kUs);
+          work.end = work.start + upto(30 * kUs);
+          next = work.end;
+          scene.work.push_back({device, work});
+        }
       }
       Nanoseconds pause = upto(10 * kUs);
       if (random() % 5 == 0) pause += upto(2 * kMs);

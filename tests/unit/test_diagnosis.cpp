@@ -43,6 +43,9 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
         Bottleneck::kLaunch);
   CHECK(verdict(times_of(500, {{IdleCause::kSynchronization, 400}, {IdleCause::kQueue, 100}})) ==
         Bottleneck::kSynchronization);
+  // The gaps within a graph are no other launch's to save.
+  CHECK(verdict(times_of(700, {{IdleCause::kGraph, 250}, {IdleCause::kLaunchCall, 50}})) ==
+        Bottleneck::kGpuCompute);
   CHECK(verdict(times_of(500, {{IdleCause::kHostWait, 500}})) == Bottleneck::kInput);
   CHECK(verdict(times_of(500, {{IdleCause::kCopyCall, 100}}, 400)) == Bottleneck::kCopy);
   CHECK(verdict(times_of(950, {{IdleCause::kCollective, 50}}, 0, 400)) == Bottleneck::kCommunication);

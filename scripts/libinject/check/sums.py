@@ -15,8 +15,15 @@ from libinject.check.rules import ERROR, rule
 WORK = ("Kernels", "Kernel Time (ns)", "Copies", "Copy Time (ns)", "Memsets", "Memset Time (ns)", "Unattributed")
 SIZES = ("Copy Size (MB)", "Memset Size (MB)")
 IDLE_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
-               "Queue", "Unknown")
+               "Queue", "Graph", "Unknown")
 _ALL = "all"
+
+
+def idle_columns(table: Table | None) -> list[str]:
+    """Idle time by cause. Tables from before gaps within graphs had a cause of their own lack that one."""
+    columns = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
+    graph = "Idle: Graph (ns)"
+    return columns if table is None or table.has(graph) else [column for column in columns if column != graph]
 
 
 def rows_of(table: Table, scope: str) -> list[int]:
@@ -178,8 +185,8 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
 
 @rule("gap-sum", ERROR, "The idle time by line, and the host's own work, is that of the windows, cause by cause, and a line's causes add up to it.", compares=True)
 def gap_sum(folder: Folder) -> Iterator[Place]:
-    causes = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
-    lines = folder.table("gap_line_sum", "Idle Time (ns)", *causes)
+    lines = folder.table("gap_line_sum", "Idle Time (ns)")
+    causes = idle_columns(lines)
     windows = folder.table("window_sum", "Window", "Device", "Idle (ns)", *causes)
     if lines is None or windows is None or without_devices(windows) or not phases_complete(folder):
         return

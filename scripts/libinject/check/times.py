@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named, number_of
 from libinject.check.rows import APART
 from libinject.check.rules import ERROR, WARNING, rule
-from libinject.check.sums import IDLE_CAUSES, rows_of, without_devices
+from libinject.check.sums import IDLE_CAUSES, idle_columns, rows_of, without_devices
 from libinject.figures import FEWEST_STEPS
 from libinject.result import printable
 
@@ -131,13 +131,12 @@ def idle_sum(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Idle (ns)")
     if table is None:
         return
-    causes = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
-    for index, (whole, *parts) in table.each("Idle (ns)", *causes):
+    for index, (whole, *parts) in table.each("Idle (ns)", *idle_columns(table)):
         if whole != sum(parts):
             yield table.place(index, "Idle (ns)", f"{whole}, {sum(parts)} by cause")
 
 
-@rule("own-work", ERROR, "The host's own work is part of host compute. The rest of it, calls and queues are the launch-bound share of the device's time.")
+@rule("own-work", ERROR, "The host's own work is part of host compute. The rest of it, calls and the queue are the launch-bound share of the device's time.")
 def own_work(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "gap_line_sum"):
         table = folder.table(name, "Own Work (ns)", "Idle: Host Compute (ns)")

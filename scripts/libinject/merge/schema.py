@@ -29,7 +29,7 @@ class Kept:
 _PHASES = ("Forward (ns)", "Backward (ns)", "Recomputation (ns)", "Optimizer (ns)", "Other (ns)")
 _SELF = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
 _WORK = (*_SELF, *_PHASES, "Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)", "FLOP Time (ns)", "FLOPs")
-_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective", "Queue", "Unknown")
+_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective", "Queue", "Graph", "Unknown")
 # The columns that are summed over ranks.
 SUMS = {
     "op_sum": _WORK,

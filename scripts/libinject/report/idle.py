@@ -23,12 +23,13 @@ CAUSES = {
     "Other Stream": "the work waited for another stream, or for something outside this device",
     "Collective": "the work waited for a collective on another stream",
     "Queue": "the time the device takes from one piece of work to the next on a stream",
+    "Graph": "the time the device takes from one piece of work to the next within a launch of a CUDA graph",
     "Unknown": "the launch of the next work was not seen",
 }
 COLOURS = {"Synchronization": "sync", "Copy Call": "copy", "Launch Call": "launch", "Other Call": "launch", "Host Compute": "launch",
             "Queue": "launch", "Host Wait": "input", "Collective": "comm"}
 # For causes with the same colour.
-PATTERNS = {"Other Call": "/", "Host Compute": "x", "Queue": ".", "Other Stream": "/", "Unknown": "x"}
+PATTERNS = {"Other Call": "/", "Host Compute": "x", "Queue": ".", "Other Stream": "/", "Graph": ".", "Unknown": "x"}
 
 
 def _lines_plot(rows: list[Row]) -> Plot | None:
