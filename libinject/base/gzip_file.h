@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "libinject/base/behind_file.h"
+#include "libinject/base/write_behind_file.h"
 
 namespace inject {
 
@@ -26,7 +26,7 @@ class GzipFile {
   GzipFile(const GzipFile&) = delete;
   GzipFile& operator=(const GzipFile&) = delete;
 
-  /// Call before open(); as in BehindFile.
+  /// Call before open(); as in WriteBehindFile.
   void write_behind(FileQueue* queue);
   bool has_room() { return file_.has_room(); }
 
@@ -57,7 +57,7 @@ class GzipFile {
   std::string path_;
   std::string temporary_;
   FileQueue* queue_ = nullptr;
-  BehindFile file_;
+  WriteBehindFile file_;
   Stream stream_;
   bool in_place_ = false;
   bool is_in_place_ = false;            // on the disk

@@ -58,7 +58,7 @@ class ChromeTrace final : public EventSink {
   explicit ChromeTrace(Context context) : ChromeTrace(std::move(context), Limits()) {}
   ChromeTrace(Context context, Limits limits);
 
-  /// Call before open(); as in BehindFile.
+  /// Call before open(); as in WriteBehindFile.
   void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);

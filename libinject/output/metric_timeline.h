@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libinject/base/behind_file.h"
+#include "libinject/base/write_behind_file.h"
 #include "libinject/model/metric_samples.h"
 #include "libinject/output/columns.h"
 
@@ -27,7 +27,7 @@ class MetricTimeline {
   explicit MetricTimeline(Nanoseconds base, std::uint64_t max_rows = kMaxRows)
       : base_(base), rows_left_(max_rows) {}
 
-  /// Call before open(); as in BehindFile.
+  /// Call before open(); as in WriteBehindFile.
   void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
@@ -47,7 +47,7 @@ class MetricTimeline {
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
   bool has_header_ = false;
-  BehindFile file_;
+  WriteBehindFile file_;
 };
 
 }  // namespace inject

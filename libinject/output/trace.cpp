@@ -120,7 +120,7 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
     : context_(std::move(context)), rows_left_(max_rows) {}
 
 void TraceWriter::write_behind(FileQueue* queue) {
-  for (BehindFile& file : files_) file.write_behind(queue);
+  for (WriteBehindFile& file : files_) file.write_behind(queue);
 }
 
 bool TraceWriter::open(const std::string& folder) {
@@ -134,7 +134,7 @@ bool TraceWriter::open(const std::string& folder) {
   return true;
 }
 
-bool TraceWriter::take_row(BehindFile& file) {
+bool TraceWriter::take_row(WriteBehindFile& file) {
   const bool room = file.has_room();
   fell_behind_ = fell_behind_ || !room;
   if (rows_left_ == 0 || !file.is_open() || !room) {
@@ -204,7 +204,7 @@ void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) 
 void TraceWriter::add(const CallEvent& event, std::uint16_t /*attachment*/) {
   const bool library = is_library_function(event.function);
   if (!library && !is_api_function(event.function)) return;
-  BehindFile& file = library ? library_ : api_;
+  WriteBehindFile& file = library ? library_ : api_;
   if (!take_row(file)) return;
   const ThreadInfo& thread = thread_info(event.thread);
   CsvRow row(file.buffer());
@@ -236,24 +236,24 @@ void TraceWriter::add(const ProcessorTimeEvent& event) {
 
 bool TraceWriter::flush() {
   bool good = true;
-  for (BehindFile& file : files_) good = file.flush() && good;
+  for (WriteBehindFile& file : files_) good = file.flush() && good;
   return good;
 }
 
 bool TraceWriter::close() {
   bool good = true;
-  for (BehindFile& file : files_) good = file.close() && good;
+  for (WriteBehindFile& file : files_) good = file.close() && good;
   return good;
 }
 
 std::uint64_t TraceWriter::rows_left_out() const {
   std::uint64_t left_out = rows_left_out_;
-  for (const BehindFile& file : files_) left_out += file.rows_lost();
+  for (const WriteBehindFile& file : files_) left_out += file.rows_lost();
   return left_out;
 }
 
 std::string TraceWriter::error() const {
-  for (const BehindFile& file : files_) {
+  for (const WriteBehindFile& file : files_) {
     if (std::string error = file.error(); !error.empty()) return error;
   }
   return {};

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/base/behind_file.h"
+#include "libinject/base/write_behind_file.h"
 #include "libinject/model/event_sink.h"
 #include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
@@ -44,7 +44,7 @@ class TraceWriter final : public EventSink {
 
   explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
 
-  /// Call before open(); as in BehindFile.
+  /// Call before open(); as in WriteBehindFile.
   void write_behind(FileQueue* queue);
   /// Creates the files. False on failure: see error().
   bool open(const std::string& folder);
@@ -67,7 +67,7 @@ class TraceWriter final : public EventSink {
   std::string error() const;
 
  private:
-  bool take_row(BehindFile& file);
+  bool take_row(WriteBehindFile& file);
   const std::string& name_text(std::uint32_t name);
   const std::string& device_text(std::uint32_t device);
   const ThreadInfo& thread_info(std::uint32_t thread);
@@ -76,11 +76,11 @@ class TraceWriter final : public EventSink {
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
   bool fell_behind_ = false;
-  std::array<BehindFile, 4> files_;  // in the order of trace_files()
-  BehindFile& gpu_ = files_[0];
-  BehindFile& api_ = files_[1];
-  BehindFile& library_ = files_[2];
-  BehindFile& processor_ = files_[3];
+  std::array<WriteBehindFile, 4> files_;  // in the order of trace_files()
+  WriteBehindFile& gpu_ = files_[0];
+  WriteBehindFile& api_ = files_[1];
+  WriteBehindFile& library_ = files_[2];
+  WriteBehindFile& processor_ = files_[3];
   // The quoted texts of names, devices and threads, by number; each is created once.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;

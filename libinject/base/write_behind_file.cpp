@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/behind_file.h"
+#include "libinject/base/write_behind_file.h"
 
 #include "libinject/base/file_work.h"
 
 namespace inject {
 
-bool BehindFile::open(std::string path, OutputFile::Existing existing) {
+bool WriteBehindFile::open(std::string path, OutputFile::Existing existing) {
   open_ = file_.open(std::move(path), existing);
   return open_;
 }
 
 // If the queue's thread can't be started, the caller runs the jobs itself.
-void BehindFile::add(std::size_t bytes, FileQueue::Job job) {
+void WriteBehindFile::add(std::size_t bytes, FileQueue::Job job) {
   if (queue_ == nullptr) {
     job();
   } else if (!queue_->add(bytes, std::move(job))) {
@@ -20,7 +20,7 @@ void BehindFile::add(std::size_t bytes, FileQueue::Job job) {
   }
 }
 
-bool BehindFile::flush() {
+bool WriteBehindFile::flush() {
   const std::uint64_t rows = std::exchange(rows_, 0);
   const std::size_t bytes = buffer_.size();
   if (!is_open()) {
@@ -44,13 +44,13 @@ bool BehindFile::flush() {
   return is_open();
 }
 
-bool BehindFile::cut(std::uint64_t bytes) {
+bool WriteBehindFile::cut(std::uint64_t bytes) {
   flush();
   bytes_ = bytes;
   return then([bytes](OutputFile& file) { file.cut(bytes); });
 }
 
-bool BehindFile::then(Step step) {
+bool WriteBehindFile::then(Step step) {
   flush();
   add(0, [this, step = std::move(step)] {
     const FileWork work;
@@ -64,13 +64,13 @@ bool BehindFile::then(Step step) {
   return !failed();
 }
 
-bool BehindFile::close() {
+bool WriteBehindFile::close() {
   then([](OutputFile& file) { file.close(); });
   closed_ = true;
   return !failed();
 }
 
-void BehindFile::write(std::string& text, std::uint64_t rows) noexcept {
+void WriteBehindFile::write(std::string& text, std::uint64_t rows) noexcept {
   file_.buffer().swap(text);
   // A failed write leaves none of its data in the file.
   if (!file_.flush()) rows_lost_.fetch_add(rows, std::memory_order_relaxed);
@@ -78,7 +78,7 @@ void BehindFile::write(std::string& text, std::uint64_t rows) noexcept {
   settle();
 }
 
-void BehindFile::settle() noexcept {
+void WriteBehindFile::settle() noexcept {
   if (file_.error().empty() || failed()) return;
   try {
     error_ = file_.error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/behind_file.h"
+#include "libinject/base/write_behind_file.h"
 
 #include <sys/resource.h>
 
@@ -36,7 +36,7 @@ struct Queued {
     ++woken;
     return true;
   }};
-  BehindFile file;
+  WriteBehindFile file;
 };
 
 /// Limits the size of this process's files during its lifetime.
@@ -60,7 +60,7 @@ class FileSizeLimit {
 
 TEST_CASE("a file without a queue is written at once", "[output]") {
   const TemporaryFolder folder;
-  BehindFile file;
+  WriteBehindFile file;
   CHECK_FALSE(file.is_open());
   REQUIRE(file.open(folder.path() + "/rows", kNew));
   file.buffer() += "one\n";
@@ -71,7 +71,7 @@ TEST_CASE("a file without a queue is written at once", "[output]") {
   file.buffer() += "two\n";
   CHECK(file.flush());
   CHECK(folder.read("rows") == "two\n");
-  BehindFile other;
+  WriteBehindFile other;
   CHECK_FALSE(other.open(folder.path() + "/rows", kNew));
   CHECK_FALSE(other.is_open());
   CHECK(other.error().find("cannot create") == 0);
@@ -161,7 +161,7 @@ TEST_CASE_METHOD(Queued, "a file that is closed takes no more, and what comes is
 TEST_CASE("where no thread can be started a file is written by its own", "[output]") {
   const TemporaryFolder folder;
   FileQueue queue([] { return false; });
-  BehindFile file;
+  WriteBehindFile file;
   file.write_behind(&queue);
   REQUIRE(file.open(folder.path() + "/rows", kNew));
   file.buffer() += "one\n";

@@ -17,7 +17,7 @@ namespace inject {
 /// A file that grows row by row. With a FileQueue, its thread writes and callers do not wait; a failure is
 /// then reported later. The first failure closes the file. For one thread in addition to the queue's; both
 /// have all signals blocked (OutputFile).
-class BehindFile {
+class WriteBehindFile {
  public:
   /// Reports a failure by OutputFile::fail().
   using Step = std::function<void(OutputFile&)>;
