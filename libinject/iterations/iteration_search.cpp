@@ -149,11 +149,11 @@ void IterationSearch::add_units(IterationSpan& span) const {
 
 void IterationSearch::take_units(const SignRecord& record) {
   const std::uint64_t position = detector_.events();
-  if (record.name != 0) units_.miss(after_gap_, after_gap_);
+  if (record.name != 0) units_.add_unknown(after_gap_, after_gap_);
   const auto dropped_until = static_cast<std::uint32_t>(record.stream);
-  if (dropped_until != dropped_units_) units_.miss(units_.latest(), position);
+  if (dropped_until != dropped_units_) units_.add_unknown(units_.latest(), position);
   dropped_units_ = static_cast<std::uint32_t>(record.shape);
-  units_.say(position, std::bit_cast<double>(record.function));
+  units_.add(position, std::bit_cast<double>(record.function));
 }
 
 void IterationSearch::feed_detector(const Waiting& waiting) {

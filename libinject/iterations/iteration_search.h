@@ -14,7 +14,7 @@
 #include "libinject/base/mutex.h"
 #include "libinject/base/ticks.h"
 #include "libinject/iterations/iteration_detector.h"
-#include "libinject/iterations/said_units.h"
+#include "libinject/iterations/reported_units.h"
 #include "libinject/model/run_info.h"
 #include "libinject/record/launch_sign.h"
 #include "libinject/record/name_table.h"
@@ -189,7 +189,7 @@ class IterationSearch {
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
   std::optional<bool> steps_expected_;  // `few`
-  SaidUnits units_;
+  ReportedUnits units_;
   std::uint64_t after_gap_ = 0;      // position of the first event after the latest gap
   std::uint32_t dropped_units_ = 0;  // the part of IterationWatch::dropped_units that precedes one of the
                                      // numbers in units_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/iterations/said_units.h"
+#include "libinject/iterations/reported_units.h"
 
 #include <algorithm>
 
@@ -8,19 +8,19 @@
 
 namespace inject {
 
-void SaidUnits::say(std::uint64_t position, double units) {
+void ReportedUnits::add(std::uint64_t position, double units) {
   if (!is_units(units)) {
-    miss(position, position);
+    add_unknown(position, position);
     return;
   }
-  if (said_.size() == kMaxHeld) {
-    known_from_ = said_.front().position + 1;
-    said_.pop_front();
+  if (reported_.size() == kMaxHeld) {
+    known_from_ = reported_.front().position + 1;
+    reported_.pop_front();
   }
-  said_.push_back({position, units});
+  reported_.push_back({position, units});
 }
 
-void SaidUnits::miss(std::uint64_t first, std::uint64_t last) {
+void ReportedUnits::add_unknown(std::uint64_t first, std::uint64_t last) {
   missing_.push_back({std::min(first, last), std::max(first, last)});
   if (missing_.size() <= kMaxMissing) return;
   // Merge the two oldest, with everything in between.
@@ -30,21 +30,21 @@ void SaidUnits::miss(std::uint64_t first, std::uint64_t last) {
   missing_.front().last = std::max(missing_.front().last, oldest.last);
 }
 
-std::optional<double> SaidUnits::between(std::uint64_t first, std::uint64_t end) const {
+std::optional<double> ReportedUnits::between(std::uint64_t first, std::uint64_t end) const {
   if (first < known_from_) return std::nullopt;
   for (const Missing& missing : missing_) {
     if (missing.first < end && missing.last >= first) return std::nullopt;
   }
-  auto said = std::lower_bound(said_.begin(), said_.end(), first,
-                               [](const Said& at, std::uint64_t wanted) { return at.position < wanted; });
-  if (said == said_.end() || said->position >= end) return std::nullopt;
+  auto entry = std::lower_bound(reported_.begin(), reported_.end(), first,
+                                [](const Entry& at, std::uint64_t wanted) { return at.position < wanted; });
+  if (entry == reported_.end() || entry->position >= end) return std::nullopt;
   double sum = 0;
-  for (; said != said_.end() && said->position < end; ++said) sum += said->units;
+  for (; entry != reported_.end() && entry->position < end; ++entry) sum += entry->units;
   return sum;
 }
 
-void SaidUnits::clear() {
-  said_.clear();
+void ReportedUnits::clear() {
+  reported_.clear();
   missing_.clear();
   known_from_ = 0;
 }

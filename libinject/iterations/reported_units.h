@@ -14,24 +14,24 @@ namespace inject {
 /// containing that event, and one reported before an iteration's first launch counts for that iteration.
 ///
 /// Bounded: only the latest kMaxHeld numbers are kept.
-class SaidUnits {
+class ReportedUnits {
  public:
   static constexpr std::size_t kMaxHeld = 65'536;
   static constexpr std::size_t kMaxMissing = 64;
 
   /// `position`: of the next event, in ascending order. An invalid number of units (see is_units()) makes the
   /// number for its iteration unknown.
-  void say(std::uint64_t position, double units);
+  void add(std::uint64_t position, double units);
   /// Unknown numbers were reported for these events, and perhaps for any in between.
-  void miss(std::uint64_t first, std::uint64_t last);
+  void add_unknown(std::uint64_t first, std::uint64_t last);
   /// Their sum over the events in [first, end); empty if none was reported, or one is unknown.
   std::optional<double> between(std::uint64_t first, std::uint64_t end) const;
   /// Position of the latest number; 0 if there is none.
-  std::uint64_t latest() const { return said_.empty() ? 0 : said_.back().position; }
+  std::uint64_t latest() const { return reported_.empty() ? 0 : reported_.back().position; }
   void clear();
 
  private:
-  struct Said {
+  struct Entry {
     std::uint64_t position;
     double units;
   };
@@ -40,7 +40,7 @@ class SaidUnits {
     std::uint64_t last;
   };
 
-  std::deque<Said> said_;
+  std::deque<Entry> reported_;
   std::deque<Missing> missing_;
   std::uint64_t known_from_ = 0;
 };
