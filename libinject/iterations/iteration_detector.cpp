@@ -177,12 +177,12 @@ void IterationDetector::lock_by_steps() {
   if (!now || !before || *before < history_.oldest()) return;
   if (search_.cycles_per_iteration(history_) != 1) return;
   IterationLock lock;
-  const std::uint64_t last = cycle->told_apart_by == ToldApartBy::kObject ? optimizer_mark(cycle->last)
-                                                                          : history_.step_mark(cycle->last);
+  const std::uint64_t last =
+      cycle->key == StepKey::kObject ? optimizer_mark(cycle->last) : history_.step_mark(cycle->last);
   lock.marks = {last, IterationMarks::kAnyWork, IterationMarks::kAnyWork};
   lock.events = static_cast<double>(*now - *before) / kCyclesBeforeSteps;
   lock.optimizer = true;
-  lock.by_shape = cycle->told_apart_by == ToldApartBy::kContents;
+  lock.by_shape = cycle->key == StepKey::kContents;
   lock.intervals = kCyclesBeforeSteps;
   lock.counted = cycle->length > 1;
   lock.begin_name = "the first work";

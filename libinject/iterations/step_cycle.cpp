@@ -35,10 +35,10 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   ++count_;
   note_contents(step.contents);
   if (cycle_ && cycle_->length >= comparable()) return;
-  if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
+  if (cycle_ && token(0, cycle_->key) == token(cycle_->length, cycle_->key)) {
     // Contents may have been new while the optimizers were creating their state.
-    if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
-    if (const auto better = cycle_of(ToldApartBy::kContents)) {
+    if (cycle_->key == StepKey::kContents || !std::has_single_bit(count_)) return;
+    if (const auto better = cycle_of(StepKey::kContents)) {
       cycle_ = better;
       found_ = count_;
     }
@@ -56,8 +56,7 @@ void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
 
 bool StepSequence::may_be_one() const {
   if (cycle_ && cycle_->may_be_one) return false;
-  if (cycle_ ? cycle_->length == 1 || cycle_->told_apart_by != ToldApartBy::kContents : all_ended_ == 0)
-    return false;
+  if (cycle_ ? cycle_->length == 1 || cycle_->key != StepKey::kContents : all_ended_ == 0) return false;
   // When the cycle was found, or has ended, and again later.
   const std::uint64_t changed = cycle_ ? found_ : since_ + 1;
   if (count_ != changed && count_ % kAskedAgain != 0) return false;
@@ -76,7 +75,7 @@ bool StepSequence::are_made_anew() const {
 
 void StepSequence::take_for_one() {
   if (step(0).object != 0 && !are_made_anew()) {
-    cycle_ = StepCycle{1, ToldApartBy::kObject, step(0).object};
+    cycle_ = StepCycle{1, StepKey::kObject, step(0).object};
     found_ = count_;
   } else if (cycle_) {
     cycle_->may_be_one = true;
@@ -98,22 +97,22 @@ bool StepSequence::is_open() const {
 }
 
 void StepSequence::find(Nanoseconds time) {
-  const auto length = length_of(ToldApartBy::kContents);
+  const auto length = length_of(StepKey::kContents);
   // Only the objects distinguish these.
   const bool alike = length && !can_end(*length);
-  cycle_ = length && !alike ? std::optional(claimed(*length, ToldApartBy::kContents)) : std::nullopt;
+  cycle_ = length && !alike ? std::optional(claimed(*length, StepKey::kContents)) : std::nullopt;
   if (are_large() && (!cycle_ || cycle_->length != 1)) {
-    cycle_ = cycle_of(ToldApartBy::kObject);
-    if (!cycle_) cycle_ = cycle_of(ToldApartBy::kClass);
+    cycle_ = cycle_of(StepKey::kObject);
+    if (!cycle_) cycle_ = cycle_of(StepKey::kClass);
     return;
   }
   if (cycle_ || (!alike && count_ < kMinStepsByClass)) return;
   const Nanoseconds lasted = time - first_time_;
   if (!alike && lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
   // With any number of optimizers, each steps once before the first steps again.
-  cycle_ = cycle_of(ToldApartBy::kObject);
+  cycle_ = cycle_of(StepKey::kObject);
   if (cycle_ || (lasted < kMinTimeByClass && count_ < kPatience)) return;
-  cycle_ = cycle_of(ToldApartBy::kClass);
+  cycle_ = cycle_of(StepKey::kClass);
 }
 
 bool StepSequence::are_large() const {
@@ -145,21 +144,21 @@ std::uint64_t StepSequence::cycles_needed(std::uint64_t length) const {
   return cycles;
 }
 
-bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const {
+bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, StepKey key) const {
   if (cycles * length > comparable()) return false;
   for (std::uint64_t back = 0; back < (cycles - 1) * length; ++back) {
-    if (token(back, by) != token(back + length, by) || token(back, by) == 0) return false;
+    if (token(back, key) != token(back + length, key) || token(back, key) == 0) return false;
   }
   return true;
 }
 
-std::optional<std::uint64_t> StepSequence::length_of(ToldApartBy by) const {
+std::optional<std::uint64_t> StepSequence::length_of(StepKey key) const {
   if (count_ < kMinSteps && !few_) return std::nullopt;
-  if (token(0, by) == 0) return std::nullopt;  // an unknown token repeats nothing
+  if (token(0, key) == 0) return std::nullopt;  // an unknown token repeats nothing
   for (std::uint64_t length = 1; kMinCycles * length <= comparable(); ++length) {
     // This rules out most lengths.
-    if (token(0, by) != token(length, by)) continue;
-    if (repeats(length, kMinCycles, by) && repeats(length, cycles_needed(length), by)) return length;
+    if (token(0, key) != token(length, key)) continue;
+    if (repeats(length, kMinCycles, key) && repeats(length, cycles_needed(length), key)) return length;
   }
   return std::nullopt;
 }
@@ -183,67 +182,67 @@ bool StepSequence::can_end(std::uint64_t length) const {
   return false;
 }
 
-std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
-  const auto length = length_of(by);
-  if (!length || (by != ToldApartBy::kObject && !can_end(*length))) return std::nullopt;
-  return claimed(*length, by);
+std::optional<StepCycle> StepSequence::cycle_of(StepKey key) const {
+  const auto length = length_of(key);
+  if (!length || (key != StepKey::kObject && !can_end(*length))) return std::nullopt;
+  return claimed(*length, key);
 }
 
-StepCycle StepSequence::claimed(std::uint64_t length, ToldApartBy by) const {
-  StepCycle cycle{length, by, 0};
+StepCycle StepSequence::claimed(std::uint64_t length, StepKey key) const {
+  StepCycle cycle{length, key, 0};
   // If a step was skipped (a gradient that is not finite), counting on would give a different one.
-  const bool same = former_ && former_->length == length && former_->told_apart_by == by;
+  const bool same = former_ && former_->length == length && former_->key == key;
   bool still_there = false;
   for (std::uint64_t back = 0; same && back < length; ++back)
-    still_there = still_there || token(back, by) == former_->last;
+    still_there = still_there || token(back, key) == former_->last;
   if (still_there) {
     cycle.last = former_->last;
     cycle.guessed = former_->guessed;
     return cycle;
   }
-  const bool counted = all_ended_ == 0 || all_repeat(length, by);
-  cycle.last = counted ? last_by_count(length, by) : last_by_age(length, by);
+  const bool counted = all_ended_ == 0 || all_repeat(length, key);
+  cycle.last = counted ? last_by_count(length, key) : last_by_age(length, key);
   cycle.guessed = !counted && length > 1;
   return cycle;
 }
 
 // In the first iteration, optimizers also create their state.
-bool StepSequence::all_repeat(std::uint64_t length, ToldApartBy by) const {
+bool StepSequence::all_repeat(std::uint64_t length, StepKey key) const {
   if (count_ > steps_.size()) return false;
   for (std::uint64_t back = 0; back + 2 * length < count_; ++back)
-    if (token(back, by) != token(back + length, by)) return false;
+    if (token(back, key) != token(back + length, key)) return false;
   return true;
 }
 
-bool StepSequence::comes_once(std::uint32_t token_of_step, std::uint64_t length, ToldApartBy by) const {
+bool StepSequence::comes_once(std::uint32_t token_of_step, std::uint64_t length, StepKey key) const {
   unsigned times = 0;
-  for (std::uint64_t back = 0; back < length; ++back) times += token(back, by) == token_of_step;
+  for (std::uint64_t back = 0; back < length; ++back) times += token(back, key) == token_of_step;
   return times == 1;
 }
 
 // The program's first step was the first of an iteration, unless it was made in vain.
-std::uint32_t StepSequence::last_by_count(std::uint64_t length, ToldApartBy by) const {
+std::uint32_t StepSequence::last_by_count(std::uint64_t length, StepKey key) const {
   if (length == 0) return 0;  // never, which the static analyzer can't see
-  const std::uint32_t last = token(trained_before(end(), length) % length, by);
-  return comes_once(last, length, by) ? last : 0;
+  const std::uint32_t last = token(trained_before(end(), length) % length, key);
+  return comes_once(last, length, key) ? last : 0;
 }
 
 // Other iterations came before, so counting is useless. An optimizer that stepped alone then, as a critic
 // may, is assumed to be the first now, and the one before it the last, which nothing tells apart if it comes
 // more than once.
-std::uint32_t StepSequence::last_by_age(std::uint64_t length, ToldApartBy by) const {
+std::uint32_t StepSequence::last_by_age(std::uint64_t length, StepKey key) const {
   std::uint32_t last = 0;
   std::uint64_t oldest = steps_.size();
   for (std::uint64_t back = length; back > 0; --back) {
-    const std::uint32_t before = token(back, by);
-    const std::uint32_t follower = token(back - 1, by);
+    const std::uint32_t before = token(back, key);
+    const std::uint32_t follower = token(back - 1, key);
     std::uint64_t first = 0;
-    while (token(steps_[first], by) != follower) ++first;
+    while (token(steps_[first], key) != follower) ++first;
     if (first >= oldest) continue;
     oldest = first;
     last = before;
   }
-  return comes_once(last, length, by) ? last : 0;
+  return comes_once(last, length, key) ? last : 0;
 }
 
 std::uint64_t StepSequence::count_before(std::uint64_t position) const {
@@ -304,7 +303,7 @@ const OptimizerStep* StepSequence::at(std::uint64_t position) const {
 
 bool StepSequence::is_last(std::uint64_t position) const {
   const OptimizerStep* step = at(position);
-  return cycle_ && step != nullptr && token(*step, cycle_->told_apart_by) == cycle_->last;
+  return cycle_ && step != nullptr && token(*step, cycle_->key) == cycle_->last;
 }
 
 bool StepSequence::has_mark(std::uint64_t position, std::uint64_t mark) const {
@@ -314,17 +313,17 @@ bool StepSequence::has_mark(std::uint64_t position, std::uint64_t mark) const {
 
 std::uint32_t StepSequence::class_of_last() const {
   for (std::uint64_t back = 0; cycle_ && back < cycle_->length; ++back)
-    if (token(back, cycle_->told_apart_by) == cycle_->last) return step(back).optimizer;
+    if (token(back, cycle_->key) == cycle_->last) return step(back).optimizer;
   return 0;
 }
 
 bool StepSequence::are_doubtful() const {
   if (!cycle_) return false;
-  if (cycle_->told_apart_by == ToldApartBy::kClass || cycle_->guessed || cycle_->may_be_one) return true;
+  if (cycle_->key == StepKey::kClass || cycle_->guessed || cycle_->may_be_one) return true;
   // Each of several that launch the same may make one.
   if (cycle_->length == 1 && step(0).object == 0) return true;
   // An optimizer that is created anew for each task alternately gets the addresses of the two before.
-  if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
+  if (cycle_->key == StepKey::kObject && cycle_->length == 2) return true;
   const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());
   for (std::uint64_t back = 0; back < compared; ++back) {
     if (step(back).thread != step(0).thread) return true;

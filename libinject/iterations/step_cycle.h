@@ -14,8 +14,8 @@
 
 namespace inject {
 
-/// How a program's optimizers are distinguished.
-enum class ToldApartBy : std::uint8_t {
+/// What distinguishes the optimizer steps of a program.
+enum class StepKey : std::uint8_t {
   kContents,  ///< what their steps launch
   kObject,    ///< the optimizer that steps
   kClass,
@@ -24,7 +24,7 @@ enum class ToldApartBy : std::uint8_t {
 /// How a program's optimizer steps repeat: an iteration has `length` of them.
 struct StepCycle {
   std::uint64_t length = 0;
-  ToldApartBy told_apart_by = ToldApartBy::kClass;
+  StepKey key = StepKey::kClass;
   /// Distinguishes the last step of an iteration from all others: its contents, object or class; 0 if nothing
   /// does.
   std::uint32_t last = 0;
@@ -130,12 +130,10 @@ class StepSequence {
   const OptimizerStep& step(std::uint64_t back) const { return steps_[steps_.size() - 1 - back]; }
   /// Null if it is not kept any more.
   const OptimizerStep* at(std::uint64_t position) const;
-  static std::uint32_t token(const OptimizerStep& step, ToldApartBy by) {
-    return by == ToldApartBy::kContents ? step.contents
-           : by == ToldApartBy::kObject ? step.object
-                                        : step.optimizer;
+  static std::uint32_t token(const OptimizerStep& step, StepKey key) {
+    return key == StepKey::kContents ? step.contents : key == StepKey::kObject ? step.object : step.optimizer;
   }
-  std::uint32_t token(std::uint64_t back, ToldApartBy by) const { return token(step(back), by); }
+  std::uint32_t token(std::uint64_t back, StepKey key) const { return token(step(back), key); }
   /// The number of latest steps that may be compared with each other: those since the last gap.
   std::uint64_t comparable() const;
   /// The events between the latest steps.
@@ -152,27 +150,27 @@ class StepSequence {
   Usual usual_signs(std::uint64_t each) const;
   bool was_in_vain(std::size_t index, const Usual& usual) const;
   void find(Nanoseconds time);
-  std::optional<StepCycle> cycle_of(ToldApartBy by) const;
-  std::optional<std::uint64_t> length_of(ToldApartBy by) const;
+  std::optional<StepCycle> cycle_of(StepKey key) const;
+  std::optional<std::uint64_t> length_of(StepKey key) const;
   /// Whether an iteration of `length` steps may end after one of them, and the next one begin. It may not if
   /// another optimizer steps immediately: an iteration has work of its own before its first step. (All work
   /// of an iteration may be inside its step, as with a closure.)
   bool can_end(std::uint64_t length) const;
   /// Whether its thread launches nothing between this step and the next.
   bool is_followed_at_once(std::uint64_t back) const;
-  StepCycle claimed(std::uint64_t length, ToldApartBy by) const;
+  StepCycle claimed(std::uint64_t length, StepKey key) const;
   /// Whether each step launched as much as a whole iteration, as with line searches: contents do not
   /// distinguish optimizers then.
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;
-  bool repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const;
+  bool repeats(std::uint64_t length, std::uint64_t cycles, StepKey key) const;
   void note_contents(std::uint32_t contents);
   bool contents_come_back() const;
-  bool comes_once(std::uint32_t token_of_step, std::uint64_t length, ToldApartBy by) const;
+  bool comes_once(std::uint32_t token_of_step, std::uint64_t length, StepKey key) const;
   /// Whether all of the program's steps repeat.
-  bool all_repeat(std::uint64_t length, ToldApartBy by) const;
-  std::uint32_t last_by_count(std::uint64_t length, ToldApartBy by) const;
-  std::uint32_t last_by_age(std::uint64_t length, ToldApartBy by) const;
+  bool all_repeat(std::uint64_t length, StepKey key) const;
+  std::uint32_t last_by_count(std::uint64_t length, StepKey key) const;
+  std::uint32_t last_by_age(std::uint64_t length, StepKey key) const;
 
   std::deque<OptimizerStep> steps_;             // the latest
   std::unordered_set<std::uint32_t> contents_;  // of all steps, until kPatience

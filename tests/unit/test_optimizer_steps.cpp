@@ -200,7 +200,7 @@ TEST_CASE("the cycle of any sequence of steps is found, and what ends it", "[ste
     }
     REQUIRE(steps.cycle());
     CHECK(steps.cycle()->length == shortest);
-    CHECK(steps.cycle()->told_apart_by == ToldApartBy::kContents);
+    CHECK(steps.cycle()->key == StepKey::kContents);
     const std::uint32_t last = cycle[shortest - 1];
     const auto times =
         std::ranges::count(cycle.begin(), cycle.begin() + static_cast<std::ptrdiff_t>(shortest), last);
@@ -219,11 +219,11 @@ TEST_CASE("steps are told apart by class where their contents vary, once a cycle
     CAPTURE(i);
     CHECK(steps.cycle().has_value() == (i >= 100));
   }
-  CHECK(*steps.cycle() == StepCycle{2, ToldApartBy::kClass, 2});
+  CHECK(*steps.cycle() == StepCycle{2, StepKey::kClass, 2});
   // With fast steps, the wait is shorter.
   StepSequence fast;
   for (std::uint32_t i = 0; i < StepSequence::kPatience; ++i) fast.add({1, 10 + i, 40 * i}, i);
-  CHECK(*fast.cycle() == StepCycle{1, ToldApartBy::kClass, 1});
+  CHECK(*fast.cycle() == StepCycle{1, StepKey::kClass, 1});
 }
 
 TEST_CASE("optimizers of one class are told apart by the object where their contents vary", "[steps]") {
@@ -239,7 +239,7 @@ TEST_CASE("optimizers of one class are told apart by the object where their cont
       const std::uint32_t object = objects[i % objects.size()];
       steps.add({1 + object % 2, 100 + i, 40 * i, 3, object}, i * kSecondOfSteps / 1000);
     }
-    CHECK(*steps.cycle() == StepCycle{objects.size(), ToldApartBy::kObject, 9});
+    CHECK(*steps.cycle() == StepCycle{objects.size(), StepKey::kObject, 9});
     CHECK_FALSE(steps.are_doubtful());
     CHECK(steps.is_last(40 * (objects.size() * 28 - 1)));
     CHECK_FALSE(steps.is_last(40 * (objects.size() * 28)));
@@ -259,7 +259,7 @@ TEST_CASE("it is doubtful where optimizers that launch the same are other object
   const auto doubtful = [](auto object, auto thread) {
     StepSequence steps;
     for (std::uint32_t i = 0; i < 90; ++i) steps.add({1, 1 + i % 3, 100 * i, 3, object(i), thread(i)}, i);
-    CHECK(*steps.cycle() == StepCycle{3, ToldApartBy::kContents, 3});
+    CHECK(*steps.cycle() == StepCycle{3, StepKey::kContents, 3});
     return steps.are_doubtful();
   };
   const auto of_three = [](std::uint32_t i) { return 1 + i % 3; };
@@ -301,7 +301,7 @@ TEST_CASE("a critic's many steps are not taken for iterations before the generat
       steps.add({1, contents, 100 * i}, i);
       if (steps.cycle()) CHECK(steps.cycle()->length == critic + 1);
     }
-    CHECK(*steps.cycle() == StepCycle{critic + 1, ToldApartBy::kContents, 2});
+    CHECK(*steps.cycle() == StepCycle{critic + 1, StepKey::kContents, 2});
   }
 }
 
@@ -324,7 +324,7 @@ TEST_CASE("what windows show of steps is compared within each", "[steps]") {
   StepSequence one;
   one.expect_few();
   for (std::uint32_t i = 0; i < 5; ++i) one.add({1, 1, 10 * i}, i);
-  CHECK(*one.cycle() == StepCycle{1, ToldApartBy::kContents, 1});
+  CHECK(*one.cycle() == StepCycle{1, StepKey::kContents, 1});
 }
 
 TEST_CASE("a step that was left out does not make another one the last", "[steps]") {
@@ -338,11 +338,11 @@ TEST_CASE("a step that was left out does not make another one the last", "[steps
     }
   };
   for (int i = 0; i < 10; ++i) iteration(false);
-  CHECK(*steps.cycle() == StepCycle{4, ToldApartBy::kContents, 3});
+  CHECK(*steps.cycle() == StepCycle{4, StepKey::kContents, 3});
   iteration(true);
   CHECK_FALSE(steps.cycle());
   for (int i = 0; i < 7; ++i) iteration(false);
-  CHECK(*steps.cycle() == StepCycle{4, ToldApartBy::kContents, 3});
+  CHECK(*steps.cycle() == StepCycle{4, StepKey::kContents, 3});
 }
 
 TEST_CASE("optimizers that launch the same and step one right after the other are steps of one iteration",
@@ -362,7 +362,7 @@ TEST_CASE("optimizers that launch the same and step one right after the other ar
             if (steps.cycle()) CHECK(steps.cycle()->length == optimizers);
           }
         }
-        CHECK(*steps.cycle() == StepCycle{optimizers, ToldApartBy::kObject, optimizers});
+        CHECK(*steps.cycle() == StepCycle{optimizers, StepKey::kObject, optimizers});
       }
     }
   }
@@ -779,7 +779,7 @@ TEST_CASE(
   for (unsigned i = 0; i < 20; ++i) step(1);
   for (unsigned i = 0; i < 20; ++i)
     for (const std::uint32_t contents : {1u, 2u, 2u}) step(contents);
-  CHECK(*steps.cycle() == StepCycle{3, ToldApartBy::kContents, 0, true});
+  CHECK(*steps.cycle() == StepCycle{3, StepKey::kContents, 0, true});
 }
 
 TEST_CASE("another model is followed, and its iterations are counted on", "[steps][iterations]") {
@@ -984,7 +984,7 @@ TEST_CASE("a single step that marks an iteration may be one of several optimizer
   for (const std::uint32_t object : {0u, 7u}) {
     StepSequence steps;
     for (std::uint32_t i = 0; i < 20; ++i) steps.add({1, 1, 100 * i, 3, object}, i);
-    CHECK(*steps.cycle() == StepCycle{1, ToldApartBy::kContents, 1});
+    CHECK(*steps.cycle() == StepCycle{1, StepKey::kContents, 1});
     CHECK(steps.are_doubtful() == (object == 0));
   }
 }
