@@ -76,7 +76,7 @@ std::uint32_t current_device() noexcept {
   if (ask == nullptr) return MemoryUse::kUnknownDevice;
   const int saved_errno = errno;
   // Not recorded, because it is not one of the program's calls.
-  const UnseenThread unseen;
+  const UnrecordedScope unrecorded;
   CUdevice device = -1;
   const bool current = ask(&device) == CUDA_SUCCESS && device >= 0;
   errno = saved_errno;

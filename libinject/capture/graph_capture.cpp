@@ -84,7 +84,7 @@ CaptureTail tail_of(CUstream stream) noexcept {
   CaptureTail tail;
   // The legacy stream can't be captured, and must not be queried while another one is being captured.
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return tail;
-  const UnseenThread unseen;
+  const UnrecordedScope unrecorded;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
@@ -196,7 +196,7 @@ class GraphReader {
 
   bool list(CUgraph graph, std::vector<CUgraphNode>& nodes) {
     std::size_t count = 0;
-    const UnseenThread unseen;
+    const UnrecordedScope unrecorded;
     if (driver.nodes(graph, nullptr, &count) != CUDA_SUCCESS) return false;
     read_ += count;
     if (read_ > kMaxNodes) {
@@ -208,7 +208,7 @@ class GraphReader {
   }
 
   static bool link(const std::vector<CUgraphNode>& nodes, Level& level) {
-    const UnseenThread unseen;
+    const UnrecordedScope unrecorded;
     for (std::size_t i = 0; i < nodes.size(); ++i)
       level.places.emplace(nodes[i], static_cast<std::uint32_t>(i));
     level.before.resize(nodes.size());
@@ -305,7 +305,7 @@ class GraphReader {
     CUgraphNodeType type{};
     CUgraph child = nullptr;
     {
-      const UnseenThread unseen;
+      const UnrecordedScope unrecorded;
       if (driver.type(node, &type) != CUDA_SUCCESS) return false;
       if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;  // what it contains runs any number of times
       if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver.child(node, &child) != CUDA_SUCCESS) return false;
@@ -344,7 +344,7 @@ class GraphReader {
   }
 
   std::optional<CapturedKernel> kernel_of(CUgraphNode node) {
-    const UnseenThread unseen;
+    const UnrecordedScope unrecorded;
     CUDA_KERNEL_NODE_PARAMS parameters{};
     const char* name = nullptr;
     if (driver.kernel(node, &parameters) != CUDA_SUCCESS) return std::nullopt;
@@ -438,7 +438,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph) noexcept {
   with_graphs([&](Core& core) {
     std::size_t count = 0;
     {
-      const UnseenThread unseen;
+      const UnrecordedScope unrecorded;
       if (driver.nodes(graph, nullptr, &count) != CUDA_SUCCESS) count = 0;
     }
     core.captured_graphs.set_executable(executable, graph, count);

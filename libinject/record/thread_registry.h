@@ -104,18 +104,18 @@ extern constinit thread_local bool this_thread_starts_profiler;
 
 /// While one exists, nothing that its thread does is recorded or held at the gate: for calls that a hook
 /// makes to query a library, which must not appear among the program's calls and ranges.
-class UnseenThread {
+class UnrecordedScope {
  public:
-  UnseenThread() noexcept : state_(this_thread_state), ignored_(this_thread_ignored) {
+  UnrecordedScope() noexcept : state_(this_thread_state), ignored_(this_thread_ignored) {
     this_thread_state = nullptr;
     this_thread_ignored = true;
   }
-  ~UnseenThread() {
+  ~UnrecordedScope() {
     this_thread_state = state_;
     this_thread_ignored = ignored_;
   }
-  UnseenThread(const UnseenThread&) = delete;
-  UnseenThread& operator=(const UnseenThread&) = delete;
+  UnrecordedScope(const UnrecordedScope&) = delete;
+  UnrecordedScope& operator=(const UnrecordedScope&) = delete;
 
  private:
   ThreadState* state_;

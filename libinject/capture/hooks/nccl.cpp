@@ -66,7 +66,7 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   if (ask == nullptr) return facts;
   int ranks = 0;
   // The call leaves an NVTX range, which is not the program's.
-  const UnseenThread unseen;
+  const UnrecordedScope unrecorded;
   if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return facts;
   facts.ranks = static_cast<std::uint32_t>(ranks);
   communicators.remember(comm, window, facts);

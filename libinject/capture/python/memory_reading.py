@@ -462,7 +462,7 @@ def watch_for_errors(path, process):
         try:
             # Autograd's own threads have no frame.
             frame = sys._getframe().f_back
-            unseen(lambda: read_failure(frame, device, requested, allowed, free))  # noqa: F821 (program_python.cpp)
+            unrecorded(lambda: read_failure(frame, device, requested, allowed, free))  # noqa: F821 (program_python.cpp)
         except BaseException as error:
             if not is_ours(error):
                 raise

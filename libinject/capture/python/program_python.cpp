@@ -144,17 +144,17 @@ void* find_for_python(void* /*self*/, void* arguments) noexcept {
   return done ? lists : nullptr;
 }
 
-/// unseen(function) of memory_reading.py: its calls are not attributed to the program.
-void* call_unseen(void* /*self*/, void* function) noexcept {
+/// unrecorded(function) of memory_reading.py: its calls are not attributed to the program.
+void* call_unrecorded(void* /*self*/, void* function) noexcept {
   const PythonInterpreter* interpreter = found_python();
   if (interpreter == nullptr) return nullptr;
   const CallerState caller;
-  const UnseenThread unseen;
+  const UnrecordedScope unrecorded;
   return interpreter->calls.call(function, nullptr);
 }
 
 constexpr PythonFunction kFindObjects{"find_objects", &find_for_python, kOneArgument, nullptr};
-constexpr PythonFunction kUnseen{"unseen", &call_unseen, kOneArgument, nullptr};
+constexpr PythonFunction kUnrecordedCall{"unrecorded", &call_unrecorded, kOneArgument, nullptr};
 
 bool add_function(const PythonCalls& python, void* globals, const PythonFunction& function) noexcept {
   void* made = python.new_function(&function, nullptr, nullptr);
@@ -176,7 +176,7 @@ void* load_functions(const PythonCalls& python, bool& is_programs) noexcept {
   if (globals != nullptr && file != nullptr && code != nullptr &&
       python.set_item(globals, "__file__", file) == 0 && python.set_item(globals, "__name__", file) == 0 &&
       python.set_item(globals, "__builtins__", python.builtins()) == 0 &&
-      add_function(python, globals, kFindObjects) && add_function(python, globals, kUnseen))
+      add_function(python, globals, kFindObjects) && add_function(python, globals, kUnrecordedCall))
     done = python.evaluate(code, globals, globals);
   if (done != nullptr) {
     functions = globals;
@@ -252,7 +252,7 @@ int run_tasks(void* /*argument*/) noexcept {
       interpreter->is_finalizing() != 0)
     return 0;
   const CallerState caller;
-  const UnseenThread unseen;
+  const UnrecordedScope unrecorded;
   const PythonCalls& python = interpreter->calls;
   bool is_programs = false;
   void* globals = load_functions(python, is_programs);

@@ -154,7 +154,7 @@ void say_batch() noexcept {
   const PythonCalls& python = interpreter->calls;
   std::optional<double> samples;
   {
-    const UnseenThread unseen;
+    const UnrecordedScope unrecorded;
     const int state = python.take_gil();
     // With an error pending, Python must not be called.
     samples = kUnknownBatch;
