@@ -21,7 +21,7 @@ struct EnergyAmount {
   double error = 0;  ///< bound: the true value is within joules ± error
 
   /// Precise enough to be shown: the error is at most a third of the value.
-  bool is_sharp() const { return joules > 0 && 3 * error <= joules; }
+  bool is_precise() const { return joules > 0 && 3 * error <= joules; }
 };
 
 /// Upper bound on a GPU's power, in milliwatts: twice its power limit, since short peaks exceed the limit; if

@@ -21,7 +21,7 @@ constexpr Unit kMeanClock{"MHz", "≥ 0", 1};
 constexpr Unit kClock{"MHz", "≥ 0"};
 constexpr Unit kCelsius{"°C", "≥ 0"};
 
-constexpr std::string_view kNotSharp =
+constexpr std::string_view kNotPrecise =
     "the error is more than a third of the value; the driver has no energy counter; the counter was reset";
 constexpr std::string_view kTooFewReadings = "fewer than 3 readings; not reported by the driver";
 
@@ -93,13 +93,13 @@ Columns<EnergyRow> energy_columns(const Report& report) {
               "not over");
   const auto joules = [](const EnergyAmount& amount) { return amount.joules; };
   const auto error = [](const EnergyAmount& amount) { return amount.error; };
-  columns.of(&Row::energy, kNotSharp)
+  columns.of(&Row::energy, kNotPrecise)
       .add("Energy (J)", kJoules, joules,
            "Energy of the whole GPU, used by all processes on it: the increase of its counter, interpolated "
            "at both ends.")
       .add("± Energy (J)", kJoules, error,
            "Maximum error, from the counter's steps and the times of the readings.");
-  columns.add("Power (W)", kWatts, &Row::watts, "Energy / Duration.", kNotSharp);
+  columns.add("Power (W)", kWatts, &Row::watts, "Energy / Duration.", kNotPrecise);
   static constexpr std::string_view kNoIdle =
       "rows of iterations; the error is more than a third of the value; records of kernels were lost; too "
       "many pauses";

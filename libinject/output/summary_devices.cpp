@@ -122,7 +122,7 @@ std::map<std::uint32_t, std::vector<std::string>> memory_texts(const RunInfo& ru
 /// The energy that a device used in the windows, and its clock; empty if neither is known.
 std::string energy_text(const DeviceEnergy& device) {
   std::string text;
-  if (device.energy.is_sharp()) {
+  if (device.energy.is_precise()) {
     text += "energy: ";
     append_decimal(text, device.energy.joules, 1);
     text += "J ± ";

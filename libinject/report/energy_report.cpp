@@ -15,7 +15,7 @@ namespace inject {
 namespace {
 
 std::optional<EnergyAmount> if_sharp(const std::optional<EnergyAmount>& amount) {
-  return amount && amount->is_sharp() ? amount : std::nullopt;
+  return amount && amount->is_precise() ? amount : std::nullopt;
 }
 
 bool is_complete_iteration(const IterationRow& row) {

@@ -22,7 +22,7 @@ struct EnergyRow {
   const IterationRow* iteration = nullptr;  ///< null: the whole window
   std::uint32_t device = 0;
   std::optional<std::uint64_t> duration;  ///< empty until it is over
-  // Empty if unknown, or not precise (EnergyAmount::is_sharp()).
+  // Empty if unknown, or not precise (EnergyAmount::is_precise()).
   std::optional<EnergyAmount> energy;
   std::optional<EnergyAmount> idle;        ///< while no kernel ran; only for a window
   std::optional<double> joules_by_sample;  ///< with INJECT_BATCH=N

@@ -88,7 +88,7 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
           "[energy]") {
   std::mt19937_64 random(26);
   std::size_t judged = 0;
-  std::size_t sharp = 0;
+  std::size_t precise = 0;
   for (int run = 0; run < 2000; ++run) {
     constexpr Nanoseconds kEnd = 20 * kSecond;
     const Gpu gpu(random, kEnd);
@@ -113,12 +113,12 @@ TEST_CASE("the energy of a stretch of time is within its error, whatever power, 
                   << amount->error);
       REQUIRE(std::abs(amount->joules - truth) <= amount->error + 1e-6 * truth + 1e-6);
       ++judged;
-      sharp += amount->is_sharp() ? 1 : 0;
+      precise += amount->is_precise() ? 1 : 0;
     }
   }
   // Most intervals take seconds.
   CHECK(judged > 30'000);
-  CHECK(sharp > judged / 2);
+  CHECK(precise > judged / 2);
 }
 
 TEST_CASE("where the counter was reset, energy is within its error or not known", "[energy]") {
@@ -162,7 +162,7 @@ TEST_CASE("parts of a stretch add up to it", "[energy]") {
   CHECK(std::abs(sum - all->joules) <= 1e-6 * all->joules + all->error);
 }
 
-TEST_CASE("what is shorter than the counter's steps is not sharp", "[energy]") {
+TEST_CASE("what is shorter than the counter's steps is not precise", "[energy]") {
   // 500 W; the counter updates every 100 ms.
   std::vector<EnergyPoint> points{point(0, 100, 1000)};
   for (Nanoseconds i = 1; i < 50; ++i) points.push_back(point(95 + 100 * i, 100 + 100 * i, 1000 + 50 * i));
@@ -170,11 +170,11 @@ TEST_CASE("what is shorter than the counter's steps is not sharp", "[energy]") {
   for (const Nanoseconds length : {1u, 10u, 50u, 100u}) {
     const auto amount = counter.between(1030 * kEnergyMs, (1030 + length) * kEnergyMs);
     REQUIRE(amount);
-    CHECK_FALSE(amount->is_sharp());
+    CHECK_FALSE(amount->is_precise());
   }
   const auto amount = counter.between(1030 * kEnergyMs, 3030 * kEnergyMs);
   CHECK(std::abs(amount->joules - 1000) < 10);
-  CHECK(amount->is_sharp());
+  CHECK(amount->is_precise());
   CHECK(amount->error < 100);
 }
 
@@ -205,8 +205,8 @@ TEST_CASE("a counter that was reset tells nothing across it", "[energy]") {
   const EnergyCounter counter(readings.points(), kLimit);
   CHECK_FALSE(counter.between(4 * kSecond, 6 * kSecond));
   CHECK_FALSE(counter.between(4 * kSecond, 9 * kSecond));
-  CHECK(counter.between(2 * kSecond, 4 * kSecond)->is_sharp());
-  CHECK(counter.between(6 * kSecond, 8 * kSecond)->is_sharp());
+  CHECK(counter.between(2 * kSecond, 4 * kSecond)->is_precise());
+  CHECK(counter.between(6 * kSecond, 8 * kSecond)->is_precise());
 
   SECTION("nor one that jumps ahead by more than a GPU can use") {
     readings.add(10 * kSecond, 10 * kSecond + 1000, energy + 1'000'000, kLimit);
@@ -254,7 +254,7 @@ TEST_CASE("one reading at each end bounds what was used, unless the counter is s
     CHECK(EnergyCounter(readings.points(), kLimit).between(begin, end)->error <= 172);
     read(readings, 20 * kSecond + 130 * kEnergyMs, kSecond);
     CHECK_FALSE(
-        EnergyCounter(readings.points(), kLimit).between(begin, end).value_or(EnergyAmount{}).is_sharp());
+        EnergyCounter(readings.points(), kLimit).between(begin, end).value_or(EnergyAmount{}).is_precise());
     read(readings, 30 * kSecond, kSecond);
     CHECK(readings.points().back().after == 20 * kSecond + 130 * kEnergyMs);
   }
@@ -309,17 +309,17 @@ TEST_CASE("energy while no kernel ran", "[energy]") {
   CHECK(pauses.rest == 2 * kEnergyMs);
   const auto idle = energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond);
   REQUIRE(idle);
-  CHECK(idle->is_sharp());
+  CHECK(idle->is_precise());
   CHECK(std::abs(idle->joules - 400) <= idle->error);
 
   SECTION("clipped to the window") {
     const auto part = energy_in_pauses(counter, kLimit, pauses, 12 * kSecond, 20 * kSecond);
     CHECK(std::abs(part->joules - 200) <= part->error);
-    CHECK(part->is_sharp());
+    CHECK(part->is_precise());
   }
   SECTION("many short pauses are no measurement") {
     for (Nanoseconds i = 0; i < 1000; ++i) pauses.add(i * 4 * kEnergyMs, (i * 4 + 3) * kEnergyMs);
-    CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_sharp());
+    CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_precise());
   }
   SECTION("too many to keep") {
     for (std::size_t i = 0; i <= KernelPauses::kMax; ++i)

@@ -22,7 +22,7 @@ constexpr std::uint64_t kPaceLimit = 700'000;  // mW
 constexpr double kWatts = 500;
 
 struct Outcome {
-  std::vector<bool> sharp;           // for each window, whether its energy is known
+  std::vector<bool> precise;         // for each window, whether its energy is known
   std::vector<std::size_t> at_once;  // for each, how many edges were read within a few milliseconds
   std::vector<Nanoseconds> read_at;
   EnergyReadings readings;
@@ -78,7 +78,7 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
       INFO(amount->joules << " ± " << amount->error << ", truly " << truth);
       CHECK(std::abs(amount->joules - truth) <= amount->error + 0.01);
     }
-    outcome.sharp.push_back(amount && amount->is_sharp());
+    outcome.precise.push_back(amount && amount->is_precise());
     outcome.at_once.push_back(0);
     for (const Nanoseconds edge : {window.begin, window.end})
       outcome.at_once.back() +=
@@ -99,8 +99,8 @@ std::vector<RangeTracker::Span> windows_of(std::size_t count, Nanoseconds length
   return windows;
 }
 
-std::ptrdiff_t sharp(const Outcome& outcome) {
-  return std::count(outcome.sharp.begin(), outcome.sharp.end(), true);
+std::ptrdiff_t precise(const Outcome& outcome) {
+  return std::count(outcome.precise.begin(), outcome.precise.end(), true);
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ TEST_CASE("cheap readings come often and find the counter's step", "[energy]") {
   for (const Nanoseconds step : {20 * kPaceMs, 50 * kPaceMs, 100 * kPaceMs}) {
     const Outcome outcome =
         follow(windows_of(3, 4 * kSecond, 3 * kSecond), step, [] { return 40 * kMicrosecond; });
-    CHECK(sharp(outcome) == 3);
+    CHECK(precise(outcome) == 3);
     CHECK(outcome.readings.count() > 150);
     CHECK(outcome.readings.step() >= step / 2);
     CHECK(outcome.readings.step() <= step * 2);
@@ -170,22 +170,22 @@ TEST_CASE("where a reading takes milliseconds, what there is goes to the windows
     const Outcome outcome = follow({{100 * kSecond, 114 * kSecond}, {116 * kSecond, 120 * kSecond}},
                                    100 * kPaceMs, [] { return 3 * kPaceMs; });
     CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
-    CHECK(sharp(outcome) == 2);
+    CHECK(precise(outcome) == 2);
   }
   SECTION("of a second and a half, a few seconds apart") {
     for (const Nanoseconds cost : {3 * kPaceMs, 5 * kPaceMs}) {
       const Outcome outcome =
           follow(windows_of(2, 1500 * kPaceMs, 4 * kSecond), 100 * kPaceMs, [&] { return cost; });
-      CHECK(sharp(outcome) >= (cost == 3 * kPaceMs ? 2 : 1));
+      CHECK(precise(outcome) >= (cost == 3 * kPaceMs ? 2 : 1));
     }
   }
   SECTION("then they come as what is earned allows") {
     const Outcome outcome =
         follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 2900 * kMicrosecond; });
-    CHECK(sharp(outcome) == 60);
+    CHECK(precise(outcome) == 60);
     const Outcome dearer =
         follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 5 * kPaceMs; });
-    CHECK(sharp(dearer) >= 25);
+    CHECK(precise(dearer) >= 25);
   }
   SECTION("a long window leaves enough for its end and the next one") {
     const Outcome outcome =
@@ -199,8 +199,8 @@ TEST_CASE("where a reading takes milliseconds, what there is goes to the windows
     bool first = true;
     const Outcome outcome = follow(windows_of(20, 5 * kSecond, 15 * kSecond), 100 * kPaceMs,
                                    [&] { return std::exchange(first, false) ? 100 * kPaceMs : 2 * kPaceMs; });
-    CHECK_FALSE(outcome.sharp.front());
-    CHECK(outcome.sharp.back());
+    CHECK_FALSE(outcome.precise.front());
+    CHECK(outcome.precise.back());
   }
 }
 
