@@ -171,14 +171,16 @@ void ClockSums::add(const ClockReading& reading, double time) {
   memory_.add(reading.memory_mhz, time);
   temperature_.add(reading.temperature, time);
   power_.add(reading.milliwatts, time);
-  if (!reading.held_by) return;
-  const auto is_held = [&reading](unsigned reasons) { return (*reading.held_by & reasons) != 0 ? 1u : 0u; };
-  held_.add(is_held(~0u), time);
-  by_power_.add(is_held(kHeldByPower), time);
-  by_heat_.add(is_held(kHeldByHeat), time);
-  by_hardware_.add(is_held(kHeldByHardware), time);
-  if (*reading.held_by == 0) return;
-  held_sm_.add(reading.sm_mhz, time);
+  if (!reading.throttle_reasons) return;
+  const auto is_throttled = [&reading](unsigned reasons) {
+    return (*reading.throttle_reasons & reasons) != 0 ? 1u : 0u;
+  };
+  throttled_.add(is_throttled(~0u), time);
+  by_power_.add(is_throttled(kThrottlePower), time);
+  by_heat_.add(is_throttled(kThrottleHeat), time);
+  by_hardware_.add(is_throttled(kThrottleHardware), time);
+  if (*reading.throttle_reasons == 0) return;
+  throttled_sm_.add(reading.sm_mhz, time);
   if (!reading.sm_mhz || max_sm_mhz_ == 0) {
     cost_known_ = false;
   } else if (*reading.sm_mhz < max_sm_mhz_) {
@@ -205,17 +207,18 @@ ClockUse ClockSums::use() const {
   use.readings = readings_;
   use.sm_mhz = sm_.mean();
   use.sm_min_mhz = if_enough(sm_.count, sm_.min);
-  use.held_sm_mhz = held_sm_.mean();
+  use.throttled_sm_mhz = throttled_sm_.mean();
   use.memory_mhz = memory_.mean();
   use.memory_min_mhz = if_enough(memory_.count, memory_.min);
   use.temperature = if_enough(temperature_.count, temperature_.max);
   use.watts = power_.mean();
   if (use.watts) use.watts = *use.watts / 1e3;
-  use.held = held_.mean();
-  use.held_by_power = by_power_.mean();
-  use.held_by_heat = by_heat_.mean();
-  use.held_by_hardware = by_hardware_.mean();
-  if (use.held && cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0) use.held_cost = cost_ / held_.time;
+  use.throttled = throttled_.mean();
+  use.throttled_by_power = by_power_.mean();
+  use.throttled_by_heat = by_heat_.mean();
+  use.throttled_by_hardware = by_hardware_.mean();
+  if (use.throttled && cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0)
+    use.throttle_cost = cost_ / throttled_.time;
   return use;
 }
 

@@ -89,14 +89,14 @@ struct ClockUse {
   std::optional<std::uint32_t> temperature;
   std::optional<double> watts;
   // Shares of the time, 0 … 1.
-  std::optional<double> held;  ///< clock held down for any of the reasons
-  std::optional<double> held_by_power;
-  std::optional<double> held_by_heat;
-  std::optional<double> held_by_hardware;
-  std::optional<double> held_sm_mhz;  ///< mean while held down
+  std::optional<double> throttled;  ///< for any of the reasons
+  std::optional<double> throttled_by_power;
+  std::optional<double> throttled_by_heat;
+  std::optional<double> throttled_by_hardware;
+  std::optional<double> throttled_sm_mhz;  ///< mean while throttled
   /// Upper bound on the share of the time that would be saved if the clock had been at its highest whenever
-  /// it was held down, assuming that all work scales with it.
-  std::optional<double> held_cost;
+  /// it was throttled, assuming that all work scales with it.
+  std::optional<double> throttle_cost;
 };
 
 class ClockSums {
@@ -127,11 +127,11 @@ class ClockSums {
   Sum memory_;
   Sum temperature_;
   Sum power_;
-  Sum held_;  // 0 or 1, for readings that include reasons
+  Sum throttled_;  // 0 or 1, for readings that include reasons
   Sum by_power_;
   Sum by_heat_;
   Sum by_hardware_;
-  Sum held_sm_;
+  Sum throttled_sm_;
   double cost_ = 0;
   bool cost_known_ = true;
 };

@@ -28,17 +28,17 @@ struct EnergyPoint {
   bool operator==(const EnergyPoint&) const = default;
 };
 
-/// Why clocks were held down, as bits.
-enum HeldBy : std::uint8_t { kHeldByPower = 1, kHeldByHeat = 2, kHeldByHardware = 4 };
+/// Why clocks were throttled, as bits.
+enum ThrottleReason : std::uint8_t { kThrottlePower = 1, kThrottleHeat = 2, kThrottleHardware = 4 };
 
 /// Clocks, temperature and so on at one moment; empty if the driver does not report a value.
 struct ClockReading {
   Nanoseconds time = 0;
   std::optional<std::uint32_t> sm_mhz;
   std::optional<std::uint32_t> memory_mhz;
-  std::optional<std::uint32_t> temperature;  ///< °C
-  std::optional<std::uint32_t> milliwatts;   ///< as the driver averages them
-  std::optional<std::uint8_t> held_by;       ///< HeldBy
+  std::optional<std::uint32_t> temperature;      ///< °C
+  std::optional<std::uint32_t> milliwatts;       ///< as the driver averages them
+  std::optional<std::uint8_t> throttle_reasons;  ///< ThrottleReason
 };
 
 struct DeviceReadings {

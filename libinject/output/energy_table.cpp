@@ -49,16 +49,16 @@ void add_clock_columns(Columns<EnergyRow>& columns) {
            "The highest reading of the GPU's temperature.")
       .add("Power Readings (W)", kWatts, &ClockUse::watts,
            "The driver's own power readings, mean over the time; many GPUs average them over a second.")
-      .add("Held Down (%)", kPercent, share(&ClockUse::held),
+      .add("Held Down (%)", kPercent, share(&ClockUse::throttled),
            "Share of the time in which the clocks were held down (throttled) for one of the reasons that "
            "follow; several may apply at once.")
-      .add("Held by Power (%)", kPercent, share(&ClockUse::held_by_power),
+      .add("Held by Power (%)", kPercent, share(&ClockUse::throttled_by_power),
            "The power limit, or a power brake by the power supply.")
-      .add("Held by Heat (%)", kPercent, share(&ClockUse::held_by_heat),
+      .add("Held by Heat (%)", kPercent, share(&ClockUse::throttled_by_heat),
            "The temperature of the GPU or its memory.")
-      .add("Held by Hardware (%)", kPercent, share(&ClockUse::held_by_hardware),
+      .add("Held by Hardware (%)", kPercent, share(&ClockUse::throttled_by_hardware),
            "A slowdown by the hardware itself, for heat, power or another reason.")
-      .add("Held Cost Bound (%)", kPercent, share(&ClockUse::held_cost),
+      .add("Held Cost Bound (%)", kPercent, share(&ClockUse::throttle_cost),
            "Upper bound on the share of the time lost because clocks were held down: SM Clock against SM "
            "Clock Highest during that time, as if all work scaled with the clock.");
 }

@@ -219,24 +219,24 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
 void energy_samples(PrometheusText& text, const EnergyReport& energy) {
   // For each device, the latest window in which it is known.
   std::map<std::uint32_t, const EnergyRow*> used;
-  std::map<std::uint32_t, const EnergyRow*> held;
+  std::map<std::uint32_t, const EnergyRow*> throttled;
   for (const EnergyRow& row : energy.rows) {
     if (row.iteration != nullptr) continue;
     if (row.energy) used[row.device] = &row;
-    if (row.clocks.held) held[row.device] = &row;
+    if (row.clocks.throttled) throttled[row.device] = &row;
   }
   text.family(kTable[kEnergy]);
   for (const auto& [device, row] : used) text.number(row->energy->joules, {{"device", device_text(device)}});
   text.family(kTable[kPower]);
   for (const auto& [device, row] : used) text.number(*row->watts(), {{"device", device_text(device)}});
   text.family(kTable[kClocksHeld]);
-  for (const auto& [device, row] : held) {
+  for (const auto& [device, row] : throttled) {
     const ClockUse& clocks = row->clocks;
     const std::string name = device_text(device);
-    text.number(*clocks.held, {{"device", name}, {"by", "any"}})
-        .number(*clocks.held_by_power, {{"device", name}, {"by", "power"}})
-        .number(*clocks.held_by_heat, {{"device", name}, {"by", "heat"}})
-        .number(*clocks.held_by_hardware, {{"device", name}, {"by", "hardware"}});
+    text.number(*clocks.throttled, {{"device", name}, {"by", "any"}})
+        .number(*clocks.throttled_by_power, {{"device", name}, {"by", "power"}})
+        .number(*clocks.throttled_by_heat, {{"device", name}, {"by", "heat"}})
+        .number(*clocks.throttled_by_hardware, {{"device", name}, {"by", "hardware"}});
   }
 }
 

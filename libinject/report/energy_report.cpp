@@ -123,26 +123,26 @@ std::optional<double> EnergyRow::watts() const {
   return energy->joules / (static_cast<double>(*duration) * 1e-9);
 }
 
-std::string held_down_text(const DeviceEnergy& device) {
+std::string throttle_text(const DeviceEnergy& device) {
   constexpr double kWorthMentioning = 0.01;
   const ClockUse& clocks = device.clocks;
-  if (clocks.held.value_or(0) < kWorthMentioning) return {};
+  if (clocks.throttled.value_or(0) < kWorthMentioning) return {};
   std::string reasons;
   const auto add = [&reasons](const char* name, const std::optional<double>& share) {
     if (share.value_or(0) == 0) return;
     if (!reasons.empty()) reasons += ", ";
     reasons += name + percent_text(100 * *share);
   };
-  add("power ", clocks.held_by_power);
-  add("heat ", clocks.held_by_heat);
-  add("hardware slowdown ", clocks.held_by_hardware);
+  add("power ", clocks.throttled_by_power);
+  add("heat ", clocks.throttled_by_heat);
+  add("hardware slowdown ", clocks.throttled_by_hardware);
   std::string text =
-      "clocks throttled " + percent_text(100 * *clocks.held) + " of the time (" + reasons + ")";
-  if (clocks.held_sm_mhz && clocks.held_cost && device.max_sm_mhz != 0) {
+      "clocks throttled " + percent_text(100 * *clocks.throttled) + " of the time (" + reasons + ")";
+  if (clocks.throttled_sm_mhz && clocks.throttle_cost && device.max_sm_mhz != 0) {
     text += ": SM clock then ";
-    append_decimal(text, *clocks.held_sm_mhz, 0);
+    append_decimal(text, *clocks.throttled_sm_mhz, 0);
     text += str_format(" MHz on average, of at most {}; this costs at most {} of the time", device.max_sm_mhz,
-                       percent_text(100 * *clocks.held_cost));
+                       percent_text(100 * *clocks.throttle_cost));
   }
   return text;
 }

@@ -50,7 +50,7 @@ struct DeviceEnergy {
 /// `clocks throttled 63.0% of the time (power 60.0%, heat 3.0%): SM clock then 1410 MHz on average, of at
 /// most 1980; this costs at most 18.0% of the time`; empty if they were throttled for less than a hundredth
 /// of the time.
-std::string held_down_text(const DeviceEnergy& device);
+std::string throttle_text(const DeviceEnergy& device);
 
 struct EnergyReport {
   std::vector<EnergyRow> rows;  ///< by window and device, then its iterations

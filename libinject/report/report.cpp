@@ -503,7 +503,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   report.memory_timeline = memory_timeline(statistics, run, report.iteration_rows);
   for (DeviceDiagnosis& diagnosis : report.diagnoses) {
     const DeviceEnergy* energy = report.energy.device(diagnosis.device);
-    if (energy != nullptr) diagnosis.clocks = held_down_text(*energy);
+    if (energy != nullptr) diagnosis.clocks = throttle_text(*energy);
   }
   if (!report.code.empty()) report.model_flops = model_flops(report);
   report.impossible_rates = count_impossible_rates(report);

@@ -37,13 +37,13 @@ constexpr const char* kSourceNames[] = {"nvmlDeviceGetTotalEnergyConsumption",
                                         "nvmlDeviceGetMaxClockInfo",
                                         "nvmlDeviceGetEnforcedPowerLimit"};
 
-std::uint8_t held_by(std::uint64_t reasons) {
-  std::uint8_t held = 0;
-  if ((reasons & (nvml::kSwPowerCap | nvml::kHwPowerBrake)) != 0) held |= kHeldByPower;
-  if ((reasons & (nvml::kSwThermalSlowdown | nvml::kHwThermalSlowdown)) != 0) held |= kHeldByHeat;
+std::uint8_t throttle_reasons(std::uint64_t reasons) {
+  std::uint8_t throttled = 0;
+  if ((reasons & (nvml::kSwPowerCap | nvml::kHwPowerBrake)) != 0) throttled |= kThrottlePower;
+  if ((reasons & (nvml::kSwThermalSlowdown | nvml::kHwThermalSlowdown)) != 0) throttled |= kThrottleHeat;
   if ((reasons & (nvml::kHwSlowdown | nvml::kHwThermalSlowdown | nvml::kHwPowerBrake)) != 0)
-    held |= kHeldByHardware;
-  return held;
+    throttled |= kThrottleHardware;
+  return throttled;
 }
 
 template <typename Number>
@@ -245,10 +245,11 @@ void EnergyReader::read_clocks(Device& device) {
   reading.memory_mhz = as_32_bits(ask(device, kMemory, get_clock_, nvml::kMemoryClock));
   reading.temperature = as_32_bits(ask(device, kHeat, get_temperature_, nvml::kGpuTemperature));
   reading.milliwatts = as_32_bits(ask(device, kPower, get_power_));
-  if (const auto reasons = ask(device, kReasons, get_reasons_)) reading.held_by = held_by(*reasons);
+  if (const auto reasons = ask(device, kReasons, get_reasons_))
+    reading.throttle_reasons = throttle_reasons(*reasons);
   reading.time = now();
   if (!reading.sm_mhz && !reading.memory_mhz && !reading.temperature && !reading.milliwatts &&
-      !reading.held_by)
+      !reading.throttle_reasons)
     return;
   const MutexLock lock(mutex_);
   ++device.readings.clock_readings;

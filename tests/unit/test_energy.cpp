@@ -335,9 +335,9 @@ TEST_CASE("clocks by their readings", "[energy]") {
     reading.time = i * kSecond;
     reading.sm_mhz = i < 5 ? 1980 : 990;
     reading.temperature = static_cast<std::uint32_t>(40 + i);
-    reading.held_by = static_cast<std::uint8_t>(i < 5   ? 0
-                                                : i < 8 ? kHeldByPower
-                                                        : kHeldByPower | kHeldByHeat);
+    reading.throttle_reasons = static_cast<std::uint8_t>(i < 5   ? 0
+                                                         : i < 8 ? kThrottlePower
+                                                                 : kThrottlePower | kThrottleHeat);
     readings.push_back(reading);
   }
   const auto use_of = [&](Nanoseconds begin, Nanoseconds end) {
@@ -350,42 +350,42 @@ TEST_CASE("clocks by their readings", "[energy]") {
   CHECK(use.sm_mhz == 1485.0);
   CHECK(use.sm_min_mhz == 990);
   CHECK(use.temperature == 49);
-  CHECK(use.held == 0.5);
-  CHECK(use.held_by_power == 0.5);
-  CHECK(use.held_by_heat == 1.5 / 9);
-  CHECK(use.held_by_hardware == 0.0);
-  CHECK(use.held_sm_mhz == 990.0);
-  CHECK(use.held_cost == 0.25);
+  CHECK(use.throttled == 0.5);
+  CHECK(use.throttled_by_power == 0.5);
+  CHECK(use.throttled_by_heat == 1.5 / 9);
+  CHECK(use.throttled_by_hardware == 0.0);
+  CHECK(use.throttled_sm_mhz == 990.0);
+  CHECK(use.throttle_cost == 0.25);
   // The driver does not report it.
   CHECK_FALSE(use.memory_mhz);
   CHECK_FALSE(use.watts);
   // Too few readings for a value.
   CHECK(use_of(0, kSecond).readings == 2);
   CHECK_FALSE(use_of(0, kSecond).sm_mhz);
-  CHECK_FALSE(use_of(0, kSecond).held);
+  CHECK_FALSE(use_of(0, kSecond).throttled);
 
   SECTION("each counts by the time it stands for, since the pace changes") {
     // Held down for three quarters of the time, in which readings come more and more rarely.
     readings.clear();
     for (Nanoseconds time = 0; time < 20 * kSecond; time += time < 6 * kSecond ? kSecond / 20 : kSecond) {
-      const bool held = time >= 5 * kSecond;
+      const bool throttled = time >= 5 * kSecond;
       ClockReading reading;
       reading.time = time;
-      reading.sm_mhz = held ? 990 : 1980;
-      reading.milliwatts = held ? 700'000 : 300'000;
-      reading.held_by = static_cast<std::uint8_t>(held ? kHeldByPower : 0);
+      reading.sm_mhz = throttled ? 990 : 1980;
+      reading.milliwatts = throttled ? 700'000 : 300'000;
+      reading.throttle_reasons = static_cast<std::uint8_t>(throttled ? kThrottlePower : 0);
       readings.push_back(reading);
     }
     const auto check = [&] {
       const ClockUse part = use_of(0, 20 * kSecond);
-      CHECK(std::abs(*part.held - 0.75) < 0.01);
-      CHECK(std::abs(*part.held_by_power - 0.75) < 0.01);
+      CHECK(std::abs(*part.throttled - 0.75) < 0.01);
+      CHECK(std::abs(*part.throttled_by_power - 0.75) < 0.01);
       CHECK(std::abs(*part.sm_mhz - 1237.5) < 10);
       CHECK(std::abs(*part.watts - 600) < 4);
-      CHECK(std::abs(*part.held_cost - 0.375) < 0.005);
-      CHECK(part.held_sm_mhz == 990.0);
+      CHECK(std::abs(*part.throttle_cost - 0.375) < 0.005);
+      CHECK(part.throttled_sm_mhz == 990.0);
       // The time of a row is all its readings'.
-      CHECK(use_of(6 * kSecond, 20 * kSecond).held == 1.0);
+      CHECK(use_of(6 * kSecond, 20 * kSecond).throttled == 1.0);
     };
     check();
     // As when room is made.
@@ -398,7 +398,7 @@ TEST_CASE("clocks by their readings", "[energy]") {
   SECTION("without the highest clock there is no bound on the cost") {
     ClockSums sums(0);
     sums.add(readings, 0, 9 * kSecond);
-    CHECK_FALSE(sums.use().held_cost);
-    CHECK(sums.use().held == 0.5);
+    CHECK_FALSE(sums.use().throttle_cost);
+    CHECK(sums.use().throttled == 0.5);
   }
 }

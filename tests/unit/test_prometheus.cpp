@@ -343,7 +343,7 @@ TEST_CASE("Families come in their order, each once, and no sample has a timestam
     if (i % 1000 == 0) {
       ClockReading clocks;
       clocks.time = Monitored::begin_of(1) + i;
-      clocks.held_by = kHeldByPower;
+      clocks.throttle_reasons = kThrottlePower;
       readings.clocks.push_back(clocks);
     }
   }
