@@ -20,7 +20,7 @@
 #include "libinject/record/internal_thread.h"
 #include "libinject/session/session.h"
 #include "libinject/shutdown/process_tree.h"
-#include "libinject/shutdown/rank_meeting.h"
+#include "libinject/shutdown/rank_barrier.h"
 
 namespace inject {
 
@@ -145,9 +145,10 @@ void Ending::wait_for_other_ranks() {
     std::string error;
     const int folder = open_control_folder(path, true, error);
     if (folder < 0) continue;
-    const bool met = meet_ranks(folder, rank_meeting_name(environment_variable), count, kRankPatience);
+    const bool arrived =
+        wait_at_rank_barrier(folder, rank_barrier_name(environment_variable), count, kRankPatience);
     close(folder);
-    if (!met)
+    if (!arrived)
       Log::info(str_format("not all {} ranks on this host have finished; not waiting for the others", count));
     return;
   }

@@ -14,7 +14,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/shutdown/process_tree.h"
-#include "libinject/shutdown/rank_meeting.h"
+#include "libinject/shutdown/rank_barrier.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -65,12 +65,12 @@ TEST_CASE("How many ranks a host has", "[ending]") {
   }
 }
 
-TEST_CASE("A meeting is one launcher's, and one attempt's", "[ending]") {
-  const std::string name = rank_meeting_name(environment({}));
+TEST_CASE("A barrier is one launcher's, and one attempt's", "[ending]") {
+  const std::string name = rank_barrier_name(environment({}));
   CHECK(name.rfind("ending-" + std::to_string(getppid()) + "-", 0) == 0);
-  CHECK(name == rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "0"}})));
-  CHECK(name != rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "1"}})));
-  CHECK(rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "../../x"}})).find('/') ==
+  CHECK(name == rank_barrier_name(environment({{"TORCHELASTIC_RESTART_COUNT", "0"}})));
+  CHECK(name != rank_barrier_name(environment({{"TORCHELASTIC_RESTART_COUNT", "1"}})));
+  CHECK(rank_barrier_name(environment({{"TORCHELASTIC_RESTART_COUNT", "../../x"}})).find('/') ==
         std::string::npos);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
   for (std::size_t rank = 0; rank < left.size(); ++rank) {
     ranks.emplace_back([&, rank] {
       usleep(static_cast<useconds_t>(40'000 * rank));
-      if (meet_ranks(folder, "ending-1", 4, 20'000 * kMillisecond)) left[rank] = now();
+      if (wait_at_rank_barrier(folder, "ending-1", 4, 20'000 * kMillisecond)) left[rank] = now();
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -93,9 +93,9 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
 
   // A process that nobody joins continues alone and leaves nothing for the next ones.
   const Nanoseconds alone = now();
-  CHECK_FALSE(meet_ranks(folder, "ending-1", 2, 50 * kMillisecond));
+  CHECK_FALSE(wait_at_rank_barrier(folder, "ending-1", 2, 50 * kMillisecond));
   CHECK(now() - alone >= 50 * kMillisecond);
-  CHECK_FALSE(meet_ranks(folder, "ending-1", 2, 0));
+  CHECK_FALSE(wait_at_rank_barrier(folder, "ending-1", 2, 0));
   CHECK(empty(temporary.path()));
   // Files left by a killed rank of an earlier run do not count.
   const std::string left_behind = temporary.path() + "/ending-1";
@@ -106,12 +106,12 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
     const timespec times[2] = {{time(nullptr) - age, 0}, {time(nullptr) - age, 0}};
     REQUIRE(futimens(file, times) == 0);
     close(file);
-    CHECK(meet_ranks(folder, "ending-1", 2, 50 * kMillisecond) == (age == 0));
+    CHECK(wait_at_rank_barrier(folder, "ending-1", 2, 50 * kMillisecond) == (age == 0));
     CHECK(empty(temporary.path()));
   }
   // A link is not followed.
   REQUIRE(symlink("/dev/null", (temporary.path() + "/ending-1").c_str()) == 0);
-  CHECK_FALSE(meet_ranks(folder, "ending-1", 1, 0));
+  CHECK_FALSE(wait_at_rank_barrier(folder, "ending-1", 1, 0));
   close(folder);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/shutdown/rank_meeting.h"
+#include "libinject/shutdown/rank_barrier.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -62,7 +62,7 @@ unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
   return 1;
 }
 
-std::string rank_meeting_name(const EnvironmentLookup& environment) {
+std::string rank_barrier_name(const EnvironmentLookup& environment) {
   ProcessInfo launcher;
   const pid_t parent = getppid();
   if (!read_process(parent, launcher)) launcher.start = 0;
@@ -74,24 +74,24 @@ std::string rank_meeting_name(const EnvironmentLookup& environment) {
 }
 
 // The file has one byte for each rank that has arrived. The last one removes it; the others have it open.
-bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience) {
+bool wait_at_rank_barrier(int folder, const std::string& name, unsigned count, Nanoseconds patience) {
   const std::string path = str_format("/proc/self/fd/{}/{}", folder, name);
   const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (file < 0) return false;
-  bool met = false;
+  bool arrived = false;
   if (write_byte(file, patience)) {
     const Nanoseconds deadline = now() + patience;
     for (;;) {
       struct stat status {};
-      met = fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= count;
-      if (met || now() >= deadline) break;
+      arrived = fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= count;
+      if (arrived || now() >= deadline) break;
       const timespec pause{0, 2'000'000};
       nanosleep(&pause, nullptr);
     }
   }
   unlinkat(folder, name.c_str(), 0);
   close(file);
-  return met;
+  return arrived;
 }
 
 }  // namespace inject

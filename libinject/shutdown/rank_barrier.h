@@ -15,12 +15,12 @@ namespace inject {
 unsigned ranks_of_this_host(const EnvironmentLookup& environment);
 
 /// A name that the ranks of one job on this host share with no other job.
-std::string rank_meeting_name(const EnvironmentLookup& environment);
+std::string rank_barrier_name(const EnvironmentLookup& environment);
 
-/// Waits until `count` processes have arrived at the meeting `name` in `folder`, or for `patience`. False in
-/// the latter case, or if they can't meet. Without this, the first one to end would take the others down with
-/// it: a launcher ends all ranks when one fails, and a rank that another has left hangs or fails in its next
-/// collective.
-bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience);
+/// Waits until `count` processes have arrived at the barrier `name` in `folder`, or for `patience`. False in
+/// the latter case, or if there can be none. Without this, the first one to end would take the others down
+/// with it: a launcher ends all ranks when one fails, and a rank that another has left hangs or fails in its
+/// next collective.
+bool wait_at_rank_barrier(int folder, const std::string& name, unsigned count, Nanoseconds patience);
 
 }  // namespace inject
