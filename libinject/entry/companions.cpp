@@ -9,7 +9,7 @@
 #include "libinject/control/listener.h"
 #include "libinject/entry/commands.h"
 #include "libinject/session/session.h"
-#include "libinject/shutdown/ending.h"
+#include "libinject/shutdown/process_terminator.h"
 
 namespace inject {
 
@@ -17,7 +17,7 @@ namespace {
 
 // Created with the session and leaked like it.
 constinit std::atomic<ControlListener*> control{nullptr};
-constinit std::atomic<Ending*> ending{nullptr};
+constinit std::atomic<ProcessTerminator*> process_terminator{nullptr};
 
 void remove_control_socket() noexcept {
   if (ControlListener* listener = control.load(std::memory_order_acquire)) listener->remove_socket();
@@ -25,7 +25,8 @@ void remove_control_socket() noexcept {
 
 void make(Session& session) noexcept {
   try {
-    ending.store(new Ending(session.options(), session.base()), std::memory_order_release);
+    process_terminator.store(new ProcessTerminator(session.options(), session.base()),
+                             std::memory_order_release);
     if (!session.options().control) return;
     control.store(new ControlListener(
                       [&session](std::string_view request) { return answer_request(session, request); }),
@@ -37,13 +38,14 @@ void make(Session& session) noexcept {
 }
 
 void start(Session& session) noexcept {
-  if (Ending* following = ending.load(std::memory_order_acquire))
-    following->start(session, &remove_control_socket);
+  if (ProcessTerminator* terminator = process_terminator.load(std::memory_order_acquire))
+    terminator->start(session, &remove_control_socket);
   if (ControlListener* listener = control.load(std::memory_order_acquire)) listener->start();
 }
 
 void note_last_window() noexcept {
-  if (Ending* following = ending.load(std::memory_order_acquire)) following->note_last_window();
+  if (ProcessTerminator* terminator = process_terminator.load(std::memory_order_acquire))
+    terminator->note_last_window();
 }
 
 void close_in_child() noexcept {

@@ -15,12 +15,12 @@ class Session;
 /// INJECT_AFTER: what follows once the last window has closed, or INJECT_TIMEOUT is over. On its own thread,
 /// so that it happens even if the session's is stuck in a flush behind a kernel that never ends; with the
 /// defaults, there is no such thread. Never destroyed.
-class Ending {
+class ProcessTerminator {
  public:
   /// `base`: time of CUDA's initialisation.
-  Ending(const Options& options, Nanoseconds base) : options_(options), base_(base) {}
-  Ending(const Ending&) = delete;
-  Ending& operator=(const Ending&) = delete;
+  ProcessTerminator(const Options& options, Nanoseconds base) : options_(options), base_(base) {}
+  ProcessTerminator(const ProcessTerminator&) = delete;
+  ProcessTerminator& operator=(const ProcessTerminator&) = delete;
 
   /// `before_end`: called before this ends the process without its exit handlers.
   void start(Session& session, void (*before_end)() noexcept) noexcept;
@@ -28,7 +28,7 @@ class Ending {
   void note_last_window() noexcept;
 
  private:
-  static void* entry(void* ending) noexcept;
+  static void* entry(void* terminator) noexcept;
   void run();
   /// True on timeout, false after the last window, or if that was some time ago and is to be checked again
   /// `soon`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/shutdown/ending.h"
+#include "libinject/shutdown/process_terminator.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ OnInterrupt on_interrupt() {
 
 }  // namespace
 
-void Ending::start(Session& session, void (*before_end)() noexcept) noexcept {
+void ProcessTerminator::start(Session& session, void (*before_end)() noexcept) noexcept {
   if (options_.after == AfterAction::kContinue && options_.timeout == 0) return;
   session_ = &session;
   before_end_ = before_end;
@@ -54,23 +54,23 @@ void Ending::start(Session& session, void (*before_end)() noexcept) noexcept {
   }
 }
 
-void Ending::note_last_window() noexcept {
+void ProcessTerminator::note_last_window() noexcept {
   const MutexLock lock(mutex_);
   last_window_closed_ = true;
   wake_.notify_one();
 }
 
-void* Ending::entry(void* ending) noexcept {
+void* ProcessTerminator::entry(void* terminator) noexcept {
   enter_internal_thread();
   try {
-    static_cast<Ending*>(ending)->run();
+    static_cast<ProcessTerminator*>(terminator)->run();
   } catch (...) {
     Log::error("INJECT_AFTER and INJECT_TIMEOUT do nothing: out of memory");
   }
   return nullptr;
 }
 
-bool Ending::wait(bool soon) {
+bool ProcessTerminator::wait(bool soon) {
   MutexLock lock(mutex_);
   for (;;) {
     if (options_.after != AfterAction::kContinue && last_window_closed_) {
@@ -85,7 +85,7 @@ bool Ending::wait(bool soon) {
   }
 }
 
-void Ending::run() {
+void ProcessTerminator::run() {
   bool soon = false;
   for (;;) {
     const bool timed_out = wait(soon);
@@ -106,7 +106,7 @@ void Ending::run() {
   }
 }
 
-void Ending::act(AfterAction action, bool timed_out) {
+void ProcessTerminator::act(AfterAction action, bool timed_out) {
   wait_for_other_ranks();
   const std::string why = timed_out ? "INJECT_TIMEOUT has expired" : "the last window has closed";
   if (action == AfterAction::kExit) {
@@ -138,7 +138,7 @@ void Ending::act(AfterAction action, bool timed_out) {
   kill(getpid(), SIGINT);
 }
 
-void Ending::wait_for_other_ranks() {
+void ProcessTerminator::wait_for_other_ranks() {
   const unsigned count = ranks_of_this_host(environment_variable);
   if (count < 2) return;
   for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {

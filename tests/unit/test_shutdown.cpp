@@ -54,7 +54,7 @@ bool empty(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("How many ranks a host has", "[ending]") {
+TEST_CASE("How many ranks a host has", "[shutdown]") {
   CHECK(ranks_of_this_host(environment({})) == 1);
   CHECK(ranks_of_this_host(environment({{"LOCAL_WORLD_SIZE", "8"}, {"SLURM_NTASKS_PER_NODE", "4"}})) == 8);
   CHECK(ranks_of_this_host(environment({{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})) == 2);
@@ -65,7 +65,7 @@ TEST_CASE("How many ranks a host has", "[ending]") {
   }
 }
 
-TEST_CASE("A barrier is one launcher's, and one attempt's", "[ending]") {
+TEST_CASE("A barrier is one launcher's, and one attempt's", "[shutdown]") {
   const std::string name = rank_barrier_name(environment({}));
   CHECK(name.rfind("ending-" + std::to_string(getppid()) + "-", 0) == 0);
   CHECK(name == rank_barrier_name(environment({{"TORCHELASTIC_RESTART_COUNT", "0"}})));
@@ -74,7 +74,7 @@ TEST_CASE("A barrier is one launcher's, and one attempt's", "[ending]") {
         std::string::npos);
 }
 
-TEST_CASE("Ranks wait for each other", "[ending]") {
+TEST_CASE("Ranks wait for each other", "[shutdown]") {
   const TemporaryFolder temporary;
   const int folder = open(temporary.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   REQUIRE(folder >= 0);
@@ -115,7 +115,7 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
   close(folder);
 }
 
-TEST_CASE("A process as /proc shows it", "[ending][native]") {
+TEST_CASE("A process as /proc shows it", "[shutdown][native]") {
   ProcessInfo self;
   REQUIRE(read_process(getpid(), self));
   CHECK(self.pid == getpid());
@@ -126,7 +126,8 @@ TEST_CASE("A process as /proc shows it", "[ending][native]") {
   CHECK_FALSE(read_process(0x7ffffff0, self));
 }
 
-TEST_CASE("Descendants: children, theirs, none in a session of their own, none that has ended", "[ending]") {
+TEST_CASE("Descendants: children, theirs, none in a session of their own, none that has ended",
+          "[shutdown]") {
   int ready[2];
   REQUIRE(pipe(ready) == 0);
   const pid_t child = fork();
