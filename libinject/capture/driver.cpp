@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/capture/graph_capture.h"
 #include "libinject/capture/hooks/real_symbol.h"
 #include "libinject/record/memory_use.h"
@@ -28,7 +28,7 @@ constinit std::atomic<bool> initialization_begun{false};
 template <typename Function>
 Function* driver_function(const char* name) {
   static constinit std::atomic<void*> found{nullptr};
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   void* driver = found.load(std::memory_order_acquire);
   if (driver == nullptr) {
     // It may be loaded later: a window can be open before CUDA is there.

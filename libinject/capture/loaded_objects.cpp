@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "libinject/base/loader_use.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/capture/hooks/real_symbol.h"
 
 namespace inject {
@@ -98,7 +98,7 @@ int list_cuda_objects(dl_phdr_info* info, std::size_t, void* data) noexcept {
 
 bool process_imports(std::string_view name) {
   ImportSearch search{name, &kInThisLibrary};
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   dl_iterate_phdr(&search_imports, &search);
   return search.found;
 }
@@ -116,7 +116,7 @@ void at_python_exit(void (*handler)()) noexcept {
 
 std::vector<std::pair<std::string, std::string>> cuda_libraries() {
   std::vector<std::pair<std::string, std::string>> list;
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   dl_iterate_phdr(&list_cuda_objects, &list);
   return list;
 }

@@ -12,8 +12,8 @@
 
 #include "inject/inject.h"
 #include "libinject/base/caller_state.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/host_io.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/base/process.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/cupti/holder.h"
@@ -64,7 +64,7 @@ Function* of_leading_copy(const char* name) {
 void on_load() {
   const inject::CallerState caller;
   if (inject::is_secure_execution()) return;
-  inject::LoaderUse::count_in_this_process();
+  inject::DynamicLoaderGuard::count_in_this_process();
   inject::remember_working_directory();
   inject::register_companions();
   inject::note_stderr();

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "libinject/base/clock.h"
-#include "libinject/base/loader_use.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/cupti/tracer.h"
 #include "libinject/capture/driver.h"
@@ -116,7 +116,7 @@ void DeviceReader::run() {
       // Taken before forks are held: whoever attaches CUPTI calls the loader.
       std::unique_lock<std::mutex> alone;
       if (!loaded_) alone = Tracer::no_switch();
-      const LoaderUse no_fork;
+      const DynamicLoaderGuard no_fork;
       const bool may_load = loaded_ || alone.owns_lock();
       usable = !may_load || load(problem);
       if (alone.owns_lock()) alone.unlock();
@@ -126,7 +126,7 @@ void DeviceReader::run() {
     }
     if (any) {
       cpu += energy_.find_used(now());
-      const LoaderUse no_fork;
+      const DynamicLoaderGuard no_fork;
       cpu = energy_.read(now(), cpu);
     }
     const Nanoseconds took = now() - time;
@@ -156,7 +156,7 @@ bool DeviceReader::load(std::string& problem) {
   if (loaded_) return true;
   nvml::Init* init = nullptr;
   {
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* error = dlerror();

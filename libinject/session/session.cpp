@@ -12,9 +12,9 @@
 
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/file_work.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/base/out_path.h"
 #include "libinject/base/process.h"
@@ -155,8 +155,8 @@ Session* Session::start(bool in_initialization) noexcept {
     find_driver_functions();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
     if ((options.hooks & kHookTorch) != 0) torch_memory.start();
-    LoaderUse::count_in_this_process();  // a forked child may be the first to have a session
-    pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
+    DynamicLoaderGuard::count_in_this_process();  // a forked child may be the first to have a session
+    pthread_atfork(&DynamicLoaderGuard::before_fork, &DynamicLoaderGuard::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);
     at_python_exit(&on_exit_handler);
@@ -214,7 +214,7 @@ void Session::on_exit_handler() noexcept {
 // Only the forking thread exists in the child, CUDA does not work there, and CUPTI must not be touched: the
 // child behaves as if libinject had never been loaded. A child that executes another program starts anew.
 void Session::on_fork_child() noexcept {
-  LoaderUse::after_fork_in_child();
+  DynamicLoaderGuard::after_fork_in_child();
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
   plans_watched.store(false, std::memory_order_relaxed);

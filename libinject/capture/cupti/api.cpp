@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 
 namespace inject {
 
@@ -93,7 +93,7 @@ std::string CuptiApi::describe(CUptiResult result) const {
 }
 
 bool load_cupti(CuptiApi& api, std::string& error) {
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   LoadedCuda cuda;
   dl_iterate_phdr(&note_object, &cuda);
   // The process's own major version first; without one, the newer.

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/hooks/elf_object.h"
@@ -90,7 +90,7 @@ int note_object(dl_phdr_info* info, std::size_t, void* data) noexcept {
 }
 
 std::vector<std::string> walk_objects(Walk walk) {
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   dl_iterate_phdr(&note_object, &walk);
   return std::move(walk.paths);
 }

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/host_io.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/capture/hooks/elf_object.h"
 
 namespace inject {
@@ -64,7 +64,7 @@ class Search {
   void prefer_behind_us() noexcept { behind_us_ = true; }
 
   void run() noexcept {
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     dl_iterate_phdr(
         [](dl_phdr_info*, std::size_t, void* self) {
           static_cast<Search*>(self)->run_locked();
@@ -383,7 +383,7 @@ void note_unload() noexcept {
   if (bindings_used.load(std::memory_order_relaxed) == 1) return;
   std::uint64_t unloads = 0;
   {
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* count) {
           *static_cast<std::uint64_t*>(count) = info->dlpi_subs;
@@ -412,7 +412,7 @@ void* symbol_of_same_library(const void* function, const char* name) noexcept {
   } wanted{function, SymbolName(name), nullptr};
   const int saved_errno = errno;
   {
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* self) {
           auto* search = static_cast<Wanted*>(self);

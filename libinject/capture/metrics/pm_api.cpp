@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 
 namespace inject {
 
@@ -17,7 +17,7 @@ constexpr std::uint32_t kOldestVersion = 130000;
 }  // namespace
 
 bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error) {
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   // It is loaded and stays loaded: another reference does not matter.
   void* handle =
       cupti.version < kOldestVersion ? nullptr : dlopen(cupti.path.c_str(), RTLD_NOW | RTLD_NOLOAD);

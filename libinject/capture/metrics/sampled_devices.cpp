@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/driver.h"
 #include "libinject/capture/metrics/pm_device.h"
@@ -44,7 +44,7 @@ void SampledDevices::initialize() {
   }
   found_api_ = true;
   INJECT_PM_PARAMS(params, CUpti_Profiler_Initialize);
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   const CUptiResult result = api_.ProfilerInitialize(&params);
   initialized_ = result == CUPTI_SUCCESS;
   if (initialized_) return;
@@ -142,7 +142,7 @@ const MetricChoice* SampledDevices::choice_for(SampledDevice& device) {
   const auto known = choices_.find(chip);
   if (known != choices_.end()) return &known->second;
   std::vector<std::string> names;
-  std::optional<LoaderUse> use(std::in_place);
+  std::optional<DynamicLoaderGuard> use(std::in_place);
   const CUptiResult result = device.pm.host().base_names(names);
   use.reset();
   notify_loaded(metrics_loaded_);
@@ -190,7 +190,7 @@ void SampledDevices::notify_loaded(bool& notified) const {
 
 // Returns the last call made.
 CuptiCall SampledDevices::set_up(SampledDevice& device) {
-  std::optional<LoaderUse> use;
+  std::optional<DynamicLoaderGuard> use;
   if (!sampling_loaded_) use.emplace();
   if (const CUptiResult result = device.pm.enable(); result != CUPTI_SUCCESS) return {kPmEnable, result};
   use.reset();

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/capture/hooks/elf_object.h"
 
 namespace inject {
@@ -181,7 +181,7 @@ const char* examine(const PythonSymbols& symbols, PythonVersion version, PythonI
 PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text) {
   static std::atomic<unsigned long long> adds_seen{0};
   PythonObject found(adds_seen.load(std::memory_order_relaxed));
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   dl_iterate_phdr(&look_for_python, &found);
   adds_seen.store(found.adds, std::memory_order_relaxed);
   if (!found.found) return PythonSearch::kNotThere;

@@ -28,8 +28,8 @@ struct InputLayout {
   std::size_t type = 0;
 };
 
-/// Where an operator's inputs are. Must be called with the loader held off (LoaderUse), on a thread of ours,
-/// to which none of the program's operator modes apply. Empty if that is unknown. `sequence`:
+/// Where an operator's inputs are. Must be called with the loader held off (DynamicLoaderGuard), on a thread
+/// of ours, to which none of the program's operator modes apply. Empty if that is unknown. `sequence`:
 /// find_sequence().
 std::optional<InputLayout> find_inputs(const RecordFunctionApi& torch, std::size_t sequence) noexcept;
 

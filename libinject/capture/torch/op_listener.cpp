@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "libinject/base/caller_state.h"
-#include "libinject/base/loader_use.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/python/code_context.h"
 #include "libinject/capture/torch/op_inputs.h"
@@ -209,7 +209,7 @@ bool listens_to_operators() noexcept {
 void listen_to_operators(bool listen) noexcept {
   if (!operators_told() || listening.load(std::memory_order_relaxed) == listen) return;
   // As in listen_to_steps(): a fork waits.
-  const LoaderUse use;
+  const DynamicLoaderGuard guard;
   if (listen) listening_number.fetch_add(1, std::memory_order_relaxed);
   listening.store(listen, std::memory_order_release);
   try {

@@ -15,7 +15,8 @@ namespace inject {
 
 /// Tests whether PyTorch's callbacks work as expected. On our own thread, once, when PyTorch has been found.
 void prepare_operators(const RecordFunctionApi& torch) noexcept;
-/// Finds out how operators' inputs are read. On our own thread, after that test; the caller holds LoaderUse.
+/// Finds out how operators' inputs are read. On our own thread, after that test; the caller holds
+/// DynamicLoaderGuard.
 void prepare_operator_inputs() noexcept;
 /// True if the callbacks passed that test.
 bool operators_told() noexcept;

@@ -123,7 +123,7 @@ struct CallbackTest {
 };
 
 /// True if the callback is called this often for a function of this scope. With the loader held off
-/// (LoaderUse).
+/// (DynamicLoaderGuard).
 bool comes(const RecordFunctionApi& api, CallbackTest& test, RecordScope scope, unsigned times);
 
 /// The offset of the sequence number in a RecordFunction, in bytes; empty if it is unknown.

@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "libinject/base/caller_state.h"
+#include "libinject/base/dynamic_loader_guard.h"
 #include "libinject/base/format.h"
-#include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/base/mapping.h"
 #include "libinject/capture/python/frame_reader.h"
@@ -203,7 +203,7 @@ void listen_to_steps() noexcept {
   {
     // A fork waits as well: PyTorch's mutex must not be left locked in the child by a thread that does not
     // exist there.
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     if (!found) {
       found = look_for_torch(adds_seen);
     } else if (iteration_watch.steps_told.load(std::memory_order_relaxed)) {

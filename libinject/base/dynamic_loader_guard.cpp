@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/loader_use.h"
+#include "libinject/base/dynamic_loader_guard.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ void wait_until(Done done) noexcept {
 
 }  // namespace
 
-LoaderUse::LoaderUse() noexcept : counted_(counts_here()) {
+DynamicLoaderGuard::DynamicLoaderGuard() noexcept : counted_(counts_here()) {
   if (!counted_ || depth++ != 0) return;
   // Either the forking thread sees this use, or this thread sees the fork.
   uses.fetch_add(1, std::memory_order_seq_cst);
@@ -49,29 +49,29 @@ LoaderUse::LoaderUse() noexcept : counted_(counts_here()) {
   uses.fetch_add(1, std::memory_order_seq_cst);
 }
 
-LoaderUse::~LoaderUse() {
+DynamicLoaderGuard::~DynamicLoaderGuard() {
   if (!counted_ || --depth != 0) return;
   uses.fetch_sub(1, std::memory_order_release);
 }
 
-void LoaderUse::count_in_this_process() noexcept {
+void DynamicLoaderGuard::count_in_this_process() noexcept {
   if (counts_here()) return;
   // The current count is that of the process from which this one was forked.
   uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
   counting_process.store(getpid(), std::memory_order_release);
 }
 
-void LoaderUse::before_fork() noexcept {
+void DynamicLoaderGuard::before_fork() noexcept {
   forks.fetch_add(1, std::memory_order_seq_cst);
   // A signal handler that forks may have interrupted a use by this thread.
   wait_until([] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); });
 }
 
-void LoaderUse::after_fork() noexcept {
+void DynamicLoaderGuard::after_fork() noexcept {
   forks.fetch_sub(1, std::memory_order_release);
 }
 
-void LoaderUse::after_fork_in_child() noexcept {
+void DynamicLoaderGuard::after_fork_in_child() noexcept {
   counting_process.store(getpid(), std::memory_order_relaxed);
   forks.store(0, std::memory_order_relaxed);
   uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);

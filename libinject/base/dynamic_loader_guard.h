@@ -8,12 +8,12 @@ namespace inject {
 /// are, and glibc releases only some of them in the child: if one of our threads were inside dl_iterate_phdr
 /// at that moment, the child would hang in its first dlopen. Forking program threads wait until there is no
 /// use; both waits are bounded, because a signal handler may interrupt them. Can be nested on one thread.
-class LoaderUse {
+class DynamicLoaderGuard {
  public:
-  LoaderUse() noexcept;
-  LoaderUse(const LoaderUse&) = delete;
-  LoaderUse& operator=(const LoaderUse&) = delete;
-  ~LoaderUse();
+  DynamicLoaderGuard() noexcept;
+  DynamicLoaderGuard(const DynamicLoaderGuard&) = delete;
+  DynamicLoaderGuard& operator=(const DynamicLoaderGuard&) = delete;
+  ~DynamicLoaderGuard();
 
   /// Uses of this process count from here on: called when the library is loaded, and where the functions
   /// below are registered. Not from the first use on, because that may be a vfork() child's.

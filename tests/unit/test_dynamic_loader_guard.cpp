@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/loader_use.h"
+#include "libinject/base/dynamic_loader_guard.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -19,14 +19,14 @@ using namespace inject;
 namespace {
 
 constinit pid_t loader_child = 0;
-alignas(LoaderUse) unsigned char storage[sizeof(LoaderUse)];
+alignas(DynamicLoaderGuard) unsigned char storage[sizeof(DynamicLoaderGuard)];
 
 /// In a function of its own, because the child's calls may overwrite values that the compiler keeps for the
 /// caller.
 __attribute__((noinline)) void end_child_amid_a_use() {
   loader_child = vfork();
   if (loader_child == 0) {
-    ::new (storage) LoaderUse;  // no destructor runs, as in a process that is killed here
+    ::new (storage) DynamicLoaderGuard;  // no destructor runs, as in a process that is killed here
     _exit(0);
   }
 }
@@ -37,9 +37,9 @@ Nanoseconds wait_before_fork() {
   Nanoseconds waited = 0;
   std::thread([&waited] {
     const Nanoseconds begin = now();
-    LoaderUse::before_fork();
+    DynamicLoaderGuard::before_fork();
     waited = now() - begin;
-    LoaderUse::after_fork();
+    DynamicLoaderGuard::after_fork();
   }).join();
   return waited;
 }
@@ -50,7 +50,7 @@ bool fork_waits_for_a_use() {
   std::atomic<bool> forking{false};
   std::atomic<bool> over{false};
   std::thread user([&] {
-    const LoaderUse use;
+    const DynamicLoaderGuard guard;
     using_it = true;
     while (!forking) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -58,9 +58,9 @@ bool fork_waits_for_a_use() {
   });
   while (!using_it) std::this_thread::yield();
   forking = true;
-  LoaderUse::before_fork();
+  DynamicLoaderGuard::before_fork();
   const bool waited = over;
-  LoaderUse::after_fork();
+  DynamicLoaderGuard::after_fork();
   user.join();
   return waited;
 }
@@ -73,7 +73,7 @@ void* use_while_cancelled(void*) {
   pthread_cancel(pthread_self());
   pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
   cancelled_thread_waits = true;
-  { const LoaderUse use; }
+  { const DynamicLoaderGuard guard; }
   cancelled_thread_went_on = true;
   return nullptr;
 }
@@ -83,7 +83,7 @@ constexpr Nanoseconds kSoon = 1'500'000'000;  // two seconds are waited for a us
 }  // namespace
 
 TEST_CASE("a child made by vfork that ends amid the loader's work holds no later fork up", "[native]") {
-  LoaderUse::count_in_this_process();
+  DynamicLoaderGuard::count_in_this_process();
   end_child_amid_a_use();
   REQUIRE(loader_child > 0);
   REQUIRE(waitpid(loader_child, nullptr, 0) == loader_child);
@@ -98,7 +98,7 @@ TEST_CASE("a child made by vfork that is the first to use the loader leaves its 
   if (process == 0) {
     end_child_amid_a_use();
     waitpid(loader_child, nullptr, 0);
-    LoaderUse::count_in_this_process();
+    DynamicLoaderGuard::count_in_this_process();
     _exit(wait_before_fork() >= kSoon ? 1 : fork_waits_for_a_use() ? 0 : 2);
   }
   int status = 0;
@@ -108,13 +108,13 @@ TEST_CASE("a child made by vfork that is the first to use the loader leaves its 
 }
 
 TEST_CASE("a wait for a fork is no place to be cancelled at", "[native]") {
-  LoaderUse::count_in_this_process();
-  LoaderUse::before_fork();
+  DynamicLoaderGuard::count_in_this_process();
+  DynamicLoaderGuard::before_fork();
   pthread_t thread{};
   REQUIRE(pthread_create(&thread, nullptr, &use_while_cancelled, nullptr) == 0);
   while (!cancelled_thread_waits) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  LoaderUse::after_fork();
+  DynamicLoaderGuard::after_fork();
   REQUIRE(pthread_join(thread, nullptr) == 0);
   CHECK(cancelled_thread_went_on);
 }
