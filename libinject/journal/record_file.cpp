@@ -26,7 +26,7 @@
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/host_io.h"
-#include "libinject/base/memory_room.h"
+#include "libinject/base/memory_headroom.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/journal/record_place.h"
@@ -198,7 +198,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   // Memory that the kernel cannot write back counts against the memory limit, and the program is killed when
   // that is reached.
   if (is_one_of(kInMemory, system)) {
-    const std::optional<MemoryRoom> memory = group_memory();
+    const std::optional<MemoryHeadroom> memory = group_memory();
     if (memory && memory->left / kMemoryShare < bytes) {
       problem = "they take " + in_megabytes(bytes) + " there, and " + in_megabytes(memory->left) +
                 " are left of the " + in_megabytes(memory->limit) + " of memory of its control group";

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "libinject/base/memory_room.h"
+#include "libinject/base/memory_headroom.h"
 #include "libinject/base/process.h"
 #include "libinject/record/core.h"
 
@@ -34,7 +34,7 @@ constexpr std::uint64_t kAddressShare = 8;
 
 // Before anything is allocated: if address space is short, all of it belongs to the program.
 bool addresses_suffice() noexcept {
-  const std::optional<MemoryRoom> room = address_room();
+  const std::optional<MemoryHeadroom> room = address_space_headroom();
   if (!room || room->left / kAddressShare >= kReserved) return true;
   std::snprintf(no_core_reason.data(), no_core_reason.size(),
                 "profiling is off: it reserves %llu MB of addresses, more than an eighth of the %llu MB that "
@@ -54,15 +54,15 @@ constexpr std::size_t kMinBuffers = std::size_t{1} << 20;
 
 void fit_arenas(ParseResult& parsed) {
   Options& options = parsed.options;
-  const std::optional<MemoryRoom> memory = group_memory();
+  const std::optional<MemoryHeadroom> memory = group_memory();
   const std::uint64_t wanted = options.ring_bytes + options.buffer_bytes;
   std::string why;
   std::uint64_t budget = wanted;
-  const auto figures = [](const MemoryRoom& room, const char* whose) {
+  const auto figures = [](const MemoryHeadroom& room, const char* whose) {
     return std::to_string(room.left / kMegabyte) + " MB are left of the " +
            std::to_string(room.limit / kMegabyte) + whose;
   };
-  const auto within = [&](const std::optional<MemoryRoom>& room, const char* whose) {
+  const auto within = [&](const std::optional<MemoryHeadroom>& room, const char* whose) {
     if (!room || room->left / kArenaShare >= budget) return;
     budget = room->left / kArenaShare;
     why = figures(*room, whose);
@@ -73,7 +73,7 @@ void fit_arenas(ParseResult& parsed) {
     return;
   }
   within(memory, kOfGroup);
-  within(address_room(), " MB of addresses (ulimit -v)");
+  within(address_space_headroom(), " MB of addresses (ulimit -v)");
   if (budget == wanted) return;
   const auto fit = [&](const char* name, std::size_t& bytes, std::size_t least) {
     const auto share = static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(budget) /

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/memory_room.h"
+#include "libinject/base/memory_headroom.h"
 
 #include <string>
 
@@ -12,10 +12,10 @@ using namespace inject;
 namespace {
 
 struct Groups : FolderTree {
-  std::optional<MemoryRoom> room(const std::string& groups) const { return group_memory(groups, path()); }
+  std::optional<MemoryHeadroom> room(const std::string& groups) const { return group_memory(groups, path()); }
 };
 
-void check(const std::optional<MemoryRoom>& room, std::uint64_t left, std::uint64_t limit) {
+void check(const std::optional<MemoryHeadroom>& room, std::uint64_t left, std::uint64_t limit) {
   REQUIRE(room);
   CHECK(room->left == left);
   CHECK(room->limit == limit);

@@ -11,7 +11,7 @@
 
 namespace inject {
 
-struct MemoryRoom {
+struct MemoryHeadroom {
   std::uint64_t left = 0;
   std::uint64_t limit = 0;
 };
@@ -19,11 +19,11 @@ struct MemoryRoom {
 /// What the tightest limit of the process's control group, or of an enclosing group, leaves; nothing if there
 /// is no limit. Page cache that the kernel reclaims first counts as free. `groups` is the contents of
 /// /proc/self/cgroup, `mounted` where the hierarchies are mounted.
-std::optional<MemoryRoom> group_memory(const std::string& groups, const std::string& mounted);
+std::optional<MemoryHeadroom> group_memory(const std::string& groups, const std::string& mounted);
 /// The same for this process.
-std::optional<MemoryRoom> group_memory();
+std::optional<MemoryHeadroom> group_memory();
 
 /// What the limit on address space (ulimit -v) leaves; nothing if there is none. Allocates nothing.
-std::optional<MemoryRoom> address_room() noexcept;
+std::optional<MemoryHeadroom> address_space_headroom() noexcept;
 
 }  // namespace inject

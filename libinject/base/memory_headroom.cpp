@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/base/memory_room.h"
+#include "libinject/base/memory_headroom.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -48,7 +48,7 @@ struct Names {
 constexpr Names kVersion1{{"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", "total_inactive_file"};
 constexpr Names kVersion2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
 
-void look_at(const std::string& folder, const Names& names, std::optional<MemoryRoom>& room) {
+void look_at(const std::string& folder, const Names& names, std::optional<MemoryHeadroom>& room) {
   std::uint64_t limit = kNoLimit;
   for (const char* name : names.limits) {
     // "max", which means no limit, is not a number.
@@ -59,24 +59,24 @@ void look_at(const std::string& folder, const Names& names, std::optional<Memory
   std::uint64_t used = number_in(small_file_text(folder + "/" + names.used)).value_or(0);
   used -= std::min(used, number_of(small_file_text(folder + "/memory.stat"), names.cache));
   const std::uint64_t left = limit - std::min(limit, used);
-  if (!room || left < room->left) room = MemoryRoom{left, limit};
+  if (!room || left < room->left) room = MemoryHeadroom{left, limit};
 }
 
 }  // namespace
 
-std::optional<MemoryRoom> group_memory(const std::string& groups, const std::string& mounted) {
-  std::optional<MemoryRoom> room;
+std::optional<MemoryHeadroom> group_memory(const std::string& groups, const std::string& mounted) {
+  std::optional<MemoryHeadroom> room;
   for_each_group(groups, mounted, "memory", [&room](const std::string& folder, GroupVersion version) {
     look_at(folder, version == GroupVersion::k2 ? kVersion2 : kVersion1, room);
   });
   return room;
 }
 
-std::optional<MemoryRoom> group_memory() {
+std::optional<MemoryHeadroom> group_memory() {
   return group_memory(small_file_text("/proc/self/cgroup"), "/sys/fs/cgroup");
 }
 
-std::optional<MemoryRoom> address_room() noexcept {
+std::optional<MemoryHeadroom> address_space_headroom() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   // In pages, the first of several numbers. If it is unknown, nothing is left.
@@ -89,7 +89,7 @@ std::optional<MemoryRoom> address_room() noexcept {
     if (n > 0) pages = number_in({text.data(), static_cast<std::size_t>(n)}).value_or(pages);
   }
   const std::uint64_t used = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  return MemoryRoom{limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, used), limit.rlim_cur};
+  return MemoryHeadroom{limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, used), limit.rlim_cur};
 }
 
 }  // namespace inject
