@@ -38,7 +38,7 @@ bool OutputFile::fail(std::string problem) noexcept {
 bool OutputFile::open(std::string path, Existing existing) {
   const FileWork work;
   path_ = std::move(path);
-  const FolderAbove folder(path_);
+  const ParentFolder folder(path_);
   if (existing == Existing::kReplace && folder.is_open())
     ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
   std::string problem;

@@ -88,18 +88,18 @@ PathResult expand_path(std::string_view pattern, const PathNames& names, std::st
 }
 
 PathResult make_unique_folder(const std::string& path) {
-  const FolderAbove above(path, FolderAbove::Missing::kMake);
-  if (!above.is_open()) return failed("cannot create " + path + ": " + above.problem());
+  const ParentFolder parent(path, ParentFolder::Missing::kMake);
+  if (!parent.is_open()) return failed("cannot create " + path + ": " + parent.problem());
   int code = 0;
   for (int suffix = 0; suffix <= kLastSuffix; ++suffix) {
     const std::string added = suffix == 0 ? "" : str_format(".{}", suffix);
-    if (::mkdirat(above.descriptor(), (above.name() + added).c_str(), kFolderMode) == 0)
+    if (::mkdirat(parent.descriptor(), (parent.name() + added).c_str(), kFolderMode) == 0)
       return {path + added, {}};
     code = errno;
     if (code != EEXIST) break;
     // A file may have the name by chance; a user who names a device does not want a folder beside it.
     struct stat found {};
-    if (suffix == 0 && ::fstatat(above.descriptor(), above.name().c_str(), &found, 0) == 0 &&
+    if (suffix == 0 && ::fstatat(parent.descriptor(), parent.name().c_str(), &found, 0) == 0 &&
         !S_ISDIR(found.st_mode) && !S_ISREG(found.st_mode)) {
       return failed(path + " is a device, pipe or socket, and no folder");
     }

@@ -52,7 +52,7 @@ void ReservedFile::renew() {
 void ReservedFile::allocate(Spare& spare) {
   const FileWork work;
   const QuietSignals quiet;  // RLIMIT_FSIZE
-  const FolderAbove folder(spare.path);
+  const ParentFolder folder(spare.path);
   if (!folder.is_open()) return;
   ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
   std::string problem;

@@ -71,26 +71,26 @@ bool prepare(int file, int flags) {
 }  // namespace
 
 // Through the other constructor, so that no descriptor stays open if memory runs out.
-FolderAbove::FolderAbove(const std::string& path, Missing missing) : FolderAbove() {
+ParentFolder::ParentFolder(const std::string& path, Missing missing) : ParentFolder() {
   walk(path, missing);
 }
 
-FolderAbove::~FolderAbove() {
+ParentFolder::~ParentFolder() {
   move_to(-1);
 }
 
-void FolderAbove::move_to(int descriptor) {
+void ParentFolder::move_to(int descriptor) {
   if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = descriptor;
 }
 
-bool FolderAbove::fail(const std::string& problem) {
+bool ParentFolder::fail(const std::string& problem) {
   move_to(-1);
   problem_ = problem;
   return false;
 }
 
-void FolderAbove::walk(const std::string& path, Missing missing) {
+void ParentFolder::walk(const std::string& path, Missing missing) {
   const std::size_t slash = path.rfind('/');
   name_ = path.substr(slash == std::string::npos ? 0 : slash + 1);
   std::vector<std::string> waiting;
@@ -120,7 +120,7 @@ void FolderAbove::walk(const std::string& path, Missing missing) {
 }
 
 /// Goes one folder down; if it is a link instead, sets `link` to its target and stays.
-bool FolderAbove::enter(const std::string& name, Missing missing, std::string& link) {
+bool ParentFolder::enter(const std::string& name, Missing missing, std::string& link) {
   int next = openat(descriptor_, name.c_str(), kFolder | O_NOFOLLOW);
   if (next < 0 && errno == ENOENT && missing == Missing::kMake &&
       (mkdirat(descriptor_, name.c_str(), kFolderMode) == 0 || errno == EEXIST)) {
@@ -154,13 +154,13 @@ bool FolderAbove::enter(const std::string& name, Missing missing, std::string& l
   return true;
 }
 
-bool FolderAbove::is_shared() const {
+bool ParentFolder::is_shared() const {
   struct stat here {};
   return fstat(descriptor_, &here) != 0 || (here.st_mode & kOthersWrite) != 0 ||
          (here.st_uid != geteuid() && here.st_uid != 0);
 }
 
-int open_output(const FolderAbove& folder, int flags, std::string& problem) {
+int open_output(const ParentFolder& folder, int flags, std::string& problem) {
   if (!folder.is_open()) {
     problem = folder.problem();
     return -1;
@@ -184,7 +184,7 @@ int open_output(const FolderAbove& folder, int flags, std::string& problem) {
 }
 
 int open_output(const std::string& path, int flags, std::string& problem) {
-  return open_output(FolderAbove(path), flags, problem);
+  return open_output(ParentFolder(path), flags, problem);
 }
 
 }  // namespace inject

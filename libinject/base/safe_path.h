@@ -11,14 +11,14 @@ namespace inject {
 /// The folder of a path's last name, for openat() and similar functions. On the way there, only links of this
 /// user or the administrator are followed, and in a folder like /tmp (everybody may write, nobody may remove
 /// another's file) only their folders are entered.
-class FolderAbove {
+class ParentFolder {
  public:
   enum class Missing { kFail, kMake };  ///< folders on the way that do not exist
 
-  explicit FolderAbove(const std::string& path, Missing missing = Missing::kFail);
-  ~FolderAbove();
-  FolderAbove(const FolderAbove&) = delete;
-  FolderAbove& operator=(const FolderAbove&) = delete;
+  explicit ParentFolder(const std::string& path, Missing missing = Missing::kFail);
+  ~ParentFolder();
+  ParentFolder(const ParentFolder&) = delete;
+  ParentFolder& operator=(const ParentFolder&) = delete;
 
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
@@ -28,7 +28,7 @@ class FolderAbove {
   bool is_shared() const;
 
  private:
-  FolderAbove() = default;
+  ParentFolder() = default;
   void walk(const std::string& path, Missing missing);
   bool enter(const std::string& name, Missing missing, std::string& link);
   bool fail(const std::string& problem);
@@ -45,7 +45,7 @@ class FolderAbove {
 /// `flags`: O_APPEND, O_TRUNC, O_EXCL, O_RDWR (a mapping has to be read as well). Never returns a descriptor
 /// that the program takes for its own stdin, stdout or stderr, and never waits for the other end of a pipe.
 /// Returns the descriptor, or -1 and sets `problem`.
-int open_output(const FolderAbove& folder, int flags, std::string& problem);
+int open_output(const ParentFolder& folder, int flags, std::string& problem);
 int open_output(const std::string& path, int flags, std::string& problem);
 
 }  // namespace inject

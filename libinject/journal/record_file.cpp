@@ -214,7 +214,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   return true;
 }
 
-int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& problem) {
+int RecordFile::make(const ParentFolder& where, std::size_t bytes, std::string& problem) {
   if (!where.is_open()) {
     problem = where.problem();
     return -1;
@@ -255,7 +255,7 @@ int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Tim
   RecordPointer pointer{host_name(), "", getpid(), times.base_utc};
   for (const std::string& place : local_folders()) {
     pointer.path = place + "/" + local_name(pointer.pid, pointer.base_utc);
-    const FolderAbove where(pointer.path, FolderAbove::Missing::kMake);
+    const ParentFolder where(pointer.path, ParentFolder::Missing::kMake);
     if (!where.is_open() || where.is_shared()) continue;
     std::string reason;
     const int file = make(where, bytes, reason);
@@ -299,7 +299,7 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   place(header.journal, header.ring.bytes + header.buffers.bytes);
   header.file_bytes = end;
 
-  const FolderAbove beside(folder + "/" + kFileName);
+  const ParentFolder beside(folder + "/" + kFileName);
   int file = make(beside, end, problem);
   if (file >= 0) {
     path_ = folder + "/" + kFileName;
@@ -358,7 +358,7 @@ bool RecordFile::unshare_blocks() {
   const std::uint64_t from = std::exchange(unshared_to_, 0);
   next_look_ = time + kLookInterval;
   // By name: the program may close all of its descriptors.
-  const FolderAbove where(path_);
+  const ParentFolder where(path_);
   if (!where.is_open()) return true;
   const int file = open_file_at(where.descriptor(), where.name().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return true;
@@ -392,7 +392,7 @@ void RecordFile::remove() {
   if (!is_open() || owner_ != getpid()) return;
   for (const std::string& path : {path_, pointer_path_}) {
     if (path.empty()) continue;
-    const FolderAbove where(path);
+    const ParentFolder where(path);
     if (where.is_open()) unlinkat(where.descriptor(), where.name().c_str(), 0);
   }
   if (const int locked = std::exchange(lock_, Descriptor()).get(); locked >= 0) close(locked);

@@ -60,7 +60,7 @@ class RecordFile {
  private:
   bool may_make(int folder, std::size_t bytes, std::string& problem);
   /// Creates and maps the file; returns -1 on failure, see `problem`.
-  int make(const FolderAbove& where, std::size_t bytes, std::string& problem);
+  int make(const ParentFolder& where, std::size_t bytes, std::string& problem);
   int make_elsewhere(const std::string& folder, std::size_t bytes, Times times, std::string& problem);
 
   bool unfit_ = false;  // whether the file system checked last is unsuitable

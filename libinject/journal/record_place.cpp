@@ -127,9 +127,9 @@ void mark_in_use(int file) noexcept {
 }
 
 void remove_left_over(const std::string& folder) {
-  const FolderAbove above(folder + "/.");
+  const ParentFolder parent(folder + "/.");
   const int opened =
-      above.is_open() ? openat(above.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+      parent.is_open() ? openat(parent.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   DIR* files = opened < 0 ? nullptr : fdopendir(opened);
   if (files == nullptr) {
     if (opened >= 0) close(opened);

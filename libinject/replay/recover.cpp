@@ -135,7 +135,7 @@ class Records {
     return false;
   }
   void remove() {
-    if (elsewhere_ && is_still_there()) unlinkat(above_->descriptor(), above_->name().c_str(), 0);
+    if (elsewhere_ && is_still_there()) unlinkat(parent_->descriptor(), parent_->name().c_str(), 0);
     unlinkat(folder_, elsewhere_ ? kPointerName : kFileName, 0);
   }
 
@@ -145,7 +145,7 @@ class Records {
     struct stat read {};
     struct stat found {};
     return fstat(elsewhere_->number(), &read) == 0 &&
-           fstatat(above_->descriptor(), above_->name().c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(parent_->descriptor(), parent_->name().c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
            found.st_dev == read.st_dev && found.st_ino == read.st_ino;
   }
 
@@ -163,8 +163,9 @@ class Records {
     }
     pointer_ = *pointer;
     name_ = one_line(pointer_.path, 300);
-    above_.emplace(pointer_.path);
-    elsewhere_.emplace(above_->is_open() ? openat(above_->descriptor(), above_->name().c_str(), kRead) : -1);
+    parent_.emplace(pointer_.path);
+    elsewhere_.emplace(parent_->is_open() ? openat(parent_->descriptor(), parent_->name().c_str(), kRead)
+                                          : -1);
     struct stat found {};
     if (!elsewhere_->is_open()) {
       problem_ = pointer_.host == host_name()
@@ -182,7 +183,7 @@ class Records {
   Opened beside_;
   bool none_ = false;
   RecordPointer pointer_;
-  std::optional<FolderAbove> above_;
+  std::optional<ParentFolder> parent_;
   std::optional<Opened> elsewhere_;
 };
 
@@ -358,10 +359,10 @@ Outcome recover(const std::string& folder, bool keep) {
   const auto failed = [](const std::string& name, const std::string& problem) {
     return Outcome{false, name + ": " + problem, {}};
   };
-  const FolderAbove above(path);
-  if (!above.is_open()) return failed(shown, above.problem());
+  const ParentFolder parent(path);
+  if (!parent.is_open()) return failed(shown, parent.problem());
   // From here on, the folder is used through this descriptor: its path could lead elsewhere the next time.
-  const Opened locked(openat(above.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Opened locked(openat(parent.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!locked.is_open()) return failed(shown, text_of(errno));
   const int within = locked.number();
   if (flock(within, LOCK_EX | LOCK_NB) != 0)

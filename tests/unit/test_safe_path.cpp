@@ -20,7 +20,7 @@ namespace {
 constexpr uid_t kAnother = 65534;
 
 std::string problem_above(const std::string& path) {
-  return FolderAbove(path).problem();
+  return ParentFolder(path).problem();
 }
 
 /// Opens the file for writing; returns "" or the reason why not.
