@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "libinject/base/caller_state.h"
-#include "libinject/capture/python/doubtful_memory.h"
 #include "libinject/capture/python/interpreter.h"
 #include "libinject/capture/python/python_text.h"
+#include "libinject/capture/python/untrusted_memory.h"
 
 namespace inject {
 
@@ -77,7 +77,7 @@ class Entries {
  public:
   Entries() = default;
 
-  static Entries of_dict(const DictLayout& layout, const DoubtfulMemory& memory, const void* dict) noexcept {
+  static Entries of_dict(const DictLayout& layout, const UntrustedMemory& memory, const void* dict) noexcept {
     std::array<const void*, 6> words;
     static_assert(python_object::kDictValues < sizeof words);
     if (!is_plausible(dict) || !memory.copy(dict, words, sizeof words)) return {};
@@ -89,7 +89,7 @@ class Entries {
   }
 
   /// `values`: a PyDictValues (an array of pointers in 3.10), null if they are with the keys.
-  Entries(const DictLayout& layout, const DoubtfulMemory& memory, const void* keys,
+  Entries(const DictLayout& layout, const UntrustedMemory& memory, const void* keys,
           const void* values) noexcept {
     std::array<char, 40> head;
     if (!is_plausible(keys) || !memory.copy(keys, head, sizeof head)) return;
@@ -125,7 +125,7 @@ class Entries {
 
   /// Calls `visit(key, value)` for each, until it returns true. Returns whether it has.
   template <typename Visit>
-  bool any_of(const DoubtfulMemory& memory, Visit visit) const noexcept {
+  bool any_of(const UntrustedMemory& memory, Visit visit) const noexcept {
     constexpr std::size_t kAtOnce = 16;
     std::array<const void*, 3 * kAtOnce> entries;
     std::array<const void*, kAtOnce> values;
@@ -221,7 +221,7 @@ class ModuleSearch {
   }
 
   bool is_key_of_children(const void* key) const noexcept {
-    const auto text = DoubtfulText::of(python_, memory_, key);
+    const auto text = UntrustedText::of(python_, memory_, key);
     std::array<char, kChildren.size()> copy;
     return text.data != nullptr && text.length == copy.size() && text.state.is_ascii &&
            memory_.copy(text.data, copy, copy.size()) &&
@@ -251,7 +251,7 @@ class ModuleSearch {
     BoundedText out(text, size);
     for (int level = 0; level <= last; ++level) {
       if (level != 0) out.add('.');
-      const auto name = DoubtfulText::of(python_, memory_, names_[static_cast<std::size_t>(level)]);
+      const auto name = UntrustedText::of(python_, memory_, names_[static_cast<std::size_t>(level)]);
       if (!name.add_to(out, memory_)) return 0;
     }
     return out.end(size);
@@ -259,7 +259,7 @@ class ModuleSearch {
 
   const PythonInterpreter& python_;
   const DictLayout& layout_;
-  DoubtfulMemory memory_;
+  UntrustedMemory memory_;
   int left_ = kMaxModules;  // number of modules that may still be searched
   const void* key_ = nullptr;
   std::array<const void*, kMaxLevels> names_{};

@@ -105,8 +105,8 @@ inline void add_text(const PythonInterpreter& python, BoundedText& text, const v
   if (data != nullptr) add_characters(text, state.kind, data, length);
 }
 
-/// Text in memory that may not be mapped (doubtful_memory.h).
-struct DoubtfulText {
+/// Text in memory that may not be mapped (untrusted_memory.h).
+struct UntrustedText {
   static constexpr std::uint64_t kMaxLength = 512;
 
   std::uint64_t length = 0;
@@ -114,12 +114,13 @@ struct DoubtfulText {
   const char* data = nullptr;  ///< null if it can't be read
 
   template <typename Memory>
-  static DoubtfulText of(const PythonInterpreter& python, const Memory& memory, const void* object) noexcept {
+  static UntrustedText of(const PythonInterpreter& python, const Memory& memory,
+                          const void* object) noexcept {
     std::array<char, python_object::kTextState + sizeof(std::uint64_t)> head;
     if (!is_plausible(object) || !memory.copy(object, head, sizeof head) ||
         pointer_at(head.data(), python_object::kType) != python.text_type)
       return {};
-    DoubtfulText text;
+    UntrustedText text;
     text.length = read_at<std::uint64_t>(head.data(), python_object::kTextLength);
     text.state = TextState(read_at<std::uint32_t>(head.data(), python_object::kTextState));
     if (!text.state.is_compact || (text.state.is_ascii && text.state.kind != 1)) return {};

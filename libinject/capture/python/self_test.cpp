@@ -7,8 +7,8 @@
 #include <span>
 
 #include "libinject/base/caller_state.h"
-#include "libinject/capture/python/doubtful_memory.h"
 #include "libinject/capture/python/line_table.h"
+#include "libinject/capture/python/untrusted_memory.h"
 
 namespace inject {
 
@@ -215,7 +215,7 @@ class LayoutTest {
 
   const PythonInterpreter& python_;
   const PythonLayout& layout_;
-  DoubtfulMemory memory_;
+  UntrustedMemory memory_;
 };
 
 }  // namespace

@@ -11,10 +11,10 @@
 #include <optional>
 
 #include "libinject/capture/python/code_context.h"
-#include "libinject/capture/python/doubtful_memory.h"
 #include "libinject/capture/python/interpreter.h"
 #include "libinject/capture/python/line_table.h"
 #include "libinject/capture/python/python_text.h"
+#include "libinject/capture/python/untrusted_memory.h"
 
 namespace inject {
 
@@ -33,7 +33,7 @@ constexpr std::uint32_t kIsGenerator = 0x20 | 0x80 | 0x200;
 /// A copy of an object's beginning.
 class Head {
  public:
-  bool copy(const ChangingMemory& memory, const void* object, std::size_t bytes) noexcept {
+  bool copy(const VolatileMemory& memory, const void* object, std::size_t bytes) noexcept {
     return is_plausible(object) && memory.copy(object, bytes_, bytes);
   }
   bool has_type(const void* type) const noexcept { return read<const void*>(python_object::kType) == type; }
@@ -65,13 +65,13 @@ std::size_t code_bytes(const PythonLayout& layout) noexcept {
 }
 
 /// The name's number; none if it can't be read.
-std::optional<std::uint32_t> intern(const PythonInterpreter& python, const ChangingMemory& memory,
+std::optional<std::uint32_t> intern(const PythonInterpreter& python, const VolatileMemory& memory,
                                     const void* object, NameTable& names) noexcept {
-  DoubtfulText text = DoubtfulText::of(python, memory, object);
+  UntrustedText text = UntrustedText::of(python, memory, object);
   if (text.data == nullptr) return std::nullopt;
   if (text.length == 0) return NameTable::kEmpty;
   // Truncated like in copy_name().
-  text.length = std::min(text.length, DoubtfulText::kMaxLength);
+  text.length = std::min(text.length, UntrustedText::kMaxLength);
   std::array<char, kMaxNameText> copy;
   BoundedText out(copy.data(), copy.size());
   if (!text.add_to(out, memory)) return std::nullopt;

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/capture/python/doubtful_memory.h"
+#include "libinject/capture/python/untrusted_memory.h"
 #include "libinject/record/code_places.h"
 
 namespace inject {
@@ -84,7 +84,7 @@ class ThreadStacks {
   static void keep_common(Chain& chain, const Chain& other) noexcept;
   bool read_stable(const void* state, NameTable& names) noexcept;
 
-  ChangingMemory memory_;
+  VolatileMemory memory_;
   Chain first_;
   Chain second_;
   std::array<unsigned char, std::size_t{1} << 16u> lines_;

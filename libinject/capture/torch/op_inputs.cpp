@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "libinject/capture/python/doubtful_memory.h"
+#include "libinject/capture/python/untrusted_memory.h"
 
 namespace inject {
 
@@ -64,7 +64,7 @@ class TestTensor {
       handle_ = nullptr;
     constexpr std::size_t kLookedAt = 320;
     const void* object = handle_ == nullptr ? nullptr : torch_pointer(handle_, 0);
-    if (DoubtfulMemory().holds(object, kLookedAt)) object_ = object;
+    if (UntrustedMemory().holds(object, kLookedAt)) object_ = object;
   }
   ~TestTensor() {
     if (handle_ != nullptr) torch_.delete_tensor(handle_);
@@ -89,7 +89,7 @@ class TestTensor {
   }
   bool has_storage(std::size_t offset) const noexcept {
     const void* storage = torch_pointer(object_, offset);
-    return DoubtfulMemory().holds(storage, kStorageData + sizeof data_) &&
+    return UntrustedMemory().holds(storage, kStorageData + sizeof data_) &&
            reinterpret_cast<std::uintptr_t>(storage) % 8 == 0 &&
            torch_pointer(storage, kStorageData) == data_;
   }
@@ -157,7 +157,7 @@ NoContext on_tested_operator(const void* function) noexcept {
     const void* values = torch_pointer(function, offset);
     if (torch_value<std::size_t>(function, offset + 8) != kCopyInputs ||
         reinterpret_cast<std::uintptr_t>(values) % 8 != 0 ||
-        !DoubtfulMemory().holds(values, kCopyInputs * kValueSize))
+        !UntrustedMemory().holds(values, kCopyInputs * kValueSize))
       return false;
     const auto tag = [&](std::size_t i) {
       return torch_value<std::uint32_t>(values, i * kValueSize + kValueTag);
@@ -243,7 +243,7 @@ OperatorInput torch_input(const InputLayout& layout, const void* value) noexcept
 }  // namespace
 
 std::optional<InputLayout> find_inputs(const RecordFunctionApi& torch, std::size_t sequence) noexcept {
-  if (!torch.has_tensors() || !DoubtfulMemory().works()) return {};
+  if (!torch.has_tensors() || !UntrustedMemory().works()) return {};
   RecordCallback callback;
   callback.start = &on_tested_operator;
   callback.end = &on_tested_end;

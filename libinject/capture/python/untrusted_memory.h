@@ -64,7 +64,7 @@ class CopiedMemory {
 
 /// Memory that may not be mapped. It can still disappear between check and read, if another thread frees it,
 /// so it is read right after the check.
-class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
+class UntrustedMemory : public CopiedMemory<UntrustedMemory> {
  public:
   /// False on emulated kernels that check the operation first: the test does not work there.
   bool works() const noexcept {
@@ -93,7 +93,7 @@ class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
 /// Memory that another thread uses, and may free at any moment: the kernel copies it, or reports that it is
 /// not mapped. Some containers forbid that; nothing can be read then. It is copied in blocks: adjacent data
 /// is from one moment, and takes one system call.
-class ChangingMemory : public CopiedMemory<ChangingMemory> {
+class VolatileMemory : public CopiedMemory<VolatileMemory> {
  public:
   /// Drops the copies: later reads copy the memory again.
   void forget() noexcept {
