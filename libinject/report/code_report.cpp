@@ -363,13 +363,13 @@ bool is_library_file(std::string_view file) {
                      [&](std::string_view mark) { return file.find(mark) != std::string_view::npos; });
 }
 
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeReportInput& input,
                              std::size_t most_stack_text) {
   if (!times.any_places() || times.sums().empty()) return {};
   CodeSums sums(places);
   for (const auto& [kernel, total] : times.sums()) {
     sums.add(kernel.place, total);
-    if (judge.limits) sums.add_limits(kernel.place, judge.limits(kernel.detail, total.sum));
+    if (input.limits) sums.add_limits(kernel.place, input.limits(kernel.detail, total.sum));
   }
   sums.add_stacks(times.sums(), most_stack_text);
   for (const auto& [place, flops] : times.flops()) sums.add_flops(place, flops);
@@ -379,7 +379,7 @@ CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, c
   const auto add_rates = [&](auto& rows) {
     for (auto& row : rows)
       row.inclusive.rate =
-          flop_rate(row.inclusive.flops, static_cast<double>(row.inclusive.flop_time), judge.device);
+          flop_rate(row.inclusive.flops, static_cast<double>(row.inclusive.flop_time), input.device);
   };
   add_rates(report.operators);
   add_rates(report.modules);

@@ -127,14 +127,14 @@ bool is_library_file(std::string_view file);
 inline constexpr std::size_t kMostStackText = std::size_t{32} << 20;
 
 /// What is known about kernels beyond their times.
-struct CodeJudge {
+struct CodeReportInput {
   DeviceSpecs device;  ///< the one with whose peaks rates are compared
   /// What limits kernels with these details (DetailRow::number), of which `time` is part.
   std::function<KernelLimits(std::uint32_t detail, std::uint64_t time)> limits;
 };
 
 /// Empty if no launch has been named.
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeReportInput& input,
                              std::size_t most_stack_text = kMostStackText);
 
 }  // namespace inject
