@@ -40,7 +40,7 @@ class TickClock {
   }
 
   /// Nanoseconds per tick; 0 as long as the readings are too close together.
-  double length() const noexcept { return last_.time - first_.time < kApart ? 0 : scale_; }
+  double period() const noexcept { return last_.time - first_.time < kApart ? 0 : scale_; }
 
   Nanoseconds time(std::uint64_t at) const noexcept {
     const auto distance = static_cast<std::int64_t>(at - last_.ticks);
@@ -75,16 +75,16 @@ class TickClock {
   double scale_ = 1;
 };
 
-/// The length of ticks; any thread may read it while another one sets it.
-class TickLength {
+/// The period of ticks; any thread may read it while another one sets it.
+class TickPeriod {
  public:
   /// Uses a clock with two readings that are far enough apart; otherwise nothing changes.
   void set(const TickClock& clock) noexcept {
-    if (const double length = clock.length(); length > 0)
-      scaled_.store(static_cast<std::uint64_t>(length * kOne), std::memory_order_relaxed);
+    if (const double period = clock.period(); period > 0)
+      scaled_.store(static_cast<std::uint64_t>(period * kOne), std::memory_order_relaxed);
   }
   bool known() const noexcept { return scaled_.load(std::memory_order_relaxed) != 0; }
-  /// 0 as long as the length is not known, and if the counter has gone backwards.
+  /// 0 as long as the period is not known, and if the counter has gone backwards.
   Nanoseconds between(std::uint64_t begin, std::uint64_t end) const noexcept {
     if (end <= begin) return 0;
     return static_cast<Nanoseconds>(Uint128{end - begin} * scaled_.load(std::memory_order_relaxed) >> 32u);

@@ -13,7 +13,7 @@ constinit std::atomic<std::uint32_t> recorded_groups{~0u};
 constinit std::atomic<bool> plans_watched{false};
 constinit std::atomic<bool> record_plain_calls{true};
 constinit std::atomic<bool> short_calls_together{false};
-constinit TickLength tick_length;
+constinit TickPeriod tick_period;
 constinit std::atomic<BlockPool*> published_pool{nullptr};
 constinit std::atomic<bool> record_inner_calls{false};
 constinit std::atomic<bool> collecting_activity{false};

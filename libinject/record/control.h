@@ -49,7 +49,7 @@ extern std::atomic<bool> record_plain_calls;
 extern std::atomic<bool> short_calls_together;
 
 /// Tick length of the counter that times short calls. Set when a window opens.
-extern TickLength tick_length;
+extern TickPeriod tick_period;
 
 /// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
 extern std::atomic<bool> record_inner_calls;

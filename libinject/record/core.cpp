@@ -32,10 +32,10 @@ Core::Core(ParseResult parsed)
       nvtx_trigger(configuration.options.window),
       unit_ranges(configuration.options.unit_ranges) {}
 
-void Core::set_tick_length() const noexcept {
+void Core::set_tick_period() const noexcept {
   TickClock now = clock;
   now.calibrate();
-  tick_length.set(now);
+  tick_period.set(now);
 }
 
 }  // namespace inject

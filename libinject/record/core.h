@@ -36,7 +36,7 @@ struct Core {
 
   /// Provides hooks with the tick length that they need to time calls by the CPU's counter, as precisely as
   /// it is known by now.
-  void set_tick_length() const noexcept;
+  void set_tick_period() const noexcept;
 
   /// The process's Core, created if there is none yet; nullptr if memory is short, with INJECT_WINDOW=off,
   /// and in a process with more privileges than its user (process.h), where libinject does nothing.

@@ -48,8 +48,8 @@ inline constinit std::atomic<bool> processor_times_refused{false};
 
 /// True if the thread's last short call ended less than kProcessorTimeApart ago.
 inline bool is_just_after_short_call(const ThreadState& thread) noexcept {
-  return thread.last_short_end != 0 && tick_length.known() &&
-         tick_length.between(thread.last_short_end, ticks()) < kProcessorTimeApart;
+  return thread.last_short_end != 0 && tick_period.known() &&
+         tick_period.between(thread.last_short_end, ticks()) < kProcessorTimeApart;
 }
 
 /// An outermost call in an open window begins on the calling thread: reads the CPU time if it is due, and

@@ -39,9 +39,9 @@ void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcep
 
 // 0 as long as the length of a tick is not known.
 std::uint64_t interval_in_ticks() noexcept {
-  if (const Core* core = Core::get_if_any(); core != nullptr && !tick_length.known()) core->set_tick_length();
+  if (const Core* core = Core::get_if_any(); core != nullptr && !tick_period.known()) core->set_tick_period();
   constexpr std::uint64_t kTicks = 1u << 20;
-  const Nanoseconds length = tick_length.between(1, 1 + kTicks);
+  const Nanoseconds length = tick_period.between(1, 1 + kTicks);
   return length == 0 ? 0 : kInterval * kTicks / length;
 }
 
@@ -125,7 +125,7 @@ void TorchMemory::take(Device& device, const Levels& levels) noexcept {
 }
 
 Nanoseconds TorchMemory::time_of(const Device& device, std::uint64_t at) noexcept {
-  return device.begin + tick_length.between(device.begin_ticks, at);
+  return device.begin + tick_period.between(device.begin_ticks, at);
 }
 
 void TorchMemory::take_rest(Device& device) noexcept {

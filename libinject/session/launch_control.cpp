@@ -25,7 +25,7 @@ bool LaunchControl::arm() noexcept {
   launch_trigger.most_windows = spec.max_windows != 0 ? spec.max_windows
                                 : spec.every != 0     ? std::uint64_t{1} << 31
                                                       : 1;
-  parts_.core.set_tick_length();
+  parts_.core.set_tick_period();
   launch_trigger.counting.store(true, std::memory_order_release);
   parts_.iterations.start_search(SignSource::kCallbacks);
   step();

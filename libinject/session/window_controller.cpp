@@ -172,7 +172,7 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   Tracer& tracer = parts_.cupti.tracer();
   if (!parts_.arbiter.yielding()) tracer.resume_activity();
   parts_.cupti.forgive_detach();
-  parts_.core.set_tick_length();
+  parts_.core.set_tick_period();
   const std::uint32_t window =
       parts_.log.open(reason, at == 0 ? now() : at, parts_.core.threads.host_drops());
   state.set_open(window);

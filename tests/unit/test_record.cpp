@@ -436,20 +436,20 @@ TEST_CASE("times made of ticks are not late, and hardly early", "[native]") {
   CHECK(close > 100);
 }
 
-TEST_CASE("a length of ticks is known once two readings are far enough apart", "[native]") {
-  TickLength length;
+TEST_CASE("the period of ticks is known once two readings are far enough apart", "[native]") {
+  TickPeriod period;
   TickClock clock;
   clock.calibrate();
-  if (clock.length() == 0) {  // otherwise the thread lost its CPU between the two
-    length.set(clock);
-    CHECK_FALSE(length.known());
-    CHECK(length.between(1, 1'000'000) == 0);
+  if (clock.period() == 0) {  // otherwise the thread lost its CPU between the two
+    period.set(clock);
+    CHECK_FALSE(period.known());
+    CHECK(period.between(1, 1'000'000) == 0);
   }
   const timespec pause{0, 5'000'000};
   nanosleep(&pause, nullptr);
   clock.calibrate();
-  length.set(clock);
-  REQUIRE(length.known());
+  period.set(clock);
+  REQUIRE(period.known());
   const Nanoseconds before = now();
   const std::uint64_t first = ticks();
   const Nanoseconds begin = now();
@@ -458,8 +458,8 @@ TEST_CASE("a length of ticks is known once two readings are far enough apart", "
   const std::uint64_t last = ticks();
   const Nanoseconds after = now();
   // Five milliseconds of readings that are less than a microsecond off.
-  CHECK(length.between(first, last) >= (end - begin) / 1000 * 999);
-  CHECK(length.between(first, last) <= (after - before) / 1000 * 1001);
-  CHECK(length.between(last, first) == 0);
-  CHECK(length.between(first, first) == 0);
+  CHECK(period.between(first, last) >= (end - begin) / 1000 * 999);
+  CHECK(period.between(first, last) <= (after - before) / 1000 * 1001);
+  CHECK(period.between(last, first) == 0);
+  CHECK(period.between(first, first) == 0);
 }

@@ -176,10 +176,10 @@ ShortCallFrame::Start ShortCallFrame::begin(std::uintptr_t stack) noexcept {
     return {};
   }
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
-  if (window == 0 || thread->kept_window != window || !tick_length.known()) return {};
+  if (window == 0 || thread->kept_window != window || !tick_period.known()) return {};
   thread->queue.expect_short_call();
   const std::uint64_t time = ticks();
-  if (tick_length.between(thread->kept_end_ticks, time) >= kProcessorTimeApart) return {};
+  if (tick_period.between(thread->kept_end_ticks, time) >= kProcessorTimeApart) return {};
   thread->open_calls.enter_short_call(stack);
   return {time, window};
 }
@@ -190,7 +190,7 @@ void ShortCallFrame::end(std::uintptr_t stack, Start start, FunctionId function,
   // Another thread's by now, if the program moves stacks between threads.
   ThreadState* const thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || !thread->open_calls.leave_short_call(stack)) return;
-  const Nanoseconds duration = tick_length.between(start.ticks, time);
+  const Nanoseconds duration = tick_period.between(start.ticks, time);
   if (duration < kShortCall) [[likely]] {
     thread->last_short_end = time;
     ThreadRegistry::add_short_call(*thread, start.window, {function, static_cast<std::uint16_t>(duration)});
