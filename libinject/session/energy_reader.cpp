@@ -119,7 +119,7 @@ Nanoseconds EnergyReader::energy_due(Nanoseconds now) {
     const std::vector<EnergyPoint>& points = device.energy.points();
     moved = std::min(moved, points.empty() ? 0 : points.back().after);
   }
-  return energy_pace_.next(now, latest_window(), moved);
+  return energy_schedule_.next(now, latest_window(), moved);
 }
 
 Nanoseconds EnergyReader::kept(Nanoseconds now) const {
@@ -161,7 +161,7 @@ Nanoseconds EnergyReader::read(Nanoseconds now, Nanoseconds cpu) {
     for (Device& device : devices_) {
       if (device.used) read_energy(device);
     }
-    energy_pace_.note(now, spent());
+    energy_schedule_.note(now, spent());
     find_step();
   }
   if (now >= clocks_due(now)) {
@@ -309,7 +309,7 @@ void EnergyReader::find_step() {
     const Nanoseconds step = device.energy.step();
     if (step != 0 && (shortest == 0 || step < shortest)) shortest = step;
   }
-  energy_pace_.set_step(shortest);
+  energy_schedule_.set_step(shortest);
 }
 
 EnergyInfo EnergyReader::copy() const {

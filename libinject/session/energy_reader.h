@@ -15,7 +15,7 @@
 #include "libinject/model/device_readings.h"
 #include "libinject/pipeline/window_log.h"
 #include "libinject/record/memory_series.h"
-#include "libinject/session/energy_pace.h"
+#include "libinject/session/energy_schedule.h"
 #include "libinject/session/nvml_api.h"
 
 namespace inject {
@@ -23,8 +23,8 @@ namespace inject {
 /// Reads energy, clocks and memory in use of the devices that the program uses, through NVML, while a window
 /// is open or about to be. The energy counter moves every 20 to 100 ms, depending on GPU and driver; the
 /// interval is found by watching it. The counter is read several times as often if the budget of processor
-/// time allows it (EnergyPace): all readings take a thousandth of a CPU at most, plus an initial allowance.
-/// Used by the reading thread (DeviceReader), except for copy().
+/// time allows it (EnergySchedule): all readings take a thousandth of a CPU at most, plus an initial
+/// allowance. Used by the reading thread (DeviceReader), except for copy().
 class EnergyReader {
  public:
   explicit EnergyReader(const WindowLog& windows) noexcept;
@@ -127,7 +127,7 @@ class EnergyReader {
   nvml::GetNumber* get_limit_ = nullptr;
   nvml::MemoryFunctions get_memory_;
 
-  EnergyPace energy_pace_;
+  EnergySchedule energy_schedule_;
   // A fifth of a thousandth of a CPU each.
   ProcessorBudget clock_budget_{5000, 6 * kMillisecond};
   ProcessorBudget memory_budget_{5000, 6 * kMillisecond};

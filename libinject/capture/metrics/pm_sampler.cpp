@@ -9,7 +9,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
-#include "libinject/capture/metrics/decode_pace.h"
+#include "libinject/capture/metrics/decode_schedule.h"
 #include "libinject/record/internal_thread.h"
 
 namespace inject {

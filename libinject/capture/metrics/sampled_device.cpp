@@ -62,7 +62,7 @@ CuptiCall SampledDevice::set_up(Nanoseconds max_pause) {
     return {kImageSize, result};
   const DecodePlan plan =
       plan_decoding(bytes / kMinImageSamples, PmDevice::kHardwareBuffer, interval_, max_pause);
-  pace.limit(plan.pause);
+  schedule.limit(plan.pause);
   if (const CUptiResult result = pm.image_size(plan.image_samples, bytes); result != CUPTI_SUCCESS)
     return {kImageSize, result};
   pm.make_image(bytes);
@@ -84,7 +84,7 @@ CuptiCall SampledDevice::start() {
   const CUptiResult result = pm.start();
   started = result == CUPTI_SUCCESS;
   if (started) account.start(begin);
-  pace.start(begin, interval_);
+  schedule.start(begin, interval_);
   return {"cuptiPmSamplingStart", result};
 }
 
@@ -101,12 +101,12 @@ bool SampledDevice::decode_image(CuptiCall& failed) {
   overflowed = decoded.overflow;
   if (decoded.result != CUPTI_SUCCESS && !overflowed) {
     // Start over.
-    overflowed = pace.may_retry(now());
+    overflowed = schedule.may_retry(now());
     if (!overflowed) failed = {"cuptiPmSamplingDecodeData", decoded.result};
     return false;
   }
   if (overflowed) {
-    pace.note_overflow(now());
+    schedule.note_overflow(now());
     ++report_.overflows;
   }
   decoding.full += decoded.full ? 1 : 0;
@@ -121,7 +121,7 @@ bool SampledDevice::decode_image(CuptiCall& failed) {
   // Units report their parts of a sample one after the other: what is incomplete will be completed in the
   // same image. So it is not emptied each time, which would also take time for all that it can hold.
   const std::size_t left = state.room - std::min(state.room, state.populated);
-  if (decoded.full || pace.is_tight(left, interval_)) failed = empty_image();
+  if (decoded.full || schedule.is_tight(left, interval_)) failed = empty_image();
   report_.cpu += thread_cpu_time() - called;
   return decoded.full;
 }

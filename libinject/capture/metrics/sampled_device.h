@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libinject/capture/metrics/decode_pace.h"
+#include "libinject/capture/metrics/decode_schedule.h"
 #include "libinject/capture/metrics/metric_choice.h"
 #include "libinject/capture/metrics/pm_api.h"
 #include "libinject/capture/metrics/pm_device.h"
@@ -34,7 +34,7 @@ struct CuptiCall {
 };
 
 /// One sampled device, from set-up to end: PmDevice makes the calls, SampleAccount decides which samples
-/// count, DecodePace when to decode. Used only by the sampling thread; makes no further calls once `stop`
+/// count, DecodeSchedule when to decode. Used only by the sampling thread; makes no further calls once `stop`
 /// says so. What to do about a failure or an overflow is decided by SampledDevices, which has the other
 /// devices as well.
 class SampledDevice {
@@ -72,7 +72,7 @@ class SampledDevice {
 
   PmDevice pm;
   SampleAccount account;
-  DecodePace pace;
+  DecodeSchedule schedule;
   bool started = false;
   bool held_up = false;     // another device was set up while its buffer filled
   bool overflowed = false;  // there will be no further samples

@@ -88,7 +88,7 @@ Nanoseconds SampledDevices::open(const std::atomic<std::uint64_t>& noted) {
     for (const auto& device : devices_) device->held_up = device->started;
     // The next one may take as long as the others can wait.
     for (const auto& device : devices_) {
-      if (device->started && !stop_.must_stop() && device->pace.due(now())) decode(*device);
+      if (device->started && !stop_.must_stop() && device->schedule.due(now())) decode(*device);
     }
   }
   // Setting one up takes up to 0.3 s (H200), during which earlier devices' samples are not decoded.
@@ -200,12 +200,12 @@ CuptiCall SampledDevices::set_up(SampledDevice& device) {
 
 void SampledDevices::decode_due() {
   for (const auto& device : devices_) {
-    if (!stop_.must_stop() && device->pace.due(now())) decode(*device);
+    if (!stop_.must_stop() && device->schedule.due(now())) decode(*device);
   }
 }
 
 Nanoseconds SampledDevices::until_due(Nanoseconds max) const {
-  for (const auto& device : devices_) max = std::min(max, device->pace.until_due(now()));
+  for (const auto& device : devices_) max = std::min(max, device->schedule.until_due(now()));
   return max;
 }
 
@@ -217,11 +217,11 @@ void SampledDevices::decode(SampledDevice& device) {
   for (int round = 0; round < kMaxRounds && !stop_.must_stop() && decode_image(device); ++round) {
   }
   // If it was held up, that says nothing about its own pauses.
-  if (!held_up && (device.overflowed || device.account.missing() >= DecodePace::kMinMissing))
+  if (!held_up && (device.overflowed || device.account.missing() >= DecodeSchedule::kMinMissing))
     shorten_pause(device);
-  if (held_up && device.overflowed) device.pace.forgive_overflow();
+  if (held_up && device.overflowed) device.schedule.forgive_overflow();
   owner_.hand_over(report_);
-  device.pace.decoded(begin);
+  device.schedule.decoded(begin);
   if (device.broken || stop_.must_stop()) return;
   if (device.overflowed)
     restart_after_overflow(device);
@@ -231,8 +231,8 @@ void SampledDevices::decode(SampledDevice& device) {
 
 // The hardware's buffer was full: CUPTI reports it, or samples are missing between two decodes.
 void SampledDevices::shorten_pause(SampledDevice& device) {
-  if (!device.pace.shorten()) return;
-  const Nanoseconds pause = device.pace.longest_pause();
+  if (!device.schedule.shorten()) return;
+  const Nanoseconds pause = device.schedule.longest_pause();
   max_pause_ = std::min(max_pause_, pause);
   ++report_.decoding.shortened;
   report_.decoding.pause = pause;
@@ -251,7 +251,7 @@ bool SampledDevices::decode_image(SampledDevice& device) {
 
 // After an overflow no more samples arrive, whatever is decoded: start again.
 void SampledDevices::restart_after_overflow(SampledDevice& device) {
-  if (device.pace.too_fast()) {
+  if (device.schedule.too_fast()) {
     device.broken = true;
     log_refusal(
         "samples come faster than they can be decoded; measure fewer metrics (INJECT_METRICS), or raise "

@@ -36,7 +36,7 @@ class ProcessorBudget {
 
 /// When the energy counter is read. An edge of a window needs one reading at once and, to be precise, one
 /// more after the counter has moved; between edges it is read with the budget that these do not need.
-class EnergyPace {
+class EnergySchedule {
  public:
   /// When the next reading is due, at `now` or later. `window`: the latest; `moved`: the counter's latest
   /// move is known to have happened after this time.

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "libinject/analysis/energy.h"
-#include "libinject/session/energy_pace.h"
+#include "libinject/session/energy_schedule.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
 
 namespace {
 
-constexpr Nanoseconds kPaceMs = kMillisecond;
+constexpr Nanoseconds kScheduleMs = kMillisecond;
 // Three fifths of a thousandth of the time, beyond the allowance.
 constexpr double kRate = 0.0006;
-constexpr Nanoseconds kAllowance = 18 * kPaceMs;
+constexpr Nanoseconds kAllowance = 18 * kScheduleMs;
 constexpr std::uint64_t kPaceLimit = 700'000;  // mW
 constexpr double kWatts = 500;
 
@@ -34,8 +34,8 @@ struct Outcome {
 template <typename Cost>
 Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step, Cost cost) {
   Outcome outcome;
-  EnergyPace pace;
-  Nanoseconds now = windows.front().begin - 500 * kPaceMs;  // first expected
+  EnergySchedule schedule;
+  Nanoseconds now = windows.front().begin - 500 * kScheduleMs;  // first expected
   const Nanoseconds until = windows.back().end + kNearEdge;
   while (now < until) {
     RangeTracker::Span latest;
@@ -51,7 +51,7 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
       continue;
     }
     const std::vector<EnergyPoint>& points = outcome.readings.points();
-    const Nanoseconds due = pace.next(now, latest, points.empty() ? 0 : points.back().after);
+    const Nanoseconds due = schedule.next(now, latest, points.empty() ? 0 : points.back().after);
     REQUIRE(due >= now);
     if (due > now) {
       now = std::min(due, next_edge);
@@ -61,7 +61,7 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
     outcome.read_at.push_back(now);
     outcome.readings.add(now, now + took,
                          static_cast<std::uint64_t>(kWatts) * (now / step * step / 1'000'000), kPaceLimit);
-    pace.note(now, took);
+    schedule.note(now, took);
     outcome.spent += took;
     outcome.dearest = std::max(outcome.dearest, took);
     // The strict bound at any time: the share of the time so far, the allowance, and the call that began
@@ -83,7 +83,7 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
     for (const Nanoseconds edge : {window.begin, window.end})
       outcome.at_once.back() +=
           std::any_of(outcome.read_at.begin(), outcome.read_at.end(),
-                      [edge](Nanoseconds at) { return at >= edge && at < edge + 10 * kPaceMs; })
+                      [edge](Nanoseconds at) { return at >= edge && at < edge + 10 * kScheduleMs; })
               ? 1
               : 0;
   }
@@ -93,7 +93,7 @@ Outcome follow(const std::vector<RangeTracker::Span>& windows, Nanoseconds step,
 std::vector<RangeTracker::Span> windows_of(std::size_t count, Nanoseconds length, Nanoseconds between) {
   std::vector<RangeTracker::Span> windows;
   for (std::size_t i = 0; i < count; ++i) {
-    const Nanoseconds begin = 1000 * kSecond + 37 * kPaceMs + i * (length + between);
+    const Nanoseconds begin = 1000 * kSecond + 37 * kScheduleMs + i * (length + between);
     windows.push_back({begin, begin + length});
   }
   return windows;
@@ -106,8 +106,8 @@ std::ptrdiff_t precise(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("a processor budget allows its part, and the allowance once", "[energy]") {
-  for (const Nanoseconds cost : {40 * kMicrosecond, 3 * kPaceMs, 21 * kPaceMs}) {
-    ProcessorBudget budget(1000, 10 * kPaceMs);
+  for (const Nanoseconds cost : {40 * kMicrosecond, 3 * kScheduleMs, 21 * kScheduleMs}) {
+    ProcessorBudget budget(1000, 10 * kScheduleMs);
     Nanoseconds now = kSecond;
     Nanoseconds spent = 0;
     while ((now = budget.next(now)) < 1001 * kSecond) {
@@ -115,21 +115,21 @@ TEST_CASE("a processor budget allows its part, and the allowance once", "[energy
       spent += cost;
     }
     // A thousandth of the time is one second, and no debt is forgiven.
-    CHECK(spent <= kSecond + 10 * kPaceMs + cost);
-    CHECK(spent >= kSecond + 10 * kPaceMs - cost);
+    CHECK(spent <= kSecond + 10 * kScheduleMs + cost);
+    CHECK(spent >= kSecond + 10 * kScheduleMs - cost);
   }
 }
 
 TEST_CASE("a processor budget saves up to its allowance", "[energy]") {
-  ProcessorBudget budget(1000, 10 * kPaceMs);
-  CHECK(budget.next(kSecond, 10 * kPaceMs) == kSecond);
-  budget.spend(14 * kPaceMs);
+  ProcessorBudget budget(1000, 10 * kScheduleMs);
+  CHECK(budget.next(kSecond, 10 * kScheduleMs) == kSecond);
+  budget.spend(14 * kScheduleMs);
   CHECK(budget.next(kSecond) == 5 * kSecond);
-  CHECK(budget.next(kSecond, 3 * kPaceMs) == 8 * kSecond);
+  CHECK(budget.next(kSecond, 3 * kScheduleMs) == 8 * kSecond);
   // If asked for more than it can hold, it returns when it will be full.
   CHECK(budget.next(kSecond, kSecond) == 15 * kSecond);
-  CHECK(budget.next(3600 * kSecond, 10 * kPaceMs) == 3600 * kSecond);
-  budget.spend(11 * kPaceMs);
+  CHECK(budget.next(3600 * kSecond, 10 * kScheduleMs) == 3600 * kSecond);
+  budget.spend(11 * kScheduleMs);
   CHECK(budget.next(3600 * kSecond) == 3601 * kSecond);
   // Frequent calls lose nothing to rounding.
   for (Nanoseconds now = 3600 * kSecond; now < 3601 * kSecond; now += 999'999) budget.next(now);
@@ -148,14 +148,14 @@ TEST_CASE("what readings of the energy counter take is bounded at any time, and 
       time = windows.back().end;
     }
     const Nanoseconds usual = (10 + random() % 5000) * kMicrosecond;
-    const Nanoseconds step = (20 + random() % 81) * kPaceMs;
+    const Nanoseconds step = (20 + random() % 81) * kScheduleMs;
     follow(windows, step,
            [&] { return usual / 2 + random() % usual + (random() % 50 == 0 ? 5 * usual : 0); });
   }
 }
 
 TEST_CASE("cheap readings come often and find the counter's step", "[energy]") {
-  for (const Nanoseconds step : {20 * kPaceMs, 50 * kPaceMs, 100 * kPaceMs}) {
+  for (const Nanoseconds step : {20 * kScheduleMs, 50 * kScheduleMs, 100 * kScheduleMs}) {
     const Outcome outcome =
         follow(windows_of(3, 4 * kSecond, 3 * kSecond), step, [] { return 40 * kMicrosecond; });
     CHECK(precise(outcome) == 3);
@@ -168,28 +168,28 @@ TEST_CASE("cheap readings come often and find the counter's step", "[energy]") {
 TEST_CASE("where a reading takes milliseconds, what there is goes to the windows' edges", "[energy]") {
   SECTION("the first windows live on the allowance") {
     const Outcome outcome = follow({{100 * kSecond, 114 * kSecond}, {116 * kSecond, 120 * kSecond}},
-                                   100 * kPaceMs, [] { return 3 * kPaceMs; });
+                                   100 * kScheduleMs, [] { return 3 * kScheduleMs; });
     CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
     CHECK(precise(outcome) == 2);
   }
   SECTION("of a second and a half, a few seconds apart") {
-    for (const Nanoseconds cost : {3 * kPaceMs, 5 * kPaceMs}) {
+    for (const Nanoseconds cost : {3 * kScheduleMs, 5 * kScheduleMs}) {
       const Outcome outcome =
-          follow(windows_of(2, 1500 * kPaceMs, 4 * kSecond), 100 * kPaceMs, [&] { return cost; });
-      CHECK(precise(outcome) >= (cost == 3 * kPaceMs ? 2 : 1));
+          follow(windows_of(2, 1500 * kScheduleMs, 4 * kSecond), 100 * kScheduleMs, [&] { return cost; });
+      CHECK(precise(outcome) >= (cost == 3 * kScheduleMs ? 2 : 1));
     }
   }
   SECTION("then they come as what is earned allows") {
-    const Outcome outcome =
-        follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 2900 * kMicrosecond; });
+    const Outcome outcome = follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kScheduleMs,
+                                   [] { return 2900 * kMicrosecond; });
     CHECK(precise(outcome) == 60);
     const Outcome dearer =
-        follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kPaceMs, [] { return 5 * kPaceMs; });
+        follow(windows_of(60, 5 * kSecond, 5 * kSecond), 100 * kScheduleMs, [] { return 5 * kScheduleMs; });
     CHECK(precise(dearer) >= 25);
   }
   SECTION("a long window leaves enough for its end and the next one") {
     const Outcome outcome =
-        follow(windows_of(2, 300 * kSecond, 2 * kSecond), 100 * kPaceMs, [] { return 3 * kPaceMs; });
+        follow(windows_of(2, 300 * kSecond, 2 * kSecond), 100 * kScheduleMs, [] { return 3 * kScheduleMs; });
     CHECK(outcome.at_once == std::vector<std::size_t>{2, 2});
     // In between, no more than the budget earns.
     CHECK(outcome.readings.count() > 50);
@@ -197,8 +197,9 @@ TEST_CASE("where a reading takes milliseconds, what there is goes to the windows
   }
   SECTION("a first call that takes a tenth of a second is paid off") {
     bool first = true;
-    const Outcome outcome = follow(windows_of(20, 5 * kSecond, 15 * kSecond), 100 * kPaceMs,
-                                   [&] { return std::exchange(first, false) ? 100 * kPaceMs : 2 * kPaceMs; });
+    const Outcome outcome = follow(windows_of(20, 5 * kSecond, 15 * kSecond), 100 * kScheduleMs, [&] {
+      return std::exchange(first, false) ? 100 * kScheduleMs : 2 * kScheduleMs;
+    });
     CHECK_FALSE(outcome.precise.front());
     CHECK(outcome.precise.back());
   }
@@ -207,16 +208,18 @@ TEST_CASE("where a reading takes milliseconds, what there is goes to the windows
 TEST_CASE("an edge is read until the counter has moved, and the reading after it waits for that",
           "[energy]") {
   const RangeTracker::Span window{100 * kSecond, 0};
-  EnergyPace pace;
-  CHECK(pace.next(window.begin, window, 0) == window.begin);
-  pace.note(window.begin, 4 * kPaceMs);
-  CHECK(pace.next(window.begin + kPaceMs, window, window.begin - kPaceMs) == window.begin + 80 * kPaceMs);
-  pace.note(window.begin + 80 * kPaceMs, 4 * kPaceMs);
-  CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin - kPaceMs) ==
-        window.begin + 80 * kPaceMs + kLongestStep);
+  EnergySchedule schedule;
+  CHECK(schedule.next(window.begin, window, 0) == window.begin);
+  schedule.note(window.begin, 4 * kScheduleMs);
+  CHECK(schedule.next(window.begin + kScheduleMs, window, window.begin - kScheduleMs) ==
+        window.begin + 80 * kScheduleMs);
+  schedule.note(window.begin + 80 * kScheduleMs, 4 * kScheduleMs);
+  CHECK(schedule.next(window.begin + 90 * kScheduleMs, window, window.begin - kScheduleMs) ==
+        window.begin + 80 * kScheduleMs + kLongestStep);
   // From then on only the surplus is spent.
-  CHECK(pace.next(window.begin + 90 * kPaceMs, window, window.begin + 1) > window.begin + 10 * kSecond);
+  CHECK(schedule.next(window.begin + 90 * kScheduleMs, window, window.begin + 1) >
+        window.begin + 10 * kSecond);
   // The window's end comes first.
   const RangeTracker::Span over{window.begin, 101 * kSecond};
-  CHECK(pace.next(over.end, over, window.begin + 1) == over.end);
+  CHECK(schedule.next(over.end, over, window.begin + 1) == over.end);
 }

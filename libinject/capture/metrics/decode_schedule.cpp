@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/capture/metrics/decode_pace.h"
+#include "libinject/capture/metrics/decode_schedule.h"
 
 #include <algorithm>
 #include <utility>
@@ -59,37 +59,37 @@ DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, N
   return plan;
 }
 
-void DecodePace::start(Nanoseconds time, Nanoseconds interval) noexcept {
+void DecodeSchedule::start(Nanoseconds time, Nanoseconds interval) noexcept {
   pause_ = std::min(poll_interval(interval), longest_pause_);
   decode_at_ = time + pause_;
 }
 
-Nanoseconds DecodePace::until_due(Nanoseconds time) const noexcept {
+Nanoseconds DecodeSchedule::until_due(Nanoseconds time) const noexcept {
   return decode_at_ > time ? decode_at_ - time : kMinPause;
 }
 
-void DecodePace::decoded(Nanoseconds begun) noexcept {
+void DecodeSchedule::decoded(Nanoseconds begun) noexcept {
   pause_ = std::min(2 * pause_, longest_pause_);
   decode_at_ = begun + pause_;
 }
 
-bool DecodePace::shorten() noexcept {
+bool DecodeSchedule::shorten() noexcept {
   const Nanoseconds pause = std::max(pause_ / 2, std::min(kMinDecodePause, longest_pause_));
   if (pause >= longest_pause_) return false;
   longest_pause_ = pause;
   return true;
 }
 
-bool DecodePace::is_tight(std::size_t room, Nanoseconds interval) const noexcept {
+bool DecodeSchedule::is_tight(std::size_t room, Nanoseconds interval) const noexcept {
   return room < kRoomInPauses * (longest_pause_ / interval + 1);
 }
 
-void DecodePace::note_overflow(Nanoseconds time) noexcept {
+void DecodeSchedule::note_overflow(Nanoseconds time) noexcept {
   if (time - std::exchange(overflowed_at_, time) > kOverflowsForgotten) overflows_ = 0;
   ++overflows_;
 }
 
-bool DecodePace::may_retry(Nanoseconds time) noexcept {
+bool DecodeSchedule::may_retry(Nanoseconds time) noexcept {
   const Nanoseconds before = std::exchange(retried_at_, time);
   return before == 0 || time - before >= kOverflowsForgotten;
 }

@@ -30,7 +30,7 @@ DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, N
                          Nanoseconds most) noexcept;
 
 /// The schedule of one device.
-class DecodePace {
+class DecodeSchedule {
  public:
   /// A device whose buffer overflows this often is sampled faster than it can be decoded.
   static constexpr int kMaxOverflows = 8;

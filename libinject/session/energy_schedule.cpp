@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/session/energy_pace.h"
+#include "libinject/session/energy_schedule.h"
 
 #include "libinject/analysis/energy.h"
 
@@ -31,7 +31,8 @@ Nanoseconds ProcessorBudget::next(Nanoseconds now, Nanoseconds least) noexcept {
   return lacking <= 0 ? now : earned_until_ + static_cast<Nanoseconds>(lacking) * parts_;
 }
 
-Nanoseconds EnergyPace::next(Nanoseconds now, const RangeTracker::Span& window, Nanoseconds moved) noexcept {
+Nanoseconds EnergySchedule::next(Nanoseconds now, const RangeTracker::Span& window,
+                                 Nanoseconds moved) noexcept {
   const Nanoseconds pause = std::max(pace_, std::min(kPauseByCost * cost_, kLongestStep));
   const Nanoseconds edge = std::max(window.begin, window.end);
   const bool at_once = read_at_ < edge;
@@ -46,14 +47,14 @@ Nanoseconds EnergyPace::next(Nanoseconds now, const RangeTracker::Span& window, 
   return std::max(read_at_ + pause, budget_.next(now, std::max(kReserved, kReservedReadings * cost_)));
 }
 
-void EnergyPace::note(Nanoseconds now, Nanoseconds processor_time) noexcept {
+void EnergySchedule::note(Nanoseconds now, Nanoseconds processor_time) noexcept {
   read_at_ = now;
   budget_.spend(processor_time);
   // The first reading may cost much more than those that follow.
   cost_ = (cost_ + processor_time) / 2;
 }
 
-void EnergyPace::set_step(Nanoseconds step) noexcept {
+void EnergySchedule::set_step(Nanoseconds step) noexcept {
   if (step != 0) pace_ = std::clamp(step / kReadingsByStep, kShortestPace, kMaxPace);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/capture/metrics/decode_pace.h"
+#include "libinject/capture/metrics/decode_schedule.h"
 
 #include "tests/unit/catch.h"
 
@@ -42,70 +42,70 @@ TEST_CASE("The first look is after 100 intervals, 2 to 20 ms", "[metrics]") {
 }
 
 TEST_CASE("Pauses between decodes double up to the limit", "[metrics]") {
-  DecodePace pace;
-  CHECK(pace.due(0));
-  pace.limit(50 * kMillisecond);
-  pace.start(kSecond, 500 * kMicrosecond);
-  CHECK_FALSE(pace.due(kSecond + 20 * kMillisecond - 1));
-  CHECK(pace.due(kSecond + 20 * kMillisecond));
-  CHECK(pace.until_due(kSecond) == 20 * kMillisecond);
-  CHECK(pace.until_due(2 * kSecond) == kMinPause);
-  pace.decoded(2 * kSecond);
-  CHECK(pace.until_due(2 * kSecond) == 40 * kMillisecond);
-  pace.decoded(3 * kSecond);
-  CHECK(pace.until_due(3 * kSecond) == 50 * kMillisecond);
+  DecodeSchedule schedule;
+  CHECK(schedule.due(0));
+  schedule.limit(50 * kMillisecond);
+  schedule.start(kSecond, 500 * kMicrosecond);
+  CHECK_FALSE(schedule.due(kSecond + 20 * kMillisecond - 1));
+  CHECK(schedule.due(kSecond + 20 * kMillisecond));
+  CHECK(schedule.until_due(kSecond) == 20 * kMillisecond);
+  CHECK(schedule.until_due(2 * kSecond) == kMinPause);
+  schedule.decoded(2 * kSecond);
+  CHECK(schedule.until_due(2 * kSecond) == 40 * kMillisecond);
+  schedule.decoded(3 * kSecond);
+  CHECK(schedule.until_due(3 * kSecond) == 50 * kMillisecond);
 }
 
 TEST_CASE("A buffer that was full is decoded twice as often, every 10 ms at most", "[metrics]") {
-  DecodePace pace;
-  pace.limit(50 * kMillisecond);
-  pace.start(0, kMillisecond);
-  pace.decoded(0);
-  pace.decoded(0);
-  REQUIRE(pace.shorten());
-  CHECK(pace.longest_pause() == 25 * kMillisecond);
-  pace.decoded(0);
-  REQUIRE(pace.shorten());
-  CHECK(pace.longest_pause() == 12 * kMillisecond + 500 * kMicrosecond);
-  pace.decoded(0);
-  REQUIRE(pace.shorten());
-  CHECK(pace.longest_pause() == 10 * kMillisecond);
-  pace.decoded(0);
-  CHECK_FALSE(pace.shorten());
-  CHECK(pace.longest_pause() == 10 * kMillisecond);
+  DecodeSchedule schedule;
+  schedule.limit(50 * kMillisecond);
+  schedule.start(0, kMillisecond);
+  schedule.decoded(0);
+  schedule.decoded(0);
+  REQUIRE(schedule.shorten());
+  CHECK(schedule.longest_pause() == 25 * kMillisecond);
+  schedule.decoded(0);
+  REQUIRE(schedule.shorten());
+  CHECK(schedule.longest_pause() == 12 * kMillisecond + 500 * kMicrosecond);
+  schedule.decoded(0);
+  REQUIRE(schedule.shorten());
+  CHECK(schedule.longest_pause() == 10 * kMillisecond);
+  schedule.decoded(0);
+  CHECK_FALSE(schedule.shorten());
+  CHECK(schedule.longest_pause() == 10 * kMillisecond);
 }
 
 TEST_CASE("An image has to have room for two pauses", "[metrics]") {
-  DecodePace pace;
-  pace.limit(50 * kMillisecond);
-  CHECK(pace.is_tight(2 * 101 - 1, 500 * kMicrosecond));
-  CHECK_FALSE(pace.is_tight(2 * 101, 500 * kMicrosecond));
+  DecodeSchedule schedule;
+  schedule.limit(50 * kMillisecond);
+  CHECK(schedule.is_tight(2 * 101 - 1, 500 * kMicrosecond));
+  CHECK_FALSE(schedule.is_tight(2 * 101, 500 * kMicrosecond));
 }
 
 TEST_CASE("Eight overflows soon after each other are too many", "[metrics]") {
-  DecodePace pace;
+  DecodeSchedule schedule;
   Nanoseconds time = kSecond;
-  for (int i = 0; i < 7; ++i) pace.note_overflow(time += kSecond);
-  CHECK_FALSE(pace.too_fast());
+  for (int i = 0; i < 7; ++i) schedule.note_overflow(time += kSecond);
+  CHECK_FALSE(schedule.too_fast());
   SECTION("in a row") {
-    pace.note_overflow(time + 10 * kSecond);
-    CHECK(pace.too_fast());
+    schedule.note_overflow(time + 10 * kSecond);
+    CHECK(schedule.too_fast());
   }
   SECTION("but not where there was a pause") {
-    pace.note_overflow(time + 10 * kSecond + 1);
-    CHECK_FALSE(pace.too_fast());
+    schedule.note_overflow(time + 10 * kSecond + 1);
+    CHECK_FALSE(schedule.too_fast());
   }
   SECTION("nor where one was not the device's own") {
-    pace.forgive_overflow();
-    pace.note_overflow(time);
-    CHECK_FALSE(pace.too_fast());
+    schedule.forgive_overflow();
+    schedule.note_overflow(time);
+    CHECK_FALSE(schedule.too_fast());
   }
 }
 
 TEST_CASE("A decode that failed is tried again, not twice in ten seconds", "[metrics]") {
-  DecodePace pace;
-  CHECK(pace.may_retry(kSecond));
-  CHECK(pace.may_retry(11 * kSecond));
-  CHECK_FALSE(pace.may_retry(21 * kSecond - 1));
-  CHECK_FALSE(pace.may_retry(22 * kSecond));
+  DecodeSchedule schedule;
+  CHECK(schedule.may_retry(kSecond));
+  CHECK(schedule.may_retry(11 * kSecond));
+  CHECK_FALSE(schedule.may_retry(21 * kSecond - 1));
+  CHECK_FALSE(schedule.may_retry(22 * kSecond));
 }
