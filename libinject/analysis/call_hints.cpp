@@ -44,7 +44,7 @@ bool reads_more_if_padded(const ConvolutionShape& shape, DataType type) {
 }
 
 bool has_tf32(const DeviceSpecs& device) {
-  return ability(device, Arithmetic::kTf32) == Ability::kYes;
+  return arithmetic_support(device, Arithmetic::kTf32) == ArithmeticSupport::kYes;
 }
 
 /// Equal for layers that differ only in the algorithm.

@@ -20,7 +20,7 @@ constexpr std::int64_t kTile = 128;
 constexpr std::uint64_t kManyCalls = 64;
 
 bool has(const DeviceSpecs& device, Arithmetic arithmetic) {
-  return ability(device, arithmetic) == Ability::kYes;
+  return arithmetic_support(device, arithmetic) == ArithmeticSupport::kYes;
 }
 
 std::string number(std::int64_t value) {

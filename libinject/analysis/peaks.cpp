@@ -181,17 +181,17 @@ Product product_of(int major, int minor, std::string_view device_name) noexcept 
   return Product::kUnknown;
 }
 
-Ability ability(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
+ArithmeticSupport arithmetic_support(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
   const Rates* rates = rates_of(device);
-  if (rates == nullptr) return Ability::kUnknown;
+  if (rates == nullptr) return ArithmeticSupport::kUnknown;
   if (!on_tensor_cores(arithmetic))
-    return multiply_adds(*rates, arithmetic) != 0 ? Ability::kYes : Ability::kUnknown;
+    return multiply_adds(*rates, arithmetic) != 0 ? ArithmeticSupport::kYes : ArithmeticSupport::kUnknown;
   if (multiply_adds(*rates, arithmetic) == 0 || device.product == Product::kNoTensorCores)
-    return Ability::kNo;
+    return ArithmeticSupport::kNo;
   // Turing chips come with and without tensor cores.
   const bool turing = device.major == 7 && device.minor == 5;
   const bool known = device.product != Product::kUnknown && device.product != Product::kReduced;
-  return turing && !known ? Ability::kUnknown : Ability::kYes;
+  return turing && !known ? ArithmeticSupport::kUnknown : ArithmeticSupport::kYes;
 }
 
 PeakShare possible_share(double share, double nanoseconds) noexcept {

@@ -64,8 +64,8 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept;
 std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
 
 /// Whether the device supports it at all, at any rate.
-enum class Ability : std::uint8_t { kUnknown, kNo, kYes };
-Ability ability(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
+enum class ArithmeticSupport : std::uint8_t { kUnknown, kNo, kYes };
+ArithmeticSupport arithmetic_support(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
 
 /// The share of a peak (1 is all of it) achieved by work that took `nanoseconds` on the device, unless it is
 /// impossible: peaks agree with the datasheets within 3 %, and each end of a kernel's time has a resolution

@@ -33,7 +33,7 @@ std::optional<double> FlopCount::least_time(const DeviceSpecs& device) const {
     if (i == kArithmetics) return std::nullopt;
     const auto arithmetic = static_cast<Arithmetic>(i);
     auto peak = peak_flops(device, arithmetic);
-    if (!peak && ability(device, arithmetic) == Ability::kNo)
+    if (!peak && arithmetic_support(device, arithmetic) == ArithmeticSupport::kNo)
       peak = peak_flops(device, without_tensor_cores(arithmetic));
     if (!peak) return std::nullopt;
     seconds += static_cast<double>(by[i]) / *peak;
@@ -95,9 +95,9 @@ std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores
     return on_tensor_cores;
   }
   if (cores == TensorCores::kUnknown && on_tensor_cores) {
-    const Ability able = ability(device, *on_tensor_cores);
-    if (able == Ability::kYes) return on_tensor_cores;
-    if (able == Ability::kUnknown) return std::nullopt;
+    const ArithmeticSupport able = arithmetic_support(device, *on_tensor_cores);
+    if (able == ArithmeticSupport::kYes) return on_tensor_cores;
+    if (able == ArithmeticSupport::kUnknown) return std::nullopt;
   }
   switch (work.type) {
     case DataType::kF64:

@@ -66,18 +66,18 @@ TensorEligibility type_eligibility(DataType type, ComputeType compute, const Dev
     if ((type == DataType::kI8 || type == DataType::kU8) && compute == ComputeType::kF32)
       return {Eligible::kNo, "int8 summed up in fp32"};
     if (type == DataType::kF32 || type == DataType::kC64) {
-      const bool tf32 = ability(device, Arithmetic::kTf32) == Ability::kYes;
+      const bool tf32 = arithmetic_support(device, Arithmetic::kTf32) == ArithmeticSupport::kYes;
       return {Eligible::kNo, tf32 ? "fp32, and tf32 is not allowed" : "fp32"};
     }
     return {Eligible::kNo, "no tensor cores for " + std::string(data_type_name(type))};
   }
   if (device.multiprocessors == 0) return {Eligible::kUnknown, "device not known"};
-  switch (ability(device, *arithmetic)) {
-    case Ability::kNo:
+  switch (arithmetic_support(device, *arithmetic)) {
+    case ArithmeticSupport::kNo:
       return {Eligible::kNo, "the device has none for " + std::string(data_type_name(type))};
-    case Ability::kUnknown:
+    case ArithmeticSupport::kUnknown:
       return {Eligible::kUnknown, "device not known"};
-    case Ability::kYes:
+    case ArithmeticSupport::kYes:
       break;
   }
   return {Eligible::kYes, {}};
@@ -87,7 +87,7 @@ TensorEligibility type_eligibility(DataType type, ComputeType compute, const Dev
 /// cores does not show whether it might have used them.
 bool hides_tf32(DataType type, ComputeType compute, const DeviceSpecs& device) {
   return type == DataType::kF32 && compute == ComputeType::kF32 &&
-         ability(device, Arithmetic::kTf32) == Ability::kYes;
+         arithmetic_support(device, Arithmetic::kTf32) == ArithmeticSupport::kYes;
 }
 
 TensorEligibility tf32_not_known() {

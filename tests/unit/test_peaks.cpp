@@ -258,12 +258,14 @@ TEST_CASE("Of a product that is not known fp32 has a peak, and tensor cores have
     CHECK(peak_flops(h20, arithmetic).has_value() ==
           (arithmetic == Arithmetic::kFp32 || arithmetic == Arithmetic::kFp16));
   }
-  CHECK(ability(h20, Arithmetic::kBf16Tensor) == Ability::kYes);
+  CHECK(arithmetic_support(h20, Arithmetic::kBf16Tensor) == ArithmeticSupport::kYes);
   const DeviceSpecs turing{7, 5, 40, 1590000, 5001000, 256};
-  CHECK(ability(turing, Arithmetic::kFp16Tensor) == Ability::kUnknown);
-  CHECK(ability(turing, Arithmetic::kBf16Tensor) == Ability::kNo);
-  CHECK(ability({7, 5, 22, 1785000, 0, 0, Product::kNoTensorCores}, Arithmetic::kFp16Tensor) == Ability::kNo);
-  CHECK(ability({8, 7, 16, 1300000, 0, 0}, Arithmetic::kFp16Tensor) == Ability::kUnknown);
+  CHECK(arithmetic_support(turing, Arithmetic::kFp16Tensor) == ArithmeticSupport::kUnknown);
+  CHECK(arithmetic_support(turing, Arithmetic::kBf16Tensor) == ArithmeticSupport::kNo);
+  CHECK(arithmetic_support({7, 5, 22, 1785000, 0, 0, Product::kNoTensorCores}, Arithmetic::kFp16Tensor) ==
+        ArithmeticSupport::kNo);
+  CHECK(arithmetic_support({8, 7, 16, 1300000, 0, 0}, Arithmetic::kFp16Tensor) ==
+        ArithmeticSupport::kUnknown);
 }
 
 TEST_CASE("A share of a peak is possible up to the error of the peak and of the time", "[analysis]") {
