@@ -66,49 +66,49 @@ struct KnownProduct {
   std::uint8_t major;
   std::uint8_t minor;
   char words[22];  // in the driver's name, between spaces and hyphens
-  Product product;
+  ProductVariant variant;
 };
 
 // The first match applies. Products not listed here are unknown. docs/peaks.md has the sources.
 constexpr KnownProduct kKnownProducts[] = {
-    {6, 0, "P100", Product::kFull},
-    {7, 0, "V100", Product::kFull},
-    {7, 0, "V100S", Product::kFull},
-    {7, 5, "T4", Product::kFull},
-    {7, 5, "Quadro RTX 6000", Product::kFull},
-    {7, 5, "Quadro RTX 8000", Product::kFull},
-    {7, 5, "GeForce RTX", Product::kHalfFp32Sums},
-    {7, 5, "GeForce GTX", Product::kNoTensorCores},
-    {7, 5, "GeForce MX450", Product::kNoTensorCores},
-    {7, 5, "GeForce MX550", Product::kNoTensorCores},
-    {7, 5, "T400", Product::kNoTensorCores},
-    {7, 5, "T600", Product::kNoTensorCores},
-    {7, 5, "T1000", Product::kNoTensorCores},
-    {8, 0, "A100", Product::kFull},
-    {8, 0, "A800", Product::kFull},
-    {8, 0, "A30", Product::kFull},
-    {8, 6, "A10", Product::kFull},
-    {8, 6, "A10G", Product::kHalf},
-    {8, 6, "A16", Product::kFull},
-    {8, 6, "A2", Product::kFull},
-    {8, 6, "A40", Product::kFull},
-    {8, 6, "RTX A6000", Product::kFull},
-    {8, 6, "GeForce RTX", Product::kHalfFp32Sums},
-    {8, 9, "L4", Product::kFull},
-    {8, 9, "L40S", Product::kFull},
-    {8, 9, "L40", Product::kHalf},
-    {8, 9, "L20", Product::kHalf},
-    {8, 9, "RTX 6000 Ada", Product::kFull},
-    {8, 9, "GeForce RTX", Product::kHalfFp32Sums},
+    {6, 0, "P100", ProductVariant::kFull},
+    {7, 0, "V100", ProductVariant::kFull},
+    {7, 0, "V100S", ProductVariant::kFull},
+    {7, 5, "T4", ProductVariant::kFull},
+    {7, 5, "Quadro RTX 6000", ProductVariant::kFull},
+    {7, 5, "Quadro RTX 8000", ProductVariant::kFull},
+    {7, 5, "GeForce RTX", ProductVariant::kHalfFp32Sums},
+    {7, 5, "GeForce GTX", ProductVariant::kNoTensorCores},
+    {7, 5, "GeForce MX450", ProductVariant::kNoTensorCores},
+    {7, 5, "GeForce MX550", ProductVariant::kNoTensorCores},
+    {7, 5, "T400", ProductVariant::kNoTensorCores},
+    {7, 5, "T600", ProductVariant::kNoTensorCores},
+    {7, 5, "T1000", ProductVariant::kNoTensorCores},
+    {8, 0, "A100", ProductVariant::kFull},
+    {8, 0, "A800", ProductVariant::kFull},
+    {8, 0, "A30", ProductVariant::kFull},
+    {8, 6, "A10", ProductVariant::kFull},
+    {8, 6, "A10G", ProductVariant::kHalf},
+    {8, 6, "A16", ProductVariant::kFull},
+    {8, 6, "A2", ProductVariant::kFull},
+    {8, 6, "A40", ProductVariant::kFull},
+    {8, 6, "RTX A6000", ProductVariant::kFull},
+    {8, 6, "GeForce RTX", ProductVariant::kHalfFp32Sums},
+    {8, 9, "L4", ProductVariant::kFull},
+    {8, 9, "L40S", ProductVariant::kFull},
+    {8, 9, "L40", ProductVariant::kHalf},
+    {8, 9, "L20", ProductVariant::kHalf},
+    {8, 9, "RTX 6000 Ada", ProductVariant::kFull},
+    {8, 9, "GeForce RTX", ProductVariant::kHalfFp32Sums},
     // Their tensor cores run at a different clock from those of the SXM and PCIe products.
-    {9, 0, "H100 NVL", Product::kUnknown},
-    {9, 0, "H200 NVL", Product::kUnknown},
-    {9, 0, "H100", Product::kFull},
-    {9, 0, "H200", Product::kFull},
-    {9, 0, "GH200", Product::kFull},
-    {9, 0, "H800", Product::kReducedFp64},
-    {10, 0, "B200", Product::kFull},
-    {12, 0, "GeForce RTX", Product::kHalfFp32Sums},
+    {9, 0, "H100 NVL", ProductVariant::kUnknown},
+    {9, 0, "H200 NVL", ProductVariant::kUnknown},
+    {9, 0, "H100", ProductVariant::kFull},
+    {9, 0, "H200", ProductVariant::kFull},
+    {9, 0, "GH200", ProductVariant::kFull},
+    {9, 0, "H800", ProductVariant::kReducedFp64},
+    {10, 0, "B200", ProductVariant::kFull},
+    {12, 0, "GeForce RTX", ProductVariant::kHalfFp32Sums},
 };
 
 bool has_words(std::string_view name, std::string_view words) {
@@ -122,22 +122,22 @@ bool has_words(std::string_view name, std::string_view words) {
 }
 
 /// The share of the table's rate that the product reaches; 0: unknown, or no such unit.
-double share_of_rate(Product product, Arithmetic arithmetic) {
-  switch (product) {
-    case Product::kFull:
+double share_of_rate(ProductVariant variant, Arithmetic arithmetic) {
+  switch (variant) {
+    case ProductVariant::kFull:
       return 1;
-    case Product::kHalfFp32Sums:
+    case ProductVariant::kHalfFp32Sums:
       return summed_in_fp32(arithmetic) ? 0.5 : 1;
-    case Product::kHalf:
+    case ProductVariant::kHalf:
       if (arithmetic == Arithmetic::kFp16TensorFp16Sums) return 0;
       return on_tensor_cores(arithmetic) ? 0.5 : 1;
-    case Product::kReducedFp64:
+    case ProductVariant::kReducedFp64:
       return is_fp64(arithmetic) ? 0 : 1;
-    case Product::kNoTensorCores:
+    case ProductVariant::kNoTensorCores:
       return on_tensor_cores(arithmetic) ? 0 : 1;
-    case Product::kUnknown:
+    case ProductVariant::kUnknown:
       return arithmetic == Arithmetic::kFp32 || arithmetic == Arithmetic::kFp16 ? 1 : 0;
-    case Product::kReduced:
+    case ProductVariant::kReduced:
       break;
   }
   return 0;
@@ -171,14 +171,14 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept {
   return {};
 }
 
-Product product_of(int major, int minor, std::string_view device_name) noexcept {
+ProductVariant product_variant(int major, int minor, std::string_view device_name) noexcept {
   // Mining cards: most of their rates are reduced.
-  if (has_words(device_name, "CMP")) return Product::kReduced;
+  if (has_words(device_name, "CMP")) return ProductVariant::kReduced;
   for (const KnownProduct& known : kKnownProducts) {
     if (known.major == major && known.minor == minor && has_words(device_name, known.words))
-      return known.product;
+      return known.variant;
   }
-  return Product::kUnknown;
+  return ProductVariant::kUnknown;
 }
 
 ArithmeticSupport arithmetic_support(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
@@ -186,11 +186,11 @@ ArithmeticSupport arithmetic_support(const DeviceSpecs& device, Arithmetic arith
   if (rates == nullptr) return ArithmeticSupport::kUnknown;
   if (!on_tensor_cores(arithmetic))
     return multiply_adds(*rates, arithmetic) != 0 ? ArithmeticSupport::kYes : ArithmeticSupport::kUnknown;
-  if (multiply_adds(*rates, arithmetic) == 0 || device.product == Product::kNoTensorCores)
+  if (multiply_adds(*rates, arithmetic) == 0 || device.variant == ProductVariant::kNoTensorCores)
     return ArithmeticSupport::kNo;
   // Turing chips come with and without tensor cores.
   const bool turing = device.major == 7 && device.minor == 5;
-  const bool known = device.product != Product::kUnknown && device.product != Product::kReduced;
+  const bool known = device.variant != ProductVariant::kUnknown && device.variant != ProductVariant::kReduced;
   return turing && !known ? ArithmeticSupport::kUnknown : ArithmeticSupport::kYes;
 }
 
@@ -207,7 +207,7 @@ std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmeti
   if (device.multiprocessors <= 0 || device.clock_khz <= 0) return std::nullopt;
   const Rates* rates = rates_of(device);
   if (rates == nullptr) return std::nullopt;
-  const double per_clock = multiply_adds(*rates, arithmetic) * share_of_rate(device.product, arithmetic);
+  const double per_clock = multiply_adds(*rates, arithmetic) * share_of_rate(device.variant, arithmetic);
   if (per_clock == 0) return std::nullopt;
   const double flops =
       2.0 * per_clock * device.multiprocessors * static_cast<double>(device.clock_khz) * 1000.0;

@@ -16,7 +16,7 @@ namespace inject {
 
 /// The product variant of tensor cores and fp64 units: products of the same compute capability differ, and no
 /// attribute shows it. docs/peaks.md has the list.
-enum class Product : std::uint8_t {
+enum class ProductVariant : std::uint8_t {
   kUnknown,       ///< only fp32, and fp16 off the tensor cores, are reliable
   kFull,          ///< as in the table
   kHalfFp32Sums,  ///< products accumulated in fp32 run at half the rate
@@ -27,7 +27,7 @@ enum class Product : std::uint8_t {
 };
 
 /// The product of a device with this name, as the driver reports it.
-Product product_of(int major, int minor, std::string_view device_name) noexcept;
+ProductVariant product_variant(int major, int minor, std::string_view device_name) noexcept;
 
 /// From the device's attributes.
 struct DeviceSpecs {
@@ -37,7 +37,7 @@ struct DeviceSpecs {
   std::int64_t clock_khz = 0;         ///< the highest, cudaDevAttrClockRate
   std::int64_t memory_clock_khz = 0;  ///< cudaDevAttrMemoryClockRate; two transfers per clock
   int bus_bits = 0;
-  Product product = Product::kUnknown;
+  ProductVariant variant = ProductVariant::kUnknown;
 };
 
 /// What is multiplied, and where. All are dense; those on tensor cores accumulate in fp32 (or fp64, int32),

@@ -17,7 +17,7 @@ DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
   specs.clock_khz = found->clock_khz;
   specs.memory_clock_khz = found->memory_clock_khz;
   specs.bus_bits = found->memory_bus_bits;
-  specs.product = product_of(specs.major, specs.minor, found->name);
+  specs.variant = product_variant(specs.major, specs.minor, found->name);
   return specs;
 }
 

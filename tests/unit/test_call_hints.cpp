@@ -12,8 +12,8 @@ using namespace inject;
 
 namespace {
 
-constexpr DeviceSpecs kTeslaV100{7, 0, 80, 1530000, 877000, 4096, Product::kFull};
-constexpr DeviceSpecs kHopper{9, 0, 132, 1980000, 3201000, 6144, Product::kFull};
+constexpr DeviceSpecs kTeslaV100{7, 0, 80, 1530000, 877000, 4096, ProductVariant::kFull};
+constexpr DeviceSpecs kHopper{9, 0, 132, 1980000, 3201000, 6144, ProductVariant::kFull};
 constexpr DeviceSpecs kNoDevice{};
 
 constexpr std::uint8_t kFirst = 1;

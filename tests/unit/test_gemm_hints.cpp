@@ -13,10 +13,10 @@ using namespace inject;
 
 namespace {
 
-constexpr DeviceSpecs kP100{6, 0, 56, 1480000, 715000, 4096, Product::kFull};
-constexpr DeviceSpecs kV100{7, 0, 80, 1530000, 877000, 4096, Product::kFull};
-constexpr DeviceSpecs kA100{8, 0, 108, 1410000, 1215000, 5120, Product::kFull};
-constexpr DeviceSpecs kH200{9, 0, 132, 1980000, 3201000, 6144, Product::kFull};
+constexpr DeviceSpecs kP100{6, 0, 56, 1480000, 715000, 4096, ProductVariant::kFull};
+constexpr DeviceSpecs kV100{7, 0, 80, 1530000, 877000, 4096, ProductVariant::kFull};
+constexpr DeviceSpecs kA100{8, 0, 108, 1410000, 1215000, 5120, ProductVariant::kFull};
+constexpr DeviceSpecs kH200{9, 0, 132, 1980000, 3201000, 6144, ProductVariant::kFull};
 
 /// A product of packed matrices at aligned addresses.
 GemmShape product(std::int64_t m, std::int64_t n, std::int64_t k, DataType type, const char* ops = "NN",
@@ -106,8 +106,8 @@ TEST_CASE("Whether tensor cores could: the type and the device", "[analysis]") {
   check(square(DataType::kF16, ComputeType::kF16), kA100, Eligible::kYes, "");
   // Turing chips exist with and without tensor cores.
   check(square(DataType::kF16), {7, 5, 40, 1590000, 5001000, 256}, Eligible::kUnknown, "device not known");
-  check(square(DataType::kF16), {7, 5, 22, 1785000, 4001000, 192, Product::kNoTensorCores}, Eligible::kNo,
-        "the device has none for fp16");
+  check(square(DataType::kF16), {7, 5, 22, 1785000, 4001000, 192, ProductVariant::kNoTensorCores},
+        Eligible::kNo, "the device has none for fp16");
 
   check(square(DataType::kUnknown), kH200, Eligible::kUnknown, "type not known");
   check(square(DataType::kF16), {}, Eligible::kUnknown, "device not known");
@@ -170,7 +170,7 @@ TEST_CASE("The least time of operations, also on a device that lacks a unit", "[
   CHECK(*flops.least_time(kV100) == Approx(seconds(kV100, Arithmetic::kFp32, Arithmetic::kFp64)));
   // It has tensor cores, but their rate is unknown, and it is not that of the CUDA cores.
   DeviceSpecs h20 = kH200;
-  h20.product = Product::kUnknown;
+  h20.variant = ProductVariant::kUnknown;
   CHECK_FALSE(flops.least_time(h20).has_value());
   flops.add(std::nullopt, 1);
   CHECK_FALSE(flops.least_time(kH200).has_value());
@@ -217,7 +217,7 @@ TEST_CASE("The peak that a product is held against", "[analysis]") {
   }
   CHECK_FALSE(best_arithmetic(D::kF32, C::kOther).has_value());
   DeviceSpecs h20 = kH200;
-  h20.product = Product::kUnknown;
+  h20.variant = ProductVariant::kUnknown;
   CHECK(of(D::kBf16, C::kF32, T::kUnknown, h20) == Arithmetic::kBf16Tensor);
   CHECK_FALSE(of(D::kBf16, C::kF32, T::kUnknown, {7, 7}).has_value());
   CHECK_FALSE(of(D::kUnknown, C::kF32, T::kUsed).has_value());

@@ -27,7 +27,7 @@ constexpr Arithmetic kAll[] = {
 
 void check(Datasheet sheet) {
   INFO(sheet.name);
-  sheet.specs.product = product_of(sheet.specs.major, sheet.specs.minor, sheet.name);
+  sheet.specs.variant = product_variant(sheet.specs.major, sheet.specs.minor, sheet.name);
   REQUIRE(peak_bandwidth(sheet.specs).has_value());
   CHECK(peak_bandwidth(sheet.specs).value() == Approx(sheet.bandwidth).epsilon(0.03));
   for (const auto& [arithmetic, tera] : sheet.tera) {
@@ -213,14 +213,15 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
 }
 
 TEST_CASE("Peaks exist only where they are known", "[analysis]") {
-  const DeviceSpecs h100{9, 0, 132, 1980000, 2619000, 5120, Product::kFull};
+  const DeviceSpecs h100{9, 0, 132, 1980000, 2619000, 5120, ProductVariant::kFull};
   for (const Arithmetic arithmetic : kAll) {
     INFO(arithmetic_name(arithmetic));
     CHECK(peak_flops(h100, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 1, 132, 1980000, 2619000, 5120, Product::kFull}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({3, 5, 15, 745000, 3004000, 384, Product::kFull}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 0, 0, 1980000, 2619000, 5120, Product::kFull}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 0, 132, 0, 2619000, 5120, Product::kFull}, arithmetic).has_value());
+    CHECK_FALSE(
+        peak_flops({9, 1, 132, 1980000, 2619000, 5120, ProductVariant::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({3, 5, 15, 745000, 3004000, 384, ProductVariant::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({9, 0, 0, 1980000, 2619000, 5120, ProductVariant::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({9, 0, 132, 0, 2619000, 5120, ProductVariant::kFull}, arithmetic).has_value());
     CHECK_FALSE(peak_flops({}, arithmetic).has_value());
   }
   CHECK_FALSE(peak_bandwidth({9, 0, 132, 1980000, 0, 5120}).has_value());
@@ -228,31 +229,31 @@ TEST_CASE("Peaks exist only where they are known", "[analysis]") {
 }
 
 TEST_CASE("Products of one compute capability are told apart by their names", "[analysis]") {
-  CHECK(product_of(9, 0, "NVIDIA H200") == Product::kFull);
-  CHECK(product_of(9, 0, "NVIDIA GH200 480GB") == Product::kFull);
-  CHECK(product_of(8, 9, "NVIDIA L40S") == Product::kFull);
-  CHECK(product_of(8, 9, "NVIDIA L40") == Product::kHalf);
-  CHECK(product_of(8, 6, "NVIDIA A10") == Product::kFull);
-  CHECK(product_of(8, 6, "NVIDIA A10G") == Product::kHalf);
-  CHECK(product_of(8, 6, "NVIDIA GeForce RTX 3080 Laptop GPU") == Product::kHalfFp32Sums);
-  CHECK(product_of(12, 0, "NVIDIA GeForce RTX 5090") == Product::kHalfFp32Sums);
-  CHECK(product_of(7, 5, "NVIDIA GeForce GTX 1660 Ti") == Product::kNoTensorCores);
-  CHECK(product_of(9, 0, "NVIDIA H800 PCIe") == Product::kReducedFp64);
-  CHECK(product_of(8, 0, "NVIDIA CMP 170HX") == Product::kReduced);
+  CHECK(product_variant(9, 0, "NVIDIA H200") == ProductVariant::kFull);
+  CHECK(product_variant(9, 0, "NVIDIA GH200 480GB") == ProductVariant::kFull);
+  CHECK(product_variant(8, 9, "NVIDIA L40S") == ProductVariant::kFull);
+  CHECK(product_variant(8, 9, "NVIDIA L40") == ProductVariant::kHalf);
+  CHECK(product_variant(8, 6, "NVIDIA A10") == ProductVariant::kFull);
+  CHECK(product_variant(8, 6, "NVIDIA A10G") == ProductVariant::kHalf);
+  CHECK(product_variant(8, 6, "NVIDIA GeForce RTX 3080 Laptop GPU") == ProductVariant::kHalfFp32Sums);
+  CHECK(product_variant(12, 0, "NVIDIA GeForce RTX 5090") == ProductVariant::kHalfFp32Sums);
+  CHECK(product_variant(7, 5, "NVIDIA GeForce GTX 1660 Ti") == ProductVariant::kNoTensorCores);
+  CHECK(product_variant(9, 0, "NVIDIA H800 PCIe") == ProductVariant::kReducedFp64);
+  CHECK(product_variant(8, 0, "NVIDIA CMP 170HX") == ProductVariant::kReduced);
   // Not in the list, or with a different capability than their namesakes.
   for (const char* name :
        {"NVIDIA H20", "NVIDIA H20-3e", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA H2000", "H", ""})
-    CHECK(product_of(9, 0, name) == Product::kUnknown);
-  CHECK(product_of(8, 0, "NVIDIA PG506-230") == Product::kUnknown);
-  CHECK(product_of(8, 6, "NVIDIA RTX A4000") == Product::kUnknown);
-  CHECK(product_of(8, 6, "NVIDIA A100-SXM4-40GB") == Product::kUnknown);
-  CHECK(product_of(10, 0, "NVIDIA GB200") == Product::kUnknown);
-  CHECK(product_of(8, 7, "Orin") == Product::kUnknown);
+    CHECK(product_variant(9, 0, name) == ProductVariant::kUnknown);
+  CHECK(product_variant(8, 0, "NVIDIA PG506-230") == ProductVariant::kUnknown);
+  CHECK(product_variant(8, 6, "NVIDIA RTX A4000") == ProductVariant::kUnknown);
+  CHECK(product_variant(8, 6, "NVIDIA A100-SXM4-40GB") == ProductVariant::kUnknown);
+  CHECK(product_variant(10, 0, "NVIDIA GB200") == ProductVariant::kUnknown);
+  CHECK(product_variant(8, 7, "Orin") == ProductVariant::kUnknown);
 }
 
 TEST_CASE("Of a product that is not known fp32 has a peak, and tensor cores have none", "[analysis]") {
   // 78 multiprocessors: an H20, with 148 TFLOP/s in bf16 where Hopper's table would give 584.
-  const DeviceSpecs h20{9, 0, 78, 1980000, 2619000, 6144, product_of(9, 0, "NVIDIA H20")};
+  const DeviceSpecs h20{9, 0, 78, 1980000, 2619000, 6144, product_variant(9, 0, "NVIDIA H20")};
   for (const Arithmetic arithmetic : kAll) {
     INFO(arithmetic_name(arithmetic));
     CHECK(peak_flops(h20, arithmetic).has_value() ==
@@ -262,8 +263,8 @@ TEST_CASE("Of a product that is not known fp32 has a peak, and tensor cores have
   const DeviceSpecs turing{7, 5, 40, 1590000, 5001000, 256};
   CHECK(arithmetic_support(turing, Arithmetic::kFp16Tensor) == ArithmeticSupport::kUnknown);
   CHECK(arithmetic_support(turing, Arithmetic::kBf16Tensor) == ArithmeticSupport::kNo);
-  CHECK(arithmetic_support({7, 5, 22, 1785000, 0, 0, Product::kNoTensorCores}, Arithmetic::kFp16Tensor) ==
-        ArithmeticSupport::kNo);
+  CHECK(arithmetic_support({7, 5, 22, 1785000, 0, 0, ProductVariant::kNoTensorCores},
+                           Arithmetic::kFp16Tensor) == ArithmeticSupport::kNo);
   CHECK(arithmetic_support({8, 7, 16, 1300000, 0, 0}, Arithmetic::kFp16Tensor) ==
         ArithmeticSupport::kUnknown);
 }
