@@ -6,12 +6,14 @@
 
 #include <cerrno>
 
+#include "libinject/base/floating_point.h"
+
 namespace inject {
 
-/// Saves what our code must not change on a thread of the program: errno, and a pending cancellation,
-/// which would otherwise take effect at a cancellation point inside our code (which is not the program's, and
-/// must not be unwound). Create one wherever a thread of the program enters code that waits, writes or
-/// allocates.
+/// Saves what our code must not change on a thread of the program: errno, floating-point flags, and a pending
+/// cancellation, which would otherwise take effect at a cancellation point inside our code (which is not the
+/// program's, and must not be unwound). Also keeps the program's floating-point traps from our code. Create
+/// one wherever a thread of the program enters code that waits, writes or allocates.
 class CallerState {
  public:
   CallerState() noexcept : errno_(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_); }
@@ -23,6 +25,7 @@ class CallerState {
   CallerState& operator=(const CallerState&) = delete;
 
  private:
+  FloatingPointDefaults floating_point_;
   int errno_;
   int cancel_state_ = PTHREAD_CANCEL_ENABLE;
 };

@@ -16,24 +16,33 @@ namespace {
 
 // Loading CUPTI takes some 10 ms from a warm disk, its libraries for hardware metrics up to 300 ms.
 constexpr Nanoseconds kMaxWait = 2'000'000'000;
+// For a fork, once a fork has waited in vain: the use may be waiting for an allocator's lock, which the
+// forking thread holds if the allocator's handlers were registered after ours.
+constexpr Nanoseconds kMaxWaitAgain = 20'000'000;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};
 // This thread's nesting depth: if a fork waits for the outer use, the inner one must not wait for the fork.
 constinit thread_local unsigned depth = 0;
 constinit std::atomic<pid_t> counting_process{0};
+constinit std::atomic<bool> fork_timed_out{false};
 
 // A child made by vfork() shares this memory, and may be killed at any moment: its counts would stay.
 bool counts_here() noexcept {
   return counting_process.load(std::memory_order_acquire) == getpid();
 }
 
+/// False if that took too long.
 template <typename Done>
-void wait_until(Done done) noexcept {
+bool wait_until(Nanoseconds most, Done done) noexcept {
   const CallerState caller;
   const timespec pause{0, 50'000};
-  for (const Nanoseconds deadline = now() + kMaxWait; !done() && now() < deadline;)
+  const Nanoseconds deadline = now() + most;
+  while (!done()) {
+    if (now() >= deadline) return false;
     nanosleep(&pause, nullptr);
+  }
+  return true;
 }
 
 }  // namespace
@@ -45,7 +54,7 @@ DynamicLoaderGuard::DynamicLoaderGuard() noexcept : counted_(counts_here()) {
   if (forks.load(std::memory_order_seq_cst) == 0) [[likely]]
     return;
   uses.fetch_sub(1, std::memory_order_seq_cst);
-  wait_until([] { return forks.load(std::memory_order_seq_cst) == 0; });
+  wait_until(kMaxWait, [] { return forks.load(std::memory_order_seq_cst) == 0; });
   uses.fetch_add(1, std::memory_order_seq_cst);
 }
 
@@ -64,7 +73,9 @@ void DynamicLoaderGuard::count_in_this_process() noexcept {
 void DynamicLoaderGuard::before_fork() noexcept {
   forks.fetch_add(1, std::memory_order_seq_cst);
   // A signal handler that forks may have interrupted a use by this thread.
-  wait_until([] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); });
+  const Nanoseconds most = fork_timed_out.load(std::memory_order_relaxed) ? kMaxWaitAgain : kMaxWait;
+  if (!wait_until(most, [] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); }))
+    fork_timed_out.store(true, std::memory_order_relaxed);
 }
 
 void DynamicLoaderGuard::after_fork() noexcept {

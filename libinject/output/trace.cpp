@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <tuple>
 #include <utility>
@@ -127,8 +129,14 @@ bool TraceWriter::open(const std::string& folder) {
   // Not through a temporary file, because what a killed program has traced so far is worth having.
   static_assert(kFiles.size() == std::tuple_size_v<decltype(files_)>);
   for (std::size_t i = 0; i < kFiles.size(); ++i) {
-    if (!files_[i].open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse))
+    if (!files_[i].open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse)) {
+      // Some of the files alone would look like a complete trace. From here on, all rows are left out.
+      for (; i > 0; --i) {
+        files_[i - 1].close();
+        unlink((folder + "/" + std::string(kFiles[i - 1].name)).c_str());
+      }
       return false;
+    }
     files_[i].buffer() += header_line(kFiles[i].columns()) + "\n";
   }
   return true;

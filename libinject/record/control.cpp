@@ -2,21 +2,29 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/control.h"
 
+#include <sys/mman.h>
+
 namespace inject {
 
+constinit RecordingControl recording_control;
+
 // Adjacent, because a hooked call in a window reads nearly all of these.
-constinit std::atomic<std::uint32_t> control_word{0};
 constinit std::atomic<std::uint32_t> inside_cupti{0};
-constinit std::atomic<std::uint32_t> current_window{0};
 constinit std::atomic<std::uint16_t> current_generation{0};
 constinit std::atomic<std::uint32_t> recorded_groups{~0u};
 constinit std::atomic<bool> plans_watched{false};
 constinit std::atomic<bool> record_plain_calls{true};
 constinit std::atomic<bool> short_calls_together{false};
 constinit TickPeriod tick_period;
-constinit std::atomic<BlockPool*> published_pool{nullptr};
 constinit std::atomic<bool> record_inner_calls{false};
 constinit std::atomic<bool> collecting_activity{false};
 constinit LaunchTrigger launch_trigger;
+
+void wipe_control_in_children() noexcept {
+#ifdef MADV_WIPEONFORK
+  // Since Linux 4.14. Fails where pages are larger: then only fork()'s handlers switch recording off.
+  madvise(&recording_control, sizeof(recording_control), MADV_WIPEONFORK);
+#endif
+}
 
 }  // namespace inject

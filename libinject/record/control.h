@@ -23,14 +23,26 @@ enum ControlBits : std::uint32_t {
   kControlCapture = 1u << 3,  ///< graphs are captured, whose kernels are named (capture/graph_capture.h)
 };
 
-extern std::atomic<std::uint32_t> control_word;
+/// What switches recording on. Alone on its page, which is zeroed in children (wipe_control_in_children()).
+struct alignas(4096) RecordingControl {
+  std::atomic<std::uint32_t> word{0};
+  std::atomic<std::uint32_t> window{0};
+  std::atomic<BlockPool*> pool{nullptr};
+};
+extern RecordingControl recording_control;
+
+inline constexpr std::atomic<std::uint32_t>& control_word = recording_control.word;
 
 /// The window that is open now, 0 if none; with kNamingWindow (model/code_place.h) while what follows it is
 /// being named. A call belongs to the window that it reads here when it begins.
-extern std::atomic<std::uint32_t> current_window;
+inline constexpr std::atomic<std::uint32_t>& current_window = recording_control.window;
 
 /// The blocks that records go into; nullptr if none are made (any more).
-extern std::atomic<BlockPool*> published_pool;
+inline constexpr std::atomic<BlockPool*>& published_pool = recording_control.pool;
+
+/// From now on, children with memory of their own find recording switched off: the blocks are in shared
+/// memory, and _Fork() and clone() run no handlers of pthread_atfork().
+void wipe_control_in_children() noexcept;
 
 /// Counts CUPTI attachments, to tell correlation ids of different attachments apart.
 extern std::atomic<std::uint16_t> current_generation;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "libinject/base/floating_point.h"
 #include "libinject/record/thread_registry.h"
 
 // Of glibc: what threads' stacks have to have besides, such as the thread-local storage of libraries. Missing
@@ -37,6 +38,8 @@ int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept
     pthread_attr_destroy(&attributes);
     return failed;
   }
+  // As are the floating-point exceptions that it traps: the thread inherits these settings.
+  const FloatingPointDefaults floating_point;
   pthread_t thread;
   failed = pthread_create(&thread, &attributes, run, argument);
   pthread_attr_destroy(&attributes);

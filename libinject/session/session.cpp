@@ -155,6 +155,7 @@ Session* Session::start(bool in_initialization) noexcept {
     find_driver_functions();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
     if ((options.hooks & kHookTorch) != 0) torch_memory.start();
+    wipe_control_in_children();
     DynamicLoaderGuard::count_in_this_process();  // a forked child may be the first to have a session
     pthread_atfork(&DynamicLoaderGuard::before_fork, &DynamicLoaderGuard::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
@@ -202,6 +203,7 @@ void Session::on_signal() noexcept {
 }
 
 void Session::on_exit_handler() noexcept {
+  const CallerState caller;
   Session* session = get();
   if (session == nullptr) return;
   session->finish();

@@ -332,7 +332,7 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  const std::string unsettled = std::string(42, ',') + "\n";
+  const std::string unsettled = std::string(43, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins. Two records are lost, so how
         // busy the devices were is unknown.

@@ -4,6 +4,8 @@
 
 #include <sys/resource.h>
 
+#include <filesystem>
+
 #include "libinject/base/host_io.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
@@ -122,6 +124,19 @@ TEST_CASE("A trace that cannot be written says so once and counts what it leaves
   CHECK(first.open(folder.path()));
   TraceWriter second(context_of(run));
   CHECK_FALSE(second.open(folder.path()));
+}
+
+TEST_CASE("Of a trace that cannot be opened completely, no file is left", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  TraceWriter first(context_of(run));
+  REQUIRE(first.open(folder.path()));
+  REQUIRE(std::filesystem::remove(folder.path() + "/cuda_gpu_trace.csv"));
+  TraceWriter trace(context_of(run));
+  CHECK_FALSE(trace.open(folder.path()));
+  CHECK_FALSE(std::filesystem::exists(folder.path() + "/cuda_gpu_trace.csv"));
+  trace.add(run.kernel("k", 1));
+  CHECK(trace.rows_left_out() == 1);
 }
 
 TEST_CASE("Rows whose file fails are left out, those in its buffer as well", "[output]") {

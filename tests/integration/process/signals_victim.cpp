@@ -5,6 +5,7 @@
 // clock that steps.
 #include <cuda_profiler_api.h>
 #include <dlfcn.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -45,6 +46,22 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) {
 }
 
 namespace {
+
+// ---- floating-point exceptions
+
+// As with gfortran -ffpe-trap, and more.
+void trap_floating_point() {
+  const cudaKernel_t short_one = kernel("short_one");
+  launch(short_one, 1);
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  feclearexcept(FE_ALL_EXCEPT);
+  require(feenableexcept(FE_ALL_EXCEPT) == 0, "feenableexcept");
+  open_window();
+  launch(short_one, 100);
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  close_window();
+  say("raised: %d, trapped: %d", fetestexcept(FE_ALL_EXCEPT), fegetexcept() == FE_ALL_EXCEPT);
+}
 
 // ---- cancellation
 
@@ -346,7 +363,8 @@ void clock_ahead() {
 
 int main(int argc, char** argv) {
   return run(argc, argv,
-             {{"cancel_in_blocking_call", cancel_in_blocking_call},
+             {{"trap_floating_point", trap_floating_point},
+              {"cancel_in_blocking_call", cancel_in_blocking_call},
               {"cancel_through_destructors", cancel_through_destructors},
               {"cancel_while_windows_open", cancel_while_windows_open},
               {"errno", keep_errno},

@@ -46,6 +46,12 @@ class ThreadState(harness.Case):
         self.assertEqual(done.status, 0)
         self.assertIn("peek 2", done.stdout)
 
+    @harness.unsanitized("the sanitizer's own arithmetic would be trapped")
+    def test_floating_point_traps(self):
+        done = self.run_both(harness.victim("signals", "trap_floating_point"), env={"INJECT_TRACE": "csv,chrome"})
+        self.assertEqual((done.status, done.stdout), (0, "raised: 0, trapped: 1\n"))
+        self.assert_complete(done.output, {"short_one": 100})
+
     def test_masks_handlers_and_pending_signals(self):
         done = self.run_both(harness.victim("signals", "signal_state"))
         self.assertEqual(done.status, 0)
