@@ -55,6 +55,10 @@ class Join {
   }
 
  private:
+  /// Positions in the other sequence.
+  using Matches = std::vector<std::size_t>;
+  static constexpr std::size_t kUnmatched = ~std::size_t{0};
+
   std::vector<const Sequence*> candidates(std::uint32_t thread) const {
     std::vector<const Sequence*> own;
     std::vector<const Sequence*> all;
@@ -87,11 +91,41 @@ class Join {
     const std::vector<const Sequence*> equal = equal_ones(timed_, sequence, others, number);
     if (equal.empty()) return false;
     const bool works_known = number == &LaunchedKernel::exact && equal.size() > 1 && !works_.empty();
+    Matches matches(sequence.size());
+    std::iota(matches.begin(), matches.end(), std::size_t{0});
     for (std::size_t i = 0; i < sequence.size(); ++i) {
-      joined_[sequence[i]] = joined(*equal.front(), equal, i);
+      take_match(sequence, equal, matches, i);
       if (works_known) joined_[sequence[i]].work = common_work(equal, i);
     }
     return true;
+  }
+
+  /// Gives that kernel the place of the one that it matches in `equal`, sequences that are equal.
+  void take_match(const Sequence& sequence, const std::vector<const Sequence*>& equal, const Matches& matches,
+                  std::size_t position) {
+    if (matches[position] == kUnmatched || is_other_branch(sequence, equal, matches, position)) return;
+    joined_[sequence[position]] = joined(*equal.front(), equal, matches[position]);
+  }
+
+  /// Whether that kernel is the same as the one that it matches; true beyond the ends.
+  bool is_unchanged(const Sequence& sequence, const Sequence& other, const Matches& matches,
+                    std::size_t position) const {
+    return position >= sequence.size() ||
+           (matches[position] != kUnmatched &&
+            same(sequence[position], other[matches[position]], &LaunchedKernel::exact));
+  }
+
+  /// Whether only that kernel changed: those before and after it did not, and it is always the same one in
+  /// `equal`. No size can have changed, so it may be what the program launches elsewhere.
+  bool is_other_branch(const Sequence& sequence, const std::vector<const Sequence*>& equal,
+                       const Matches& matches, std::size_t position) const {
+    const std::uint32_t first = named_[(*equal.front())[matches[position]]].exact;
+    return std::all_of(equal.begin(), equal.end(), [&](const Sequence* other) {
+      return named_[(*other)[matches[position]]].exact == first &&
+             !is_unchanged(sequence, *other, matches, position) &&
+             is_unchanged(sequence, *other, matches, position - 1) &&
+             is_unchanged(sequence, *other, matches, position + 1);
+    });
   }
 
   /// The work at that position in all sequences that know it.
@@ -106,55 +140,18 @@ class Join {
     return common == kUnknownWork ? kNoWork : common;
   }
 
-  /// How far two sequences agree from their beginnings and from their ends, each without the kernels of the
-  /// shorter one that belong to both: those could be matched in two ways.
-  struct Ends {
-    const Sequence* other = nullptr;
-    std::size_t begin = 0;
-    std::size_t end = 0;
-  };
-
-  Ends ends_of(const Sequence& sequence, const Sequence& other, Number number) const {
-    const std::size_t most = std::min(sequence.size(), other.size());
-    Ends ends{&other};
-    while (ends.begin < most && same(sequence[ends.begin], other[ends.begin], number)) ++ends.begin;
-    while (ends.end < most &&
-           same(sequence[sequence.size() - 1 - ends.end], other[other.size() - 1 - ends.end], number))
-      ++ends.end;
-    if (const std::size_t both = ends.begin + ends.end; both > most) {
-      ends.begin -= both - most;
-      ends.end -= both - most;
-    }
-    return ends;
-  }
-
-  /// Positions in the other sequence.
-  using Matches = std::vector<std::size_t>;
-  static constexpr std::size_t kUnmatched = ~std::size_t{0};
-
-  /// How many coarse kernels two sequences have in common, in any order.
-  std::size_t in_common(const Sequence& sequence, const Sequence& other) const {
+  /// How many kernels two sequences have in common, in any order.
+  std::size_t in_common(const Sequence& sequence, const Sequence& other, Number number) const {
     std::unordered_map<std::uint32_t, std::size_t> left;
-    for (const std::uint32_t named : other) ++left[named_[named].coarse];
+    for (const std::uint32_t named : other) ++left[named_[named].*number];
     std::size_t common = 0;
     for (const std::uint32_t timed : sequence) {
-      const auto found = left.find(timed_[timed].coarse);
+      const auto found = left.find(timed_[timed].*number);
       if (found == left.end() || found->second == 0) continue;
       --found->second;
       ++common;
     }
     return common;
-  }
-
-  Ends longest_ends(const Sequence& sequence, const std::vector<const Sequence*>& others) const {
-    Ends best;
-    for (const Number number : {&LaunchedKernel::exact, &LaunchedKernel::coarse}) {
-      for (const Sequence* other : others) {
-        const Ends ends = ends_of(sequence, *other, number);
-        if (ends.begin + ends.end > best.begin + best.end) best = ends;
-      }
-    }
-    return best;
   }
 
   /// That named sequence and those equal to it, whose places count as well.
@@ -186,49 +183,68 @@ class Join {
     return betweens;
   }
 
+  /// What a sequence has in common with a named one.
+  struct Common {
+    const Sequence* other = nullptr;
+    Matches matches;
+    std::vector<Between> betweens;
+    // Nothing is certain between the first and the last difference that is more than a replacement.
+    std::size_t begin = 0;
+    std::size_t end = 0;
+
+    bool is_certain(std::size_t position) const { return position < begin || position >= end; }
+    std::size_t certain() const { return matches.size() - (end - begin); }
+  };
+
+  bool is_difference(const Between& between) const { return !may_replace(between.here, between.there); }
+
   void take_common(const Sequence& sequence, const std::vector<const Sequence*>& others) {
-    const Ends ends = longest_ends(sequence, others);
-    if (take_replaced(sequence, others, ends.begin + ends.end)) return;
-    if (ends.other == nullptr) return;
-    const std::vector<const Sequence*> equal = like(*ends.other, others);
-    for (std::size_t i = 0; i < ends.begin; ++i) joined_[sequence[i]] = joined(*ends.other, equal, i);
-    for (std::size_t i = 1; i <= ends.end; ++i)
-      joined_[sequence[sequence.size() - i]] = joined(*ends.other, equal, ends.other->size() - i);
+    std::optional<Common> common = common_of(sequence, others, &LaunchedKernel::exact);
+    if (!common || common->certain() < sequence.size()) {
+      std::optional<Common> coarse = common_of(sequence, others, &LaunchedKernel::coarse);
+      if (coarse && (!common || coarse->certain() > common->certain())) common = std::move(coarse);
+    }
+    if (common) take(sequence, *common, like(*common->other, others));
   }
 
-  /// Returns false, and does nothing, if no more than `least` kernels would get a place.
-  bool take_replaced(const Sequence& sequence, const std::vector<const Sequence*>& others,
-                     std::size_t least) {
-    const Sequence* nearest = nullptr;
-    std::size_t common = 0;
+  std::optional<Common> common_of(const Sequence& sequence, const std::vector<const Sequence*>& others,
+                                  Number number) {
+    Common found;
+    std::size_t most = 0;
     for (const Sequence* other : others) {
-      const std::size_t found = in_common(sequence, *other);
-      if (found > common) {
-        common = found;
-        nearest = other;
+      const std::size_t common = in_common(sequence, *other, number);
+      if (common > most) {
+        most = common;
+        found.other = other;
       }
     }
-    // With less in common it may be something else, which ends with the first difference.
-    if (nearest == nullptr || 4 * common < std::max(sequence.size(), nearest->size())) return false;
-    const Sequence& other = *nearest;
-    const std::optional<Matches> matches = matches_of(sequence, other);
-    if (!matches) return false;
-    const std::vector<Between> betweens = betweens_of(sequence, other, *matches);
-    // Nothing is certain between the first and the last difference that is more than a replacement.
-    const auto is_difference = [this](const Between& one) { return !may_replace(one.here, one.there); };
-    const auto first = std::find_if(betweens.begin(), betweens.end(), is_difference);
-    const auto last = std::find_if(betweens.rbegin(), betweens.rend(), is_difference);
-    const std::size_t begin = first == betweens.end() ? sequence.size() : first->begin;
-    const std::size_t end = last == betweens.rend() ? 0 : last->begin + last->here.size();
-    const auto is_certain = [&](std::size_t position) { return position < begin || position >= end; };
-    if (begin + (sequence.size() - std::max(begin, end)) <= least) return false;
-    const std::vector<const Sequence*> equal = like(other, others);
-    for (std::size_t i = 0; i < sequence.size(); ++i) {
-      if (is_certain(i) && (*matches)[i] != kUnmatched)
-        joined_[sequence[i]] = joined(other, equal, (*matches)[i]);
+    // With less in common it may be something else.
+    if (found.other == nullptr || 4 * most < std::max(sequence.size(), found.other->size()))
+      return std::nullopt;
+    std::optional<Matches> matches = matches_of(sequence, *found.other, number);
+    if (!matches) return std::nullopt;
+    found.matches = std::move(*matches);
+    found.betweens = betweens_of(sequence, *found.other, found.matches);
+    const auto is_one = [this](const Between& between) { return is_difference(between); };
+    const auto first = std::find_if(found.betweens.begin(), found.betweens.end(), is_one);
+    const auto last = std::find_if(found.betweens.rbegin(), found.betweens.rend(), is_one);
+    if (first != found.betweens.end()) {
+      found.begin = first->begin;
+      found.end = last->begin + last->here.size();
     }
-    for (const Between& between : betweens) {
-      if (!is_certain(between.begin) || is_difference(between)) continue;
+    return found;
+  }
+
+  /// `equal`: the other sequence and its equals.
+  void take(const Sequence& sequence, const Common& common, const std::vector<const Sequence*>& equal) {
+    for (std::size_t i = 0; i < sequence.size(); ++i)
+      if (common.is_certain(i)) take_match(sequence, equal, common.matches, i);
+    for (const Between& between : common.betweens) {
+      if (!common.is_certain(between.begin) || is_difference(between)) continue;
+      // A library had no reason to choose another kernel: the program took another branch.
+      if (is_unchanged(sequence, *common.other, common.matches, between.begin - 1) &&
+          is_unchanged(sequence, *common.other, common.matches, between.begin + between.here.size()))
+        continue;
       std::unordered_map<std::uint32_t, PlaceVote> votes;  // by family
       for (std::size_t i = 0; i < between.there.size(); ++i) {
         PlaceVote& vote = votes[named_[between.there[i]].family];
@@ -239,7 +255,6 @@ class Join {
         if (vote != votes.end() && vote->first != 0) joined_[timed].place = vote->second.place(may_be_);
       }
     }
-    return true;
   }
 
   /// Whether they are of the same kind, and none of them is alike: alike ones could be matched in several
@@ -257,52 +272,131 @@ class Join {
                        [&](std::uint32_t timed) { return families.contains(timed_[timed].family); });
   }
 
-  /// The ends and, between them, the kernels that every longest common subsequence matches in the same way.
-  /// Empty if that would take too many comparisons.
-  std::optional<Matches> matches_of(const Sequence& sequence, const Sequence& other) {
-    const Ends ends = ends_of(sequence, other, &LaunchedKernel::coarse);
-    Matches matches(sequence.size(), kUnmatched);
-    for (std::size_t i = 0; i < ends.begin; ++i) matches[i] = i;
-    for (std::size_t i = 1; i <= ends.end; ++i) matches[sequence.size() - i] = other.size() - i;
-    const std::size_t rows = sequence.size() - ends.begin - ends.end;
-    const std::size_t columns = other.size() - ends.begin - ends.end;
-    const std::size_t cells = (rows + 1) * (columns + 1);
-    if (cells > kMostCellsAtOnce || cells > cells_left_) return std::nullopt;
-    cells_left_ -= cells;
+  /// The kernels that every longest common subsequence matches in the same way. Empty if that would take too
+  /// many comparisons.
+  std::optional<Matches> matches_of(const Sequence& sequence, const Sequence& other, Number number) {
+    const std::size_t most = std::min(sequence.size(), other.size());
+    std::size_t common_begin = 0;
+    while (common_begin < most && same(sequence[common_begin], other[common_begin], number)) ++common_begin;
+    std::size_t common_end = 0;
+    while (common_begin + common_end < most &&
+           same(sequence[sequence.size() - 1 - common_end], other[other.size() - 1 - common_end], number))
+      ++common_end;
+    // A common subsequence that departs from a common beginning is not the longest if it comes back to it.
+    // Up to a kernel that all of them match, the beginning is therefore certain; an end likewise.
+    for (std::size_t compared = 64;; compared *= 4) {
+      const std::size_t begin = common_begin - std::min(common_begin, compared);
+      const std::size_t end = common_end - std::min(common_end, compared);
+      const auto here = std::span(sequence).subspan(begin, sequence.size() - begin - end);
+      const auto there = std::span(other).subspan(begin, other.size() - begin - end);
+      const std::optional<Matches> found = common_to_all(here, there, number);
+      if (!found) return std::nullopt;
+      if ((begin > 0 && found->front() == kUnmatched) || (end > 0 && found->back() == kUnmatched)) continue;
+      Matches matches(sequence.size(), kUnmatched);
+      for (std::size_t i = 0; i < begin; ++i) matches[i] = i;
+      for (std::size_t i = 0; i < found->size(); ++i)
+        if ((*found)[i] != kUnmatched) matches[begin + i] = begin + (*found)[i];
+      for (std::size_t i = 1; i <= end; ++i) matches[sequence.size() - i] = other.size() - i;
+      return matches;
+    }
+  }
+
+  /// How many kernels have to be added and left out between two positions of two sequences, for the
+  /// positions at which the second sequence is not much ahead of the first one, or behind it.
+  class Distances {
+   public:
+    static constexpr std::uint16_t kFar = 1u << 15;  // as far as anything
+
+    Distances(std::size_t rows, std::size_t columns, std::size_t beyond)
+        : behind_(rows - std::min(rows, columns) + beyond),
+          width_(width(rows, columns, beyond)),
+          cells_((rows + 1) * width_, kFar) {}
+
+    static std::size_t width(std::size_t rows, std::size_t columns, std::size_t beyond) {
+      return std::max(rows, columns) - std::min(rows, columns) + 2 * beyond + 3;
+    }
+    static std::uint16_t one_more(std::uint16_t one, std::uint16_t other) {
+      return std::min(kFar, static_cast<std::uint16_t>(1 + std::min(one, other)));
+    }
+    std::uint16_t& at(std::size_t row, std::size_t column) { return cells_[index(row, column)]; }
+    std::uint16_t at(std::size_t row, std::size_t column) const { return cells_[index(row, column)]; }
+    /// The columns of a row.
+    std::size_t begin(std::size_t row) const { return row - std::min(row, behind_); }
+    std::size_t end(std::size_t row, std::size_t columns) const {
+      return std::min(columns + 1, row + width_ - 2 - behind_);
+    }
+
+   private:
+    // There is one column more on either side, which is far from everything.
+    std::size_t index(std::size_t row, std::size_t column) const {
+      return row * width_ + 1 + column + behind_ - row;
+    }
+
+    std::size_t behind_;
+    std::size_t width_;
+    std::vector<std::uint16_t> cells_;
+  };
+
+  /// Positions in `there` of the kernels of `here` that every longest common subsequence matches in the same
+  /// way.
+  std::optional<Matches> common_to_all(std::span<const std::uint32_t> here,
+                                       std::span<const std::uint32_t> there, Number number) {
+    const std::size_t rows = here.size();
+    const std::size_t columns = there.size();
     const auto alike = [&](std::size_t row, std::size_t column) {
-      return same(sequence[ends.begin + row], other[ends.begin + column], &LaunchedKernel::coarse);
+      return same(here[row], there[column], number);
     };
-    // Lengths of the longest common subsequences of what comes before, and of what follows.
-    const std::size_t width = columns + 1;
-    std::vector<std::uint16_t> before(cells);
-    std::vector<std::uint16_t> after(cells);
-    for (std::size_t i = 1; i <= rows; ++i) {
-      for (std::size_t j = 1; j <= columns; ++j)
-        before[i * width + j] = alike(i - 1, j - 1)
-                                    ? static_cast<std::uint16_t>(before[(i - 1) * width + j - 1] + 1)
-                                    : std::max(before[(i - 1) * width + j], before[i * width + j - 1]);
-    }
-    for (std::size_t i = rows; i-- > 0;) {
-      for (std::size_t j = columns; j-- > 0;)
-        after[i * width + j] = alike(i, j) ? static_cast<std::uint16_t>(after[(i + 1) * width + j + 1] + 1)
-                                           : std::max(after[(i + 1) * width + j], after[i * width + j + 1]);
-    }
-    const std::uint32_t longest = after[0];
-    for (std::size_t i = 0; i < rows; ++i) {
-      std::size_t found = kUnmatched;
-      std::size_t ways = 0;
-      for (std::size_t j = 0; j <= columns && ways < 2; ++j) {
-        if (before[i * width + j] + after[(i + 1) * width + j] == longest) {
-          ways = 2;  // left out
-        } else if (j < columns && alike(i, j) &&
-                   before[i * width + j] + 1u + after[(i + 1) * width + j + 1] == longest) {
-          found = j;
-          ++ways;
+    // What goes beyond the difference in length has to come back, so that a distance found is the least one
+    // if it is short enough.
+    for (std::size_t beyond = 8;; beyond *= 2) {
+      const std::size_t width = Distances::width(rows, columns, beyond);
+      const std::size_t cells = (rows + 1) * width;
+      if (cells > kMostCellsAtOnce || cells > cells_left_ || width > Distances::kFar) return std::nullopt;
+      cells_left_ -= cells;
+      Distances before(rows, columns, beyond);
+      for (std::size_t i = 0; i <= rows; ++i) {
+        for (std::size_t j = before.begin(i); j < before.end(i, columns); ++j) {
+          std::uint16_t& cell = before.at(i, j);
+          if (i == 0 || j == 0) {
+            cell = static_cast<std::uint16_t>(i + j);
+          } else if (alike(i - 1, j - 1)) {
+            cell = before.at(i - 1, j - 1);
+          } else {
+            cell = Distances::one_more(before.at(i - 1, j), before.at(i, j - 1));
+          }
         }
       }
-      if (ways == 1) matches[ends.begin + i] = ends.begin + found;
+      const std::uint32_t least = before.at(rows, columns);
+      if (least > std::max(rows, columns) - std::min(rows, columns) + 2 * beyond) continue;
+      Distances after(rows, columns, beyond);
+      for (std::size_t i = rows + 1; i-- > 0;) {
+        for (std::size_t j = after.end(i, columns); j-- > after.begin(i);) {
+          std::uint16_t& cell = after.at(i, j);
+          if (i == rows || j == columns) {
+            cell = static_cast<std::uint16_t>(rows - i + columns - j);
+          } else if (alike(i, j)) {
+            cell = after.at(i + 1, j + 1);
+          } else {
+            cell = Distances::one_more(after.at(i + 1, j), after.at(i, j + 1));
+          }
+        }
+      }
+      Matches matches(rows, kUnmatched);
+      for (std::size_t i = 0; i < rows; ++i) {
+        std::size_t found = kUnmatched;
+        std::size_t ways = 0;
+        for (std::size_t j = before.begin(i); j < before.end(i, columns) && ways < 2; ++j) {
+          if (before.at(i, j) + 1u + after.at(i + 1, j) == least) {
+            ways = 2;  // left out
+          } else if (j < columns && alike(i, j) && before.at(i, j) + after.at(i + 1, j + 1) == least) {
+            found = j;
+            ++ways;
+          }
+        }
+        if (ways == 1) matches[i] = found;
+      }
+      return matches;
     }
-    return matches;
   }
 
   /// The number of launches of each kernel in the iteration that launches it most often.
@@ -360,7 +454,7 @@ class Join {
   std::span<const std::uint32_t> works_;
   const Sequences named_sequences_;
   std::vector<JoinedPlace> joined_;
-  // Cells of the tables of longest common subsequences: 16 MiB at once, some tens of milliseconds in total.
+  // Cells of the tables of distances: 16 MiB at once, some tenths of a second in total.
   static constexpr std::size_t kMostCellsAtOnce = std::size_t{1} << 22;
   std::size_t cells_left_ = std::size_t{1} << 25;
 };

@@ -77,17 +77,16 @@ class PlaceVote {
 /// The kernels that a thread launches in an iteration form a sequence. A sequence of `timed` takes its places
 ///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
 ///      the same coarse ones), by position; no place where these sequences have different ones;
-///   2. else from the sequence of that thread with which it has the most coarse kernels in common, up to the
-///      first difference and from the last one on. Replaced kernels are no difference: libraries choose other
-///      kernels for other sizes, and more or fewer of them. Skipped if less than a quarter of the longer
-///      sequence is in common. Kernels that every longest common subsequence matches in the same way are
+///   2. else from the sequence of that thread with which it has the most kernels in common (or, if that gives
+///      more of them a place, the most coarse ones), up to the first difference and from the last one on.
+///      Replaced kernels are no difference: libraries choose other kernels for other sizes, and more or fewer
+///      of them. Skipped if less than a quarter of the longer sequence is in common, or if the comparison
+///      takes too long. Kernels that every longest common subsequence matches in the same way are
 ///      equivalent; if between two of these there are kernels of a common family on both sides, and none that
-///      are alike, they were replaced. Each then gets the place that all those of its family have there;
-///   3. or, if that gives at least as many kernels a place, from the sequence of that thread with which it
-///      shares the longest beginning and end, of the same kernels or of coarse ones, if these are longer:
-///      what lies in between was added or left out. Where a beginning and an end overlap, it is ambiguous
-///      which of the kernels were added, and they get none.
-/// In 2 and 3, sequences of `named` equal to that one count as in 1.
+///      are alike, they were replaced. Each then gets the place that all those of its family have there.
+///      Sequences of `named` equal to that one count as in 1.
+/// A kernel that alone is another one has no place, and neither have replaced ones, if the kernels before and
+/// after are the same: no size changed, so it belongs to another branch of the program.
 /// A thread that launched nothing in `named` uses the sequences of all others. A kernel without a place then
 /// gets that of the same kernels in `named`, if these all have the same one, and if it is launched there
 /// several times in an iteration, or not more often here.
