@@ -183,7 +183,10 @@ void CodeTimes::sample(std::uint32_t thread, Nanoseconds time, std::uint32_t sta
 
 void CodeTimes::boundary(Nanoseconds begin) {
   if (places_ == nullptr) return;
-  if (boundaries_.size() == kMaxBoundaries) boundaries_.pop_front();
+  if (boundaries_.size() == kMaxBoundaries) {
+    boundaries_.pop_front();
+    boundaries_dropped_ = true;
+  }
   boundaries_.push_back(begin);
 }
 
@@ -343,6 +346,11 @@ void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
                          [this](std::uint32_t incomplete, std::uint32_t complete) {
                            return places_->may_be_same(incomplete, complete);
                          });
+    for (std::size_t i = 0; boundaries_dropped_ && i < timed.size(); ++i) {
+      if (timed_launches[i].iteration != 0) continue;
+      joined[i] = {};  // several iterations, as one
+      ++left_out_;
+    }
     agree_in_calls(timed, [&joined](std::size_t i) -> std::uint32_t& { return joined[i].place; });
     if (tell_places_) tell(timed, timed_launches, joined);
   }

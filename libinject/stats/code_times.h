@@ -36,12 +36,13 @@ struct PlacedLaunch {
 /// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Places are
 /// known for the kernels of the iterations that follow a window; when the window is settled, its own kernels
 /// are matched with these (analysis/place_join.h). Memory is bounded: up to kMaxHeld launches of a window are
-/// kept until then; further ones have no place. One thread at a time; may throw std::bad_alloc.
+/// kept until then, and the last kMaxBoundaries iterations; further ones have no place. One thread at a time;
+/// may throw std::bad_alloc.
 class CodeTimes {
  public:
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
   static constexpr std::size_t kMaxNamed = std::size_t{1} << 18;
-  static constexpr std::size_t kMaxBoundaries = 1024;
+  static constexpr std::size_t kMaxBoundaries = kMaxHeld;
   static constexpr std::size_t kMaxIterations = 10'000;
   static constexpr std::uint32_t kNoDetail = KeyIndex<8>::kNone;
 
@@ -191,6 +192,7 @@ class CodeTimes {
   std::vector<std::uint32_t> named_works_;
   std::uint32_t named_window_ = 0;
   std::deque<Nanoseconds> boundaries_;
+  bool boundaries_dropped_ = false;  // the oldest ones
   Sums sums_;
   std::map<std::uint32_t, Totals> copies_;
   std::map<std::uint32_t, Flops> flops_;

@@ -460,6 +460,42 @@ TEST_CASE("The names of one window serve later ones", "[code_report]") {
   CHECK(report.unattributed == 0);
 }
 
+TEST_CASE("Each iteration of a long window has its places, and those that are too many count",
+          "[code_report]") {
+  // Each iteration launches the same kernel from two lines.
+  constexpr std::size_t kIterations = 2000;
+  Program program;
+  const CodePlace first{program.frames({{"/a.py", 1}}), 0, 0, CodePhase::kOther};
+  const CodePlace second{program.frames({{"/a.py", 2}}), 0, 0, CodePhase::kOther};
+  std::size_t boundaries = 0;
+  const auto begin = [&] {
+    program.times.boundary(program.time + 1);
+    ++boundaries;
+  };
+  for (std::size_t i = 0; i < kIterations; ++i) {
+    begin();
+    program.timed("add", 1);
+    program.timed("add", 1);
+  }
+  const std::size_t dropped = GENERATE(0u, 20u);
+  if (dropped != 0)
+    while (boundaries < CodeTimes::kMaxBoundaries + dropped - 2) begin();
+  for (int i = 0; i < 2; ++i) {
+    begin();
+    program.named("add", first);
+    program.named("add", second);
+  }
+  program.times.settle_window(1);
+  CHECK(program.times.left_out() == 2 * dropped);
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  CHECK(report.unattributed == 2 * dropped);
+  for (const std::uint32_t number : {1u, 2u}) {
+    const LineRow* line = line_of(report, "/a.py", number);
+    REQUIRE(line != nullptr);
+    CHECK(line->inclusive.time == kIterations - dropped);
+  }
+}
+
 TEST_CASE("Stacks are lines of text, whatever the names", "[code_report]") {
   Program program;
   const CodePlace place{program.frames({{"/a;b\n.py", 1}, {"", 0}, {"/c d.py", 2}}), 0, 0,
