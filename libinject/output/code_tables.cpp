@@ -155,7 +155,7 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
            "The function; `[none]`: launched by no line or, for User Code Time, only by lines of libraries; "
            "`[unattributed]`: not known.")
       .add("In Library", kFlag, &LineRow::is_library,
-           "1: the file belongs to an installed package or to Python, or there is none.")
+           "1: the code belongs to an installed package or to Python, or was generated.")
       .add("User Code Time (ns)", kTime, &LineRow::user_time,
            "Sum of the durations of kernels for which it is the innermost line outside libraries.");
   columns

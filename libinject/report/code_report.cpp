@@ -30,7 +30,12 @@ std::vector<Row> rows_of(std::map<Key, Row>& found) {
 
 class CodeSums {
  public:
-  explicit CodeSums(const CodePlaces& places) : places_(places) {}
+  CodeSums(const CodeTimes& times, const CodePlaces& places)
+      : places_(places),
+        runs_text_(std::any_of(times.sums().begin(), times.sums().end(), [&](const auto& sum) {
+          const std::vector<CodeNode> chain = chain_of(places.place(sum.first.place).stack, places);
+          return !chain.empty() && name(chain.back().detail) == kTextFile;
+        })) {}
 
   void add(std::uint32_t number, const Totals& kernels) {
     const CodePlace place = places_.place(number);
@@ -72,7 +77,7 @@ class CodeSums {
       for (std::uint32_t id = is_launch ? place.stack : where.number; id != 0 && node == nullptr;
            id = found.parent) {
         found = places_.node(id);
-        if (!is_library_file(name(found.detail))) node = &found;
+        if (!is_library(name(found.detail))) node = &found;
       }
     }
     GapLineRow& row = gaps_[node == nullptr ? key_of(without) : key_of(*node)];
@@ -185,6 +190,9 @@ class CodeSums {
   using LineKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
 
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
+  bool is_library(std::string_view file) const {
+    return !(runs_text_ && file == kTextFile) && is_library_file(file);
+  }
   static std::string_view without(std::uint32_t number) { return number == 0 ? kUnattributed : kNoCode; }
   /// The row for places without a module, or a line.
   static std::string_view without(std::uint32_t number, const CodePlace& place) {
@@ -220,7 +228,7 @@ class CodeSums {
     row.file = name(node.detail);
     row.function = name(node.name);
     row.line = node.line;
-    row.is_library = is_library_file(row.file);
+    row.is_library = is_library(row.file);
     return row;
   }
   LineRow& no_line(std::string_view without) {
@@ -308,7 +316,11 @@ class CodeSums {
     add(row.inclusive);
   }
 
+  /// The file of code that is given as text: that of `python -c` or, further in, what a library generates.
+  static constexpr std::string_view kTextFile = "<string>";
+
   const CodePlaces& places_;
+  const bool runs_text_;  // some stack begins there
   CodeReport report_;
   double unplaced_flops_ = 0;
   double compiled_backward_ = 0;       // FLOPs
@@ -354,8 +366,12 @@ std::string_view phase_name(CodePhase phase) {
 }
 
 bool is_library_file(std::string_view file) {
-  // Files that do not exist, such as `<string>` or `<frozen importlib._bootstrap>`, and compiler-generated
-  // ones.
+  // A program's cells and standard input are no files. Neither is what libraries generate: `<string>`,
+  // `<eval_with_key>.1`, `<frozen importlib._bootstrap>`.
+  constexpr std::string_view kTyped[] = {"<stdin", "<console>", "<ipython-input-", "<python-input-",
+                                         "<command-"};
+  const auto begins = [&](std::string_view typed) { return file.starts_with(typed); };
+  if (std::any_of(std::begin(kTyped), std::end(kTyped), begins)) return false;
   if (file.empty() || file.front() == '<' || is_inductors_file(file)) return true;
   constexpr std::string_view kMarks[] = {"/site-packages/", "/dist-packages/", "/lib/python3.",
                                          "/lib64/python3.", "/torchinductor_"};
@@ -366,7 +382,7 @@ bool is_library_file(std::string_view file) {
 CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeReportInput& input,
                              std::size_t most_stack_text) {
   if (!times.any_places() || times.sums().empty()) return {};
-  CodeSums sums(places);
+  CodeSums sums(times, places);
   for (const auto& [kernel, total] : times.sums()) {
     sums.add(kernel.place, total);
     if (input.limits) sums.add_limits(kernel.place, input.limits(kernel.detail, total.sum));

@@ -120,7 +120,8 @@ struct CodeReport {
 /// `forward`, as in the stacks.
 std::string_view phase_name(CodePhase phase);
 
-/// True if a source file belongs to an installed package or to Python itself, or does not exist.
+/// True if a source file belongs to an installed package or to Python itself, or stands for generated code.
+/// `<string>` does, unless a stack of the program begins there (`python -c`).
 bool is_library_file(std::string_view file);
 
 /// Maximum length of the text of all stacks. A large model needs a tenth of it.

@@ -558,20 +558,36 @@ TEST_CASE("Where no launch has been named there is nothing to tell", "[code_repo
 }
 
 TEST_CASE("What is a library's, and what is the program's", "[code_report]") {
-  for (const char* file :
-       {"<string>", "", "<frozen importlib._bootstrap>", "/v/lib/python3.12/site-packages/torch/a.py",
-        "/usr/lib/python3/dist-packages/torch/a.py", "/usr/lib/python3.12/threading.py",
-        "/usr/lib64/python3.12/threading.py", "/tmp/torchinductor_me/xy/cxy.py",
-        "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyabc.py"})
+  for (const char* file : {"<string>", "", "<frozen importlib._bootstrap>", "<eval_with_key>.1",
+                           "<__array_function__ internals>", "/v/lib/python3.12/site-packages/torch/a.py",
+                           "/usr/lib/python3/dist-packages/torch/a.py", "/usr/lib/python3.12/threading.py",
+                           "/usr/lib64/python3.12/threading.py", "/tmp/torchinductor_me/xy/cxy.py",
+                           "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyabc.py"})
     CHECK(is_library_file(file));
   for (const char* file :
        {"train.py", "/home/me/lib/model.py", "/work/torch/train.py", "/tmp/ipykernel_7/1.py",
-        "/home/me/lib64/model.py", "/work/on/convert.py",
+        "/home/me/lib64/model.py", "/work/on/convert.py", "<stdin>", "<stdin-0>", "<console>",
+        "<ipython-input-3-0123456789ab>", "<python-input-0>", "<command-1234>",
         // In another folder, of another length, and of other letters than a cache of Inductor's.
         "/scratch/cache/mq/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyabc.py",
         "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uyab.py",
         "/scratch/cache/mk/cmkpfxq7q3zqmnvt6xqk2o5i4lhbcd5w5zj3k2ysfdjq3n6uy_bc.py"})
     CHECK_FALSE(is_library_file(file));
+}
+
+TEST_CASE("Text that is run as the program is the program's, and other text a library's", "[code_report]") {
+  for (const bool is_program : {false, true}) {
+    Program program;
+    const std::string main = is_program ? "<string>" : "/home/me/train.py";
+    const std::uint32_t stack = program.frames({{main, 3}, {"<string>", 5}});
+    program.timed("gemm", 10);
+    program.named("gemm", {stack, 0, 0, CodePhase::kForward});
+    program.times.settle_window(1);
+    const CodeReport report = build_code_report(program.times, program.places, {});
+    CHECK(line_of(report, "<string>", 5)->is_library == !is_program);
+    CHECK(line_of(report, "<string>", 5)->user_time == (is_program ? 10 : 0));
+    CHECK(line_of(report, main, 3)->user_time == (is_program ? 0 : 10));
+  }
 }
 
 TEST_CASE("A place that lacks something may be a complete one", "[code_report]") {
