@@ -44,6 +44,7 @@ struct Operators {
   std::uint32_t node = 0;
   const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or of the engine
   std::uint32_t backward_level = 0;        ///< number of operators around it
+  bool differentiates = false;             ///< in that node, operators have a backward pass of their own
   bool step_has_gradients = false;         ///< in a step: an operator that may have a backward pass
   bool all_known = true;                   ///< there was room for the whole chain
 };
@@ -58,6 +59,10 @@ Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
     if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix))) {
       found.backward = &op;
       found.backward_level = level;
+      found.differentiates = false;
+    } else if (found.backward != nullptr && op.sequence >= 0 && op.has_gradients) {
+      // The backward pass may itself be differentiated; then this tells something only of what Python calls.
+      if (!found.backward->has_gradients || op.frame != found.backward->frame) found.differentiates = true;
     }
     if (!op.is_backward && op.sequence >= 0 && level >= thread.step_level) found.step_has_gradients = true;
     found.node =
@@ -159,6 +164,11 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
     if (python_inside && backward->sequence >= 0 && (own.module != 0 || own.module_unknown)) {
       place.phase = CodePhase::kRecompute;
     } else {
+      // Gradients are off in a node, unless the backward pass is to be differentiated. Where they were
+      // enabled inside it, the forward pass is run again; where they were on, it can't be told.
+      const bool again = operators.differentiates && !backward->has_gradients && backward->sequence >= 0;
+      if (again) place.phase = CodePhase::kRecompute;
+      place.may_recompute = operators.differentiates && !again;
       place.module = forward->module;
       place.module_unknown = forward->module_unknown;
       if (!python_inside) place.stack = forward->stack;

@@ -51,6 +51,9 @@ struct CodePlace {
   std::uint32_t op = 0;      ///< the innermost operator's
   CodePhase phase = CodePhase::kOther;
   bool module_unknown = false;  ///< there may be a module, and a stack if there is none
+  bool may_recompute = false;   ///< in the backward pass, but may be the forward pass again
+  /// No operator has begun on the thread since naming began: there may be one that began before.
+  bool before_operators = false;
 
   bool operator==(const CodePlace&) const = default;
 };

@@ -24,8 +24,7 @@ void add_phase_columns(Columns<Row>& columns, CodeWork Base::*work) {
       .add("Backward (ns)", kTime, in(CodePhase::kBackward),
            "Part of Total Time: launched in the backward pass.")
       .add("Recomputation (ns)", kTime, in(CodePhase::kRecompute),
-           "Part of Total Time: launched in a module that is called during the backward pass, as with "
-           "checkpointing.")
+           "Part of Total Time: the forward pass run again in the backward pass, as with checkpointing.")
       .add("Optimizer (ns)", kTime, in(CodePhase::kOptimizer),
            "Part of Total Time: launched in an optimizer step.")
       .add("Other (ns)", kTime, in(CodePhase::kOther),

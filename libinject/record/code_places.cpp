@@ -29,7 +29,8 @@ std::uint32_t CodePlaces::node(const CodeNode& node) noexcept {
 std::uint32_t CodePlaces::place(const CodePlace& place) noexcept {
   const std::uint64_t hash =
       hash_of(std::uint64_t{place.stack} << 32 | place.module, place.op,
-              static_cast<std::uint64_t>(place.phase) << 1 | (place.module_unknown ? 1u : 0u));
+              static_cast<std::uint64_t>(place.phase) << 3 | (place.before_operators ? 4u : 0u) |
+                  (place.may_recompute ? 2u : 0u) | (place.module_unknown ? 1u : 0u));
   return places_.intern(
       hash, [&](const CodePlace& seen) { return seen == place; }, [&] { return place; });
 }
@@ -84,6 +85,7 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
   }
   if (!says_most(inner.phase) && (says_most(outer.phase) || inner.phase == CodePhase::kOther)) {
     both.phase = outer.phase;
+    both.may_recompute = outer.may_recompute;
     // On one of autograd's threads, the stack of the capture begins with the backward pass.
     if (says_most(outer.phase) && inner.module == 0) both.stack = outer.stack;
   }

@@ -20,6 +20,7 @@ struct OpenOperator {
   CodeContext context;             ///< of that frame
   bool has_context = false;        ///< `context` has been queried
   bool is_backward = false;        ///< a node of the backward pass
+  bool has_gradients = true;       ///< it was begun with gradients enabled; true if that is not known
 };
 
 /// The open operators of a thread, outermost first, while launches are named. Operators that nest too deep

@@ -141,7 +141,8 @@ class CodeSums {
     const double unnoticed = 0.01 * static_cast<double>(report_.all.flops.total());
     report_.recomputation_known =
         (report_.recomputed.total() == 0 || unplaced_flops_ <= unnoticed) &&
-        compiled_backward_ <= std::max(most_compiled_backward_, most_after_recompute_) + unnoticed;
+        compiled_backward_ <= std::max(most_compiled_backward_, most_after_recompute_) + unnoticed &&
+        perhaps_recomputed_ <= unnoticed;
     report_.gaps = rows_of(gaps_);
     std::stable_sort(report_.gaps.begin(), report_.gaps.end(),
                      [](const GapLineRow& one, const GapLineRow& other) { return one.time > other.time; });
@@ -172,6 +173,7 @@ class CodeSums {
   /// the FLOPs of its forward pass, that of attention 2.5 times as many.
   void add_recomputation_signs(std::uint32_t number, const CodePlace& place, double flops) {
     if (number == 0) unplaced_flops_ += flops;
+    if (place.may_recompute) perhaps_recomputed_ += flops;
     const std::vector<CodeNode> operators = chain_of(place.op, places_);
     const auto is_in = [&](std::string_view function) {
       return std::any_of(operators.begin(), operators.end(),
@@ -323,6 +325,7 @@ class CodeSums {
   const bool runs_text_;  // some stack begins there
   CodeReport report_;
   double unplaced_flops_ = 0;
+  double perhaps_recomputed_ = 0;      // FLOPs
   double compiled_backward_ = 0;       // FLOPs
   double most_compiled_backward_ = 0;  // by the forward pass; or by its recomputation:
   double most_after_recompute_ = 0;

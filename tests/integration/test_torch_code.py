@@ -103,6 +103,18 @@ class Code(simulated.SimulatedTest):
         layer = modules["Net.blocks.2.b"]
         self.assertTrue(int(layer["Forward (ns)"]) and int(layer["Backward (ns)"]) and int(layer["Recomputation (ns)"]), layer)
 
+    def test_recomputation_without_modules(self):
+        """It is what computes with gradients enabled; a backward pass that calls another function does not."""
+        out = self.train("again")
+        self.check_sums(out)
+        self.assertEqual(self.instances(out), {"Again.stem": 8, "Again": 4 * 10, "[none]": 8})
+        lines = self.lines(out)
+        again = {"Forward", "Recomputation"}
+        for marker, phases in (("reentrant", again), ("saved tensors", again), ("enabled", again), ("called", {"Backward"})):
+            row = lines[line_of(marker)]
+            found = {phase for phase in ("Forward", "Backward", "Recomputation", "Optimizer", "Other") if row[f"{phase} (ns)"] != "0"}
+            self.assertEqual((found, int(row["Total Instances"])), (phases, 4 * len(phases)), marker)
+
     def instances(self, out):
         return {path: int(row["Self Instances"]) for path, row in self.table(out, "module_sum.csv", "Module").items() if row["Self Instances"] != "0"}
 

@@ -109,6 +109,57 @@ class Functional(torch.nn.Module):
         return torch.utils.checkpoint.checkpoint(self.function, x, use_reentrant=True)
 
 
+def reentrant(x):
+    return Work.apply(x * x, 5)  # reentrant
+
+
+def saved(x):
+    return Work.apply(x * x, 6)  # saved tensors
+
+
+def enabled(x):
+    return Work.apply(x, 7)  # enabled
+
+
+class Enabling(torch.autograd.Function):
+    """Computes its forward pass again, to differentiate it."""
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return enabled(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            result = enabled(x)
+        return torch.autograd.grad(result, x, gradient)
+
+
+class Calling(torch.autograd.Function):
+    """Its backward pass is another function's forward pass."""
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Work.apply(gradient * 1, 8)  # called
+
+
+class Again(torch.nn.Module):
+    """Parts of its forward pass that call no module are run again in the backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = Layer(4)
+
+    def forward(self, x, _):
+        x = torch.utils.checkpoint.checkpoint(reentrant, self.stem(x), use_reentrant=True)
+        x = torch.utils.checkpoint.checkpoint(saved, x, use_reentrant=False)
+        return Calling.apply(Enabling.apply(x))
+
+
 class Student(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -289,6 +340,10 @@ def alternating():
 
 def shared():
     train(model=Shared())
+
+
+def again():
+    train(model=Again())
 
 
 def deep():

@@ -23,6 +23,7 @@ struct ModelProduct {
   CodePhase phase;
   std::vector<const char*> operators;  // from the outermost
   bool is_placed = true;
+  bool may_recompute = false;
 };
 
 /// A window of iterations, and two named iterations after it. Each computes a product by cuBLAS and attention
@@ -49,7 +50,7 @@ class Training {
     work("flash", CodePhase::kForward, false);
     if (checkpointed_) work("flash", CodePhase::kRecompute, false);
     for (const ModelProduct& product : products_) {
-      CodePlace place{0, 0, 0, product.phase};
+      CodePlace place{0, 0, 0, product.phase, false, product.may_recompute};
       for (const char* name : product.operators)
         place.op =
             places_.node({CodeNodeKind::kOperator, place.op, run_.names.intern(name), NameTable::kEmpty, 0});
@@ -172,6 +173,9 @@ TEST_CASE("Where more may be computed a second time than is known to be, there a
   const ModelProduct unplaced{"other", CodePhase::kBackward, {}, false};
   CHECK(flops(false, {unplaced}) == products(2));
   CHECK(flops(true, {unplaced}) == 0);
+
+  // In a backward pass that is itself differentiated.
+  CHECK(flops(false, {{"other", CodePhase::kBackward, {"FnBackward", "aten::mm"}, true, true}}) == 0);
 
   const ModelProduct forward{"a", CodePhase::kForward, {"CompiledFunction", "aten::mm"}};
   const ModelProduct backward{"b", CodePhase::kBackward, {"CompiledFunctionBackward", "aten::mm"}};

@@ -100,6 +100,7 @@ void begin(const void* function, bool is_backward) noexcept {
   op.function = function;
   op.sequence = sequence_of(function);
   op.is_backward = is_backward;
+  if (known_torch.gradients_enabled != nullptr) op.has_gradients = known_torch.gradients_enabled();
   const PythonFrame frame = stack_frame();
   op.frame = frame.frame;
   if (!is_backward && op.sequence >= 0) {

@@ -161,6 +161,9 @@ std::optional<LoadedTorch> find_torch(unsigned long long& adds_seen) {
   LoadedTorch torch;
   torch.held = hold(search.path.data());
   torch.api = search.api;
+  if (torch.held != nullptr)
+    torch.api.gradients_enabled = reinterpret_cast<decltype(torch.api.gradients_enabled)>(
+        dlsym(torch.held, "_ZN3c108GradMode10is_enabledEv"));
   torch.library = search.path.data();
   torch.version = version_of(torch.library);
   return torch;

@@ -11,6 +11,7 @@
 //   - at::RecordFunction's constructor, before() and destructor, to test that our callbacks are called in the
 //     scope that was meant, and in no other. A profiler shows the test as functions named "libinject".
 //   - where the object has its sequence number, which the test finds (find_sequence()).
+//   - c10::GradMode::is_enabled(), whether the thread's operators get a backward pass.
 //
 // They are the same in the headers of 1.13, 2.1, 2.6, 2.11, 2.13 and 2.15, and passed the test with the
 // libraries of 1.13, 2.1, 2.11 and 2.15. Another version, one that lacks some of these functions, and one
@@ -71,7 +72,8 @@ struct RecordFunctionApi {
   void (*destroy)(void* function) = nullptr;
   void (*before)(void* function, const char* name, std::int64_t sequence) = nullptr;            // 1.x
   void (*before_descriptor)(void* function, Descriptor name, std::int64_t sequence) = nullptr;  // 2.x
-  void* step_callbacks = nullptr;  // exists in 1.12 or later
+  void* step_callbacks = nullptr;         // exists in 1.12 or later
+  bool (*gradients_enabled)() = nullptr;  // of libc10.so, on which that library depends; may be missing
 
   // For the test of how an operator's inputs are read (op_inputs.h); missing in PyTorch 1:
   std::size_t (*num_inputs)(const void* function) = nullptr;
