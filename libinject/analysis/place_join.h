@@ -34,7 +34,8 @@ struct JoinedPlace {
   std::uint32_t work = kUnknownWork;
 };
 
-/// Whether an incomplete place may be the same as a complete one.
+/// Whether an incomplete place may be the same as a complete one or, where none is known (0), may count as it
+/// is.
 using MayBeSame = std::function<bool(std::uint32_t incomplete, std::uint32_t complete)>;
 
 /// Combines the places of several equivalent launches: 0 if unknown, with kIncompletePlace if it lacks
@@ -57,7 +58,8 @@ class PlaceVote {
   /// 0 if they disagree. Without `may_be`, an incomplete place does not contradict a complete one.
   std::uint32_t place(const MayBeSame& may_be = {}) const {
     if (disagree_) return 0;
-    if (complete_ == 0) return incomplete_[1] != 0 ? 0 : incomplete_[0];
+    if (complete_ == 0)
+      return incomplete_[1] != 0 || (may_be && !may_be(incomplete_[0], 0)) ? 0 : incomplete_[0];
     for (const std::uint32_t incomplete : incomplete_)
       if (incomplete != 0 && incomplete != complete_ && may_be && !may_be(incomplete, complete_)) return 0;
     return complete_;

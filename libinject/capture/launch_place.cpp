@@ -138,7 +138,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.stack = own.stack;
   place.module = own.module;
   place.module_unknown = own.module_unknown;
-  bool is_complete = operators_heard(thread);
+  bool is_complete = true;
   // An optimizer may step in a gradient's hook, and its step may call a closure that runs both passes. An
   // optimizer's own operators usually run without gradients: those with gradients belong to a closure once
   // one of them has run in a module.
@@ -180,6 +180,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
     place.phase = CodePhase::kForward;
   }
   if (place == CodePlace{}) return 0;
+  place.before_operators = !operators_heard(thread);
   const std::uint32_t number = places.place(place);
   return number == 0 || is_complete ? number : number | kIncompletePlace;
 }

@@ -58,8 +58,9 @@ struct CodePlace {
   bool operator==(const CodePlace&) const = default;
 };
 
-/// Set in the number of a place that lacks something: the launch was made in an operator that had begun
-/// before launches were named, or in the backward pass of one. It is used only if no complete place is known.
+/// Set in the number of a place that may lack something: the launch may have been made in an operator that
+/// had begun before launches were named, or in the backward pass of one. It is used only if no complete place
+/// is known.
 inline constexpr std::uint32_t kIncompletePlace = 1u << 31;
 
 /// The operator call in which a launch was made, while launches are named: of the operators around the launch

@@ -98,6 +98,7 @@ std::uint32_t CodePlaces::replayed(std::uint32_t captured, std::uint32_t launch)
 
 bool CodePlaces::may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept {
   const CodePlace part = place(incomplete);
+  if (complete == 0) return !part.before_operators;
   const CodePlace whole = place(complete);
   if (!ends_in(whole.op, part.op)) return false;
   const auto is_backward = [](CodePhase phase) {

@@ -35,7 +35,7 @@ class CodePlaces {
   /// True if an incomplete place (kIncompletePlace) may be the same as a complete one: its operators are the
   /// innermost ones of the other's, and stack and module are equal if it has them, unless it does not know
   /// that it is in the backward pass. If it does not know the forward pass, its stack may lack the outer part
-  /// of the other's.
+  /// of the other's. If no complete one is known (0): whether it can be relied on that no operator was open.
   bool may_be_same(std::uint32_t incomplete, std::uint32_t complete) const noexcept;
 
   /// The place of a kernel that TorchInductor generated: inside the operator around it, which is that of the

@@ -156,6 +156,17 @@ class Code(simulated.SimulatedTest):
         # That thread has no frames of the program's: those of the forward pass count.
         self.assertEqual(int(self.lines(out)[line_of("inside forward")]["Total Instances"]), MODULES * 2 * 4)
 
+    def test_iterations_that_differ_and_begin_in_an_operator(self):
+        """What only the first named iteration has launched may be in that operator: it is not said to be in none."""
+        out = self.train("varying")
+        self.check_sums(out)
+        operators = self.table(out, "op_sum.csv", "Operator")
+        found = {name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"}
+        self.assertEqual(found.pop("[none]"), 4)  # the optimizer's
+        self.assertEqual(sum(found.values()), 2 * 3 + 2 * 7)
+        self.assertGreaterEqual(found["Several"], 2 * 3)
+        self.assertEqual(found.keys() - {"Several", "[unattributed]"}, set())
+
     def test_backward_pass_in_one_function(self):
         out = self.train("compiled_backward")
         self.check_sums(out)

@@ -395,6 +395,29 @@ def inside():
         optimizer.step()
 
 
+class Several(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, count):
+        for number in range(count):
+            cuda.training_launch(b"part", number + 1)  # several
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def varying():
+    """An iteration begins in an operator of the forward pass, and every other one has more of them."""
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = Stepping([parameter], lr=0.01)
+    for k in range(ITERATIONS):
+        time.sleep(0.002)
+        optimizer.zero_grad()
+        Several.apply(parameter * 1, 3 + 4 * (k % 2)).sum().backward()
+        optimizer.step()
+
+
 def checkpoint():
     train(checkpointed=True)
 

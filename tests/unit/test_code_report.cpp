@@ -417,15 +417,17 @@ TEST_CASE("A function that calls itself counts once", "[code_report]") {
 
 TEST_CASE("What the first named iteration says gives way to the second, where an operator was open before",
           "[code_report]") {
-  const auto operators = [](const std::vector<std::string>& second) {
+  const auto operators = [](const std::vector<std::string>& second, bool any_begun = true) {
     Program program;
     const auto place = [&](const std::vector<std::string>& chain) {
       return CodePlace{0, 0, program.chain(CodeNodeKind::kOperator, chain), CodePhase::kForward};
     };
+    CodePlace inside = place({"aten::mm"});  // in a call that began before naming
+    if (!any_begun) inside = {0, 0, 0, CodePhase::kOther, false, false, true};
     program.times.boundary(program.time + 1);
     program.timed("mm", 10);
     program.times.boundary(program.time + 1);
-    program.named("mm", place({"aten::mm"}));  // in a call that began before naming
+    program.named("mm", inside);
     if (!second.empty()) {
       program.times.boundary(program.time + 1);
       program.named("mm", place(second));
@@ -439,8 +441,10 @@ TEST_CASE("What the first named iteration says gives way to the second, where an
   };
   using Names = std::vector<std::string>;
   CHECK(operators({"CompiledFunction", "aten::mm"}) == Names{"CompiledFunction", "aten::mm"});
-  // Nothing better is known.
+  CHECK(operators({"CompiledFunction"}, false) == Names{"CompiledFunction"});
+  // Nothing better is known; of one without operators, not even whether there were any.
   CHECK(operators({}) == Names{"aten::mm"});
+  CHECK(operators({}, false) == Names{std::string(kUnattributed)});
 }
 
 TEST_CASE("The names of one window serve later ones", "[code_report]") {
