@@ -64,18 +64,22 @@ std::string_view input_cause_advice(InputCause cause) {
 }
 
 double HostSum::allowed() const {
-  const double by_quota = static_cast<double>(quota_thousandths) / 1000;
-  if (affinity == 0) return by_quota;
+  if (affinity == 0 || !quota_thousandths) return 0;
   const auto by_affinity = static_cast<double>(affinity);
-  return quota_thousandths == 0 ? by_affinity : std::min(by_quota, by_affinity);
+  if (*quota_thousandths == 0) return by_affinity;
+  return std::min(static_cast<double>(*quota_thousandths) / 1000, by_affinity);
 }
 
 HostSum host_sum(std::span<const HostWindow> windows) {
   HostSum sum;
+  if (!windows.empty()) {
+    sum.affinity = windows.front().affinity;
+    sum.quota_thousandths = windows.front().quota_thousandths;
+  }
   for (const HostWindow& window : windows) {
     sum.time += window.span();
-    sum.affinity = window.affinity;
-    sum.quota_thousandths = window.quota_thousandths;
+    if (window.affinity != sum.affinity) sum.affinity = 0;
+    if (window.quota_thousandths != sum.quota_thousandths) sum.quota_thousandths.reset();
     sum.workers = std::max(sum.workers, window.workers);
     sum.worker_life += window.worker_life;
     sum.worker_time += window.worker_time;

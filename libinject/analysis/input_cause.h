@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -43,8 +44,8 @@ struct HostSum {
   bool waits_known = true;       ///< likewise, except for those that ended
   std::uint64_t read_bytes = 0;  ///< by the workers
   bool reads_known = true;       ///< of all of them
-  std::uint64_t affinity = 0;    ///< number of CPUs in the latest window; 0: unknown
-  std::uint64_t quota_thousandths = 0;
+  std::uint64_t affinity = 0;    ///< number of CPUs; 0: unknown, or not the same in all windows
+  std::optional<std::uint64_t> quota_thousandths;  ///< likewise; empty: unknown; 0: no limit
   LoaderMoments moments;
 
   /// Number of CPUs allowed by affinity and quota; 0: unknown.

@@ -22,18 +22,22 @@ std::optional<std::uint64_t> take_number(std::string_view& text) noexcept {
   return negative ? std::uint64_t{0} - number : number;
 }
 
-/// The number on the line that begins with `name` and a colon.
-std::optional<std::uint64_t> number_of_line(std::string_view text, std::string_view name) noexcept {
+/// What follows `name` and a colon at the beginning of a line; empty if there is no such line.
+std::string_view after_name(std::string_view text, std::string_view name) noexcept {
   while (!text.empty()) {
-    if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == ':') {
-      text.remove_prefix(name.size() + 1);
-      return take_number(text);
-    }
+    if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == ':')
+      return text.substr(name.size() + 1);
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
-  return std::nullopt;
+  return {};
+}
+
+/// The number on the line that begins with `name` and a colon.
+std::optional<std::uint64_t> number_of_line(std::string_view text, std::string_view name) noexcept {
+  std::string_view rest = after_name(text, name);
+  return take_number(rest);
 }
 
 }  // namespace
@@ -78,6 +82,15 @@ std::optional<ContextSwitches> parse_switches(std::string_view text) noexcept {
   const auto involuntary = number_of_line(text, "nonvoluntary_ctxt_switches");
   if (!voluntary || !involuntary) return std::nullopt;
   return ContextSwitches{*voluntary, *involuntary};
+}
+
+bool ignores_signal(std::string_view status, int signal) noexcept {
+  std::string_view rest = after_name(status, "SigIgn");
+  if (rest.starts_with('\t')) rest.remove_prefix(1);
+  constexpr int kHexadecimal = 16;
+  std::uint64_t ignored = 0;
+  const auto found = std::from_chars(rest.data(), rest.data() + rest.size(), ignored, kHexadecimal);
+  return found.ec == std::errc() && ((ignored >> (signal - 1)) & 1) != 0;
 }
 
 std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept {

@@ -67,6 +67,9 @@ struct ContextSwitches {
 };
 std::optional<ContextSwitches> parse_switches(std::string_view text) noexcept;
 
+/// Whether a process ignores this signal, by the `status` of one of its threads; false if that is not there.
+bool ignores_signal(std::string_view status, int signal) noexcept;
+
 /// `read_bytes` of a task's `io`: bytes read from storage for it.
 std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept;
 

@@ -19,7 +19,7 @@ namespace inject::recovery {
 inline constexpr const char* kFileName = "records";
 inline constexpr std::uint64_t kMagic =
     0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
-inline constexpr std::uint32_t kVersion = 15;
+inline constexpr std::uint32_t kVersion = 16;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // for each of two copies
 /// The largest INJECT_RING and INJECT_BUFFERS: a header with larger values is rejected.

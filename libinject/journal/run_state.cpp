@@ -69,6 +69,7 @@ class Reader {
   }
   template <typename Value>
   bool has(std::optional<Value>& value) {
+    value.reset();
     if (from_.number(1) == 1) value.emplace();
     return value.has_value();
   }
@@ -130,8 +131,9 @@ void line_fields(Way& way, MemoryLine& line) {
 
 template <typename Way>
 void host_fields(Way& way, HostWindow& w) {
-  fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.quota_thousandths, w.workers, w.worker_life,
-         w.worker_time, w.worker_wait, w.moments.all, w.moments.asleep, w.moments.blocked);
+  fields(way, w.window, w.begin, w.end, w.reading, w.affinity, w.workers, w.worker_life, w.worker_time,
+         w.worker_wait, w.moments.all, w.moments.asleep, w.moments.blocked);
+  if (way.has(w.quota_thousandths)) way.field(*w.quota_thousandths);
   way.list(w.roles, [](Way& each, HostRoleUse& row) {
     fields(each, row.role, row.count);
     for (std::optional<std::uint64_t>& amount : row.use.amounts) {

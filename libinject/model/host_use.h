@@ -84,8 +84,10 @@ struct HostWindow {
   Nanoseconds end = 0;
   Nanoseconds reading = 0;  ///< total duration of these two readings
   std::vector<HostRoleUse> roles;
-  std::uint64_t affinity = 0;           ///< number of CPUs that the main thread may run on; 0: unknown
-  std::uint64_t quota_thousandths = 0;  ///< of a CPU, by control groups; 0: no limit
+  /// Number of CPUs that the main thread may run on; 0: unknown, or not the same at all readings.
+  std::uint64_t affinity = 0;
+  /// Of a CPU, by control groups; 0: no limit; empty: not the same at all readings.
+  std::optional<std::uint64_t> quota_thousandths = 0;
   // For loader workers that did anything between two readings:
   std::uint64_t workers = 0;      ///< the largest number of them at one reading
   std::uint64_t worker_life = 0;  ///< sum of their lifetimes

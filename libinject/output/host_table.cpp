@@ -66,7 +66,9 @@ Columns<HostRow> host_columns(const Report& report) {
             const HostRole role = row.use->role;
             return cell_if(role != HostRole::kRest && role != HostRole::kEndedChildren, row.use->count);
           },
-          "Threads or child processes seen by a reading in the window; for `process`, its threads.",
+          "Threads or child processes seen by a reading in the window; for `process`, its threads. One that "
+          "is "
+          "renamed counts in both roles, but once for `process`.",
           "`[rest]` and `[ended children]`, whose threads and child processes are counted in their roles");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };
@@ -120,10 +122,11 @@ Columns<HostRow> host_columns(const Report& report) {
            "Processors that the main thread may run on.",
            "rows other than `process`; not known, or changed during the window")
       .add("Cores by Quota", kProcessors, of_process([](const HostWindow& w) {
-             return cell_if(w.quota_thousandths != 0, static_cast<double>(w.quota_thousandths) / 1000);
+             const std::uint64_t quota = w.quota_thousandths.value_or(0);
+             return cell_if(quota != 0, static_cast<double>(quota) / 1000);
            }),
            "Maximum processor time that its control groups allow, as a number of processors.",
-           "rows other than `process`; no limit")
+           "rows other than `process`; no limit, or changed during the window")
       .add("Cores Used", kProcessors, of_process([](const HostWindow& w) {
              const HostSum sum = host_sum({&w, 1});
              return cell_if(sum.times_known, sum.used());

@@ -23,7 +23,7 @@ void write_host(TextPage& page, const RunInfo& run) {
                      processors(host.children_time) + " by its children";
   if (const double allowed = host.allowed(); allowed > 0) {
     text += ", of ";
-    append_decimal(text, allowed, host.quota_thousandths == 0 ? 0 : 2);
+    append_decimal(text, allowed, host.quota_thousandths == 0u ? 0 : 2);
     text += " allowed";
   }
   if (host.waits_known) text += "; run-queue wait: another " + processors(host.wait);

@@ -161,6 +161,12 @@ void HostReader::account() {
   readings_.processor_time += took;
 }
 
+void HostReader::note_reading() {
+  ++readings_.readings;
+  readings_.threads_beyond = std::max(readings_.threads_beyond, reading_.threads_beyond);
+  readings_.children_beyond = std::max(readings_.children_beyond, reading_.children_beyond);
+}
+
 void HostReader::read_edges(MutexLock& lock) {
   const std::array<Edge, kMaxEdges> edges = edges_;
   const std::size_t count = std::exchange(pending_, 0);
@@ -170,15 +176,11 @@ void HostReader::read_edges(MutexLock& lock) {
     const Nanoseconds begin = thread_cpu_time();
     lock.unlock();
     read = read_all();
-    affinity_ = allowed_processors();
-    quota_ = group_processors();
     lock.lock();
     last_all_ = now();
     all_cost_ = thread_cpu_time() - begin;
     account();
-    if (read) ++readings_.readings;
-    readings_.threads_beyond = std::max(readings_.threads_beyond, reading_.threads_beyond);
-    readings_.children_beyond = std::max(readings_.children_beyond, reading_.children_beyond);
+    if (read) note_reading();
   }
   for (std::size_t i = 0; i < count; ++i) handle(edges[i], read);
   busy_ = false;
@@ -193,7 +195,6 @@ void HostReader::handle(const Edge& edge, bool read) {
     mark_.reset();
     if (!read) return;
     mark_ = tally_.begin_window();
-    opened_affinity_ = affinity_;
     late_ = latest.time - std::min(latest.time, edge.time);
     return;
   }
@@ -204,8 +205,6 @@ void HostReader::handle(const Edge& edge, bool read) {
   if (!usable || windows_.size() == kMaxWindows) return;
   HostWindow window = HostTally::window(*mark_, latest);
   window.window = edge.window;
-  window.affinity = affinity_ == opened_affinity_ ? affinity_ : 0;
-  window.quota_thousandths = static_cast<std::uint64_t>(1000 * quota_.value_or(0) + 0.001);
   windows_.push_back(std::move(window));
 }
 
@@ -237,11 +236,13 @@ void HostReader::read_between(MutexLock& lock) {
   account();
   if (!all) return;
   last_all_ = time;
-  if (complete) ++readings_.readings;
+  if (complete) note_reading();
 }
 
 bool HostReader::read_all() {
   const bool complete = source_.read(reading_);
+  reading_.affinity = allowed_processors();
+  reading_.quota_thousandths = static_cast<std::uint64_t>(1000 * group_processors().value_or(0) + 0.001);
   if (complete) tally_.add(reading_);
   return complete;
 }

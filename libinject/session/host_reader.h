@@ -74,6 +74,8 @@ class HostReader {
   void look_at_workers();
   bool all_due(Nanoseconds time) const INJECT_REQUIRES(mutex_);
   Nanoseconds next_look(Nanoseconds time) INJECT_REQUIRES(mutex_);
+  /// Counts the latest reading.
+  void note_reading() INJECT_REQUIRES(mutex_);
   void account() INJECT_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -105,9 +107,6 @@ class HostReader {
   HostSource source_;
   HostTally tally_;
   HostReading reading_;
-  std::uint64_t affinity_ = 0;
-  std::uint64_t opened_affinity_ = 0;  // when the window opened
-  std::optional<double> quota_;
 };
 
 }  // namespace inject

@@ -133,12 +133,12 @@ std::optional<TaskStat> HostSource::stat_at(const char* path) const {
   return parse_task_stat(read_text(path, text_));
 }
 
-/// Adds those of one task, and gets its name. False if it has ended.
-bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const {
+/// Adds those of one task, and gets what else its status says. False if it has ended.
+bool HostSource::add_switches_and_wait(HostUse& use, pid_t process, pid_t task, Status& status) const {
   const auto wait = parse_run_queue_wait(read_text(task_path(process, task, "schedstat"), text_));
-  const std::string_view status = read_text(task_path(process, task, "status"), text_);
-  const std::optional<ContextSwitches> switches = parse_switches(status);
-  name = TaskName(name_in(status));
+  const std::string_view text = read_text(task_path(process, task, "status"), text_);
+  const std::optional<ContextSwitches> switches = parse_switches(text);
+  status = {TaskName(name_in(text)), ignores_signal(text, SIGCHLD)};
   if (!switches && !stat_at(task_path(process, task, "stat"))) return false;
   add_to(use.of(HostAmount::kRunQueueWait), wait);
   add_to(use.of(HostAmount::kVoluntarySwitches),
@@ -199,7 +199,7 @@ bool HostSource::read(HostReading& reading) {
   reading.process.of(HostAmount::kProcessorTime) = clocks_.process(process_);
   reading.time = now();
   std::optional<std::uint64_t>& wait = reading.process.of(HostAmount::kRunQueueWait);
-  wait = 0;
+  if (reading.threads_beyond == 0) wait = 0;
   for (const HostTask& thread : reading.threads) add_to(wait, thread.use.of(HostAmount::kRunQueueWait));
   return has_descriptors();
 }
@@ -223,8 +223,8 @@ void HostSource::read_threads(HostReading& reading) {
     for (const HostAmount amount :
          {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
       use.of(amount) = 0;
-    TaskName name;
-    if (!add_switches_and_wait(use, process_, id, name)) return;
+    Status status;
+    if (!add_switches_and_wait(use, process_, id, status)) return;
     use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(task_path(process_, id, "io"), text_));
     use.of(HostAmount::kProcessorTime) = clocks_.thread(id);
     // The thread may have ended since; what it used is then in the rest.
@@ -234,21 +234,21 @@ void HostSource::read_threads(HostReading& reading) {
   });
 }
 
-bool HostSource::take(pid_t pid, pid_t parent, const TaskStat& stat) {
-  if (found_.size() == kMaxChildren) {
-    ++beyond_;
-    return false;
-  }
-  found_.push_back({pid, parent, stat});
-  return true;
+bool HostSource::is_found(pid_t pid) const {
+  return std::any_of(found_.begin(), found_.end(), [pid](const Found& one) { return one.pid == pid; });
 }
 
-/// False if the kernel keeps no such list.
-bool HostSource::add_listed_children(pid_t process, pid_t task) {
-  const char* const file = task_path(process, task, "children");
-  if (::access(file, R_OK) != 0) return false;
+void HostSource::take(pid_t pid, pid_t parent, const TaskStat& stat) {
+  if (found_.size() == kMaxChildren) {
+    ++beyond_;
+  } else {
+    found_.push_back({pid, parent, stat});
+  }
+}
+
+void HostSource::add_listed_children(pid_t process, pid_t task) {
   std::array<char, 2048> room;
-  std::string_view list = read_text(file, room);
+  std::string_view list = read_text(task_path(process, task, "children"), room);
   while (!list.empty()) {
     pid_t child = 0;
     const auto end = std::from_chars(list.data(), list.data() + list.size(), child);
@@ -258,7 +258,6 @@ bool HostSource::add_listed_children(pid_t process, pid_t task) {
     if (const auto stat = stat_at(path(child, "stat"))) take(child, process, *stat);
   }
   if (!list.empty() && room.size() == read_text(task_path(process, task, "children"), room).size()) ++beyond_;
-  return true;
 }
 
 void HostSource::scan_for_children() {
@@ -279,33 +278,47 @@ void HostSource::scan_for_children() {
   for (std::size_t i = 0; i < found_.size(); ++i) take_those_of(found_[i].pid);
 }
 
-void HostSource::find_children(const HostReading& reading) {
+void HostSource::list_children() {
+  std::uint64_t listed = 0;
+  const auto list_those_of = [&](pid_t process) {
+    for_each_number(path(process, "task"), [&](pid_t task) {
+      if (++listed <= kMaxScanned) add_listed_children(process, task);
+    });
+  };
+  list_those_of(process_);
+  std::size_t next = 0;
+  const auto list_theirs = [&] {
+    for (; next < found_.size(); ++next) list_those_of(found_[next].pid);
+  };
+  list_theirs();
+  // The kernel may leave out a child while others end (proc(5)).
+  for (const Found& one : found_before_) {
+    if (beyond_ != 0 || is_found(one.pid)) continue;
+    const std::optional<TaskStat> stat = stat_at(path(one.pid, "stat"));
+    if (stat && stat->start == one.stat.start && (stat->parent == process_ || is_found(stat->parent)))
+      take(one.pid, stat->parent, *stat);
+  }
+  list_theirs();
+  if (listed > kMaxScanned) beyond_ += listed - kMaxScanned;
+}
+
+void HostSource::find_children() {
+  std::swap(found_, found_before_);
   found_.clear();
   beyond_ = 0;
   lists_children_ = lists_children_ && ::access(task_path(process_, process_, "children"), R_OK) == 0;
-  if (!lists_children_) {
+  if (lists_children_) {
+    list_children();
+  } else {
     scan_for_children();
-    return;
-  }
-  for (const HostTask& thread : reading.threads) add_listed_children(process_, thread.id);
-  for (std::size_t i = 0; i < found_.size(); ++i) {
-    const pid_t child = found_[i].pid;
-    std::size_t tasks = 0;
-    std::array<pid_t, kMaxTasksOfChild> ids;
-    for_each_number(path(child, "task"), [&](pid_t task) {
-      if (tasks < ids.size()) ids[tasks++] = task;
-    });
-    for (std::size_t task = 0; task < tasks; ++task) add_listed_children(child, ids[task]);
   }
 }
 
 void HostSource::read_children(HostReading& reading) {
-  find_children(reading);
+  find_children();
   reading.children_beyond = beyond_;
   for (const Found& child : found_) read_child(child, reading);
-  std::erase_if(with_cuda_, [this](pid_t pid) {
-    return std::none_of(found_.begin(), found_.end(), [pid](const Found& one) { return one.pid == pid; });
-  });
+  std::erase_if(with_cuda_, [this](pid_t pid) { return !is_found(pid); });
 }
 
 /// Identified by its name; excludes multiprocessing's resource tracker and its fork server, whose command
@@ -326,6 +339,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   HostTask task;
   task.id = child.pid;
   task.start = child.stat.start;
+  if (child.parent != process_) task.parent = child.parent;
   task.ended_children.of(HostAmount::kProcessorTime) = child.stat.children_ticks * kernel_tick();
   task.ended_children.of(HostAmount::kMinorFaults) = child.stat.children_minor_faults;
   task.ended_children.of(HostAmount::kMajorFaults) = child.stat.children_major_faults;
@@ -347,9 +361,10 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
     });
   }
   for (std::size_t i = 0; i < tasks; ++i) {
-    TaskName name;
-    if (!add_switches_and_wait(use, child.pid, ids[i], name) && i == 0) return;
-    cuda = cuda || name.view() == "libinject" || is_drivers(name.view());
+    Status status;
+    if (!add_switches_and_wait(use, child.pid, ids[i], status) && i == 0) return;
+    cuda = cuda || status.name.view() == "libinject" || is_drivers(status.name.view());
+    task.drops_children = task.drops_children || status.drops_children;
   }
   // There were more threads than are read.
   if (child.stat.threads > tasks && tasks == ids.size()) {

@@ -21,7 +21,9 @@ struct HostTask {
   pid_t id = 0;
   std::uint64_t start = 0;  ///< in ticks since boot
   HostRole role = HostRole::kOtherThread;
-  HostUse ended_children;  ///< of a child: use of children it waited for; processor time in whole ticks
+  pid_t parent = 0;             ///< of a child: the child whose child it is; 0: the process
+  bool drops_children = false;  ///< of a child: the kernel forgets what its own children used
+  HostUse ended_children;       ///< of a child: use of children it waited for; processor time in whole ticks
   HostUse use;
 };
 
@@ -36,6 +38,9 @@ struct HostReading {
   std::vector<HostTask> children;
   std::uint64_t threads_beyond = 0;
   std::uint64_t children_beyond = 0;
+  // Not read by HostSource, which may read another process:
+  std::uint64_t affinity = 0;           ///< number of CPUs that the main thread may run on; 0: unknown
+  std::uint64_t quota_thousandths = 0;  ///< of a CPU, by control groups; 0: no limit
 };
 
 /// The unit of times in /proc.
@@ -52,8 +57,8 @@ class HostSource {
   static constexpr std::size_t kMaxTasksOfChild = 64;
   /// A worker with more threads counts as running: numerical libraries start one for each processor.
   static constexpr std::size_t kMostThreads = 512;
-  static constexpr std::size_t kMaxScanned =
-      8192;  ///< processes of the host, if the kernel lists no children
+  /// Threads whose children are looked up, or processes of the host if the kernel does not list children.
+  static constexpr std::size_t kMaxScanned = 8192;
 
   /// The clocks of threads and processes, and getrusage(); nullopt if they fail.
   struct Clocks {
@@ -83,6 +88,10 @@ class HostSource {
     pid_t parent = 0;
     TaskStat stat;
   };
+  struct Status {
+    TaskName name;
+    bool drops_children = false;
+  };
 
   static std::optional<std::uint64_t> thread_time(pid_t thread);
   static std::optional<std::uint64_t> process_time(pid_t process);
@@ -91,15 +100,17 @@ class HostSource {
   const char* path(pid_t process, const char* rest) const;
   const char* task_path(pid_t process, pid_t task, const char* file) const;
   std::optional<TaskStat> stat_at(const char* path) const;
-  bool add_switches_and_wait(HostUse& use, pid_t process, pid_t task, TaskName& name) const;
+  bool add_switches_and_wait(HostUse& use, pid_t process, pid_t task, Status& status) const;
   void read_threads(HostReading& reading);
   void read_children(HostReading& reading);
   bool is_loader_worker(const Found& child) const;
   void read_child(const Found& child, HostReading& reading);
-  void find_children(const HostReading& reading);
-  bool add_listed_children(pid_t process, pid_t task);
+  void find_children();
+  void list_children();
+  void add_listed_children(pid_t process, pid_t task);
   void scan_for_children();
-  bool take(pid_t pid, pid_t parent, const TaskStat& stat);
+  bool is_found(pid_t pid) const;
+  void take(pid_t pid, pid_t parent, const TaskStat& stat);
 
   const std::string root_;
   const pid_t process_;
@@ -107,6 +118,7 @@ class HostSource {
   TaskName program_;  // the first thread's name
   bool lists_children_ = true;
   std::vector<Found> found_;
+  std::vector<Found> found_before_;
   std::uint64_t beyond_ = 0;
   std::vector<pid_t> with_cuda_;  // children that have been seen to use CUDA
   mutable std::array<char, 256> path_{};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace inject {
 
@@ -18,8 +19,8 @@ constexpr std::array kAllAmounts{
 static_assert(kAllAmounts.size() == kHostAmounts);
 // A worker that was busy for less than one part in this many of its time counts as idle.
 constexpr std::uint64_t kActive = 100;
-constexpr std::uint64_t kCutTime = 2'000;
-constexpr std::uint64_t kCutBytes = 512;
+constexpr std::int64_t kCutTime = 2'000;
+constexpr std::int64_t kCutBytes = 512;
 
 void add_use(HostTally::Sum& sum, const HostUse& more) {
   for (std::size_t i = 0; i < kHostAmounts; ++i) {
@@ -56,6 +57,10 @@ HostUse nothing() {
   HostUse use;
   use.amounts.fill(0);
   return use;
+}
+
+void widen(HostTally::Range& range, std::uint64_t value) {
+  range = {std::min(range.least, value), std::max(range.most, value)};
 }
 
 HostUse between(const HostTally::Sum& open, const HostTally::Sum& close) {
@@ -105,63 +110,78 @@ bool HostTally::add_worker(const HostTask& task, const HostUse& more, bool is_ne
   return true;
 }
 
+void HostTally::take_reused(const HostTask& child, std::vector<HostTask>& gone) {
+  const auto known = children_.find(child.id);
+  if (known == children_.end() || known->second.task.start == child.start) return;
+  gone.push_back(known->second.task);
+  children_.erase(known);
+}
+
+// If the parent ended as well, the child may have been left to init, alive or not: nobody here counts its
+// use.
+bool HostTally::was_waited_for(const HostTask& child) const {
+  if (child.parent == 0) return true;
+  const auto parent = children_.find(child.parent);
+  return parent != children_.end() && parent->second.task.start <= child.start;
+}
+
 // What all children used that the process, or a living child of its, has waited for, minus what was seen of
 // them. When a child ends, what its own children used moves from it to whoever waits for it.
-void HostTally::add_ended(const HostReading& reading) {
-  Sum& ended = sum(HostRole::kEndedChildren);
+void HostTally::add_ended(const HostReading& reading, std::vector<HostTask>& gone) {
   HostUse all = reading.ended_children;
   // A child that was never read may have used all of it.
-  if (reading.children_beyond != 0) all = {};
+  bool known = reading.children_beyond == 0;
   for (auto child = children_.begin(); child != children_.end();) {
     const HostTask& task = child->second.task;
     if (child->second.seen == readings_) {
       add_all(all, task.ended_children);
+      known = known && !task.drops_children;
       ++child;
       continue;
     }
-    ++ended.born;
-    add_all(ended_known_, task.use);
+    gone.push_back(task);
     child = children_.erase(child);
   }
-  const std::uint64_t ticks = 2 * reading.children.size() * kernel_tick();
+  Sum& ended = sum(HostRole::kEndedChildren);
+  for (const HostTask& task : gone) {
+    ++ended.born;
+    for (std::size_t i = 0; i < kHostAmounts; ++i) {
+      ended_seen_[i] += static_cast<std::int64_t>(task.use.amounts[i].value_or(0));
+      if (!task.use.amounts[i]) all.amounts[i].reset();
+    }
+    known = known && was_waited_for(task) && !task.drops_children;
+  }
+  if (!known) all = {};
+  const auto ticks = static_cast<std::int64_t>(2 * reading.children.size() * kernel_tick());
   for (const HostAmount amount : kAllAmounts) {
     const auto i = static_cast<std::size_t>(amount);
     // getrusage() truncates times to microseconds, and bytes to blocks; /proc truncates times to ticks.
-    const std::uint64_t cut = amount == HostAmount::kProcessorTime ? kCutTime + ticks
-                              : amount == HostAmount::kReadBytes   ? kCutBytes
-                                                                   : 0;
-    const auto& known = ended_known_.amounts[i];
-    // More has been seen of them than they used: nobody has waited for one of them, and the kernel has
-    // dropped what it used.
-    if (!all.amounts[i] || !known) {
-      ++ended.unknown[i];
-      in_deficit_[i] = true;
-      continue;
-    }
-    // Once others have made up for the deficit, how much of their use that took is not known either.
-    const bool lacks = *all.amounts[i] + cut < *known + ended.values[i];
-    if (lacks || in_deficit_[i]) ++ended.unknown[i];
-    in_deficit_[i] = lacks;
-    if (!lacks) {
-      ended.values[i] = std::max(ended.values[i], *all.amounts[i] - std::min(*all.amounts[i], *known));
-    }
+    const std::int64_t cut = amount == HostAmount::kProcessorTime ? kCutTime + ticks
+                             : amount == HostAmount::kReadBytes   ? kCutBytes
+                                                                  : 0;
+    const auto sum = static_cast<std::int64_t>(all.amounts[i].value_or(0));
+    const auto value = static_cast<std::int64_t>(ended.values[i]);
+    // If less than was seen of them, nobody has waited for one of them, and the kernel has dropped its use.
+    const bool lost = !all.amounts[i] || sum + cut < ended_seen_[i] + value;
+    const bool was_lost = std::exchange(ended_lost_[i], lost);
+    if (lost || was_lost) ++ended.unknown[i];
+    if (lost) continue;
+    // The next sum that is known says nothing about the time before it: use counts from there.
+    if (was_lost) ended_seen_[i] = sum - value;
+    ended.values[i] = static_cast<std::uint64_t>(std::max(value, sum - ended_seen_[i]));
   }
 }
 
-// Its process id has been reused for another child.
-void HostTally::forget_reused(const HostTask& child) {
-  const auto known = children_.find(child.id);
-  if (known == children_.end() || known->second.task.start == child.start) return;
-  ++sum(HostRole::kEndedChildren).born;
-  add_all(ended_known_, known->second.task.use);
-  children_.erase(known);
-}
-
 void HostTally::add(const HostReading& reading) {
-  if (++readings_ == 1) ended_known_ = nothing();
+  ++readings_;
   for (Sum& sum : latest_.sums) sum.alive = 0;
   bool is_new = false;
-  for (const HostTask& thread : reading.threads) add_task(threads_, thread, is_new);
+  Sum& process = sum(HostRole::kProcess);
+  for (const HostTask& thread : reading.threads) {
+    add_task(threads_, thread, is_new);
+    ++process.alive;
+    if (is_new) ++process.born;
+  }
   for (auto thread = threads_.begin(); thread != threads_.end();) {
     if (thread->second.seen == readings_) {
       ++thread;
@@ -171,18 +191,30 @@ void HostTally::add(const HostReading& reading) {
     thread = threads_.erase(thread);
   }
   std::uint64_t workers = 0;
+  std::vector<HostTask> gone;
   for (const HostTask& child : reading.children) {
-    forget_reused(child);
+    take_reused(child, gone);
     const HostUse more = add_task(children_, child, is_new);
-    if (child.role == HostRole::kLoaderWorker && add_worker(child, more, is_new, reading)) ++workers;
+    if (child.role == HostRole::kLoaderWorker && reading.children_beyond == 0 &&
+        add_worker(child, more, is_new, reading))
+      ++workers;
   }
   latest_.workers = std::max(latest_.workers, workers);
-  add_ended(reading);
-  add_use(sum(HostRole::kProcess), difference(reading.process, readings_ == 1 ? nothing() : process_));
+  // Those that were not read have a role, but nobody knows which.
+  if (reading.children_beyond != 0) {
+    for (const HostRole role : {HostRole::kLoaderWorker, HostRole::kCudaChild, HostRole::kOtherChild})
+      add_use(sum(role), {});
+  }
+  widen(latest_.affinity, reading.affinity);
+  widen(latest_.quota_thousandths, reading.quota_thousandths);
+  add_ended(reading, gone);
+  add_use(process, difference(reading.process, readings_ == 1 ? nothing() : process_));
   process_ = reading.process;
   latest_.took = reading.time - reading.begin;
   latest_.time = reading.time;
   ticks_ = reading.ticks;
+  affinity_ = reading.affinity;
+  quota_thousandths_ = reading.quota_thousandths;
 }
 
 void HostTally::add_moment(std::string_view states) {
@@ -195,6 +227,8 @@ void HostTally::add_moment(std::string_view states) {
 
 HostTally::Mark HostTally::begin_window() {
   latest_.workers = 0;
+  latest_.affinity = {affinity_, affinity_};
+  latest_.quota_thousandths = {quota_thousandths_, quota_thousandths_};
   return latest_;
 }
 
@@ -203,6 +237,10 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
   window.begin = open.time;
   window.end = close.time;
   window.reading = open.took + close.took;
+  if (close.affinity.least == close.affinity.most) window.affinity = close.affinity.least;
+  window.quota_thousandths.reset();
+  if (close.quota_thousandths.least == close.quota_thousandths.most)
+    window.quota_thousandths = close.quota_thousandths.least;
   window.workers = close.workers;
   window.worker_life = close.worker_life - open.worker_life;
   window.worker_time = close.worker_time - open.worker_time;
@@ -211,14 +249,12 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
                     close.moments.blocked - open.moments.blocked};
   HostUse threads = nothing();
   HostUse process;
-  std::uint64_t seen = 0;
   for (std::size_t i = 0; i < kHostRoles; ++i) {
     const auto role = static_cast<HostRole>(i);
     const Sum& before = open.sums[i];
     const Sum& after = close.sums[i];
     HostRoleUse row{role, before.alive + after.born - before.born, between(before, after)};
     if (is_thread(role)) {
-      seen += row.count;
       for (std::size_t a = 0; a < kHostAmounts && row.count != 0; ++a) {
         if (threads.amounts[a] && row.use.amounts[a]) {
           *threads.amounts[a] += *row.use.amounts[a];
@@ -231,10 +267,10 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
       process = between(open.sums[all], close.sums[all]);
       row.use = difference(process, threads);
       // The kernel does not keep the run-queue wait of threads that have ended.
-      process.of(HostAmount::kRunQueueWait) = threads.of(HostAmount::kRunQueueWait);
+      std::optional<std::uint64_t>& wait = process.of(HostAmount::kRunQueueWait);
+      if (wait) wait = threads.of(HostAmount::kRunQueueWait);
       row.use.of(HostAmount::kRunQueueWait).reset();
     } else if (role == HostRole::kProcess) {
-      row.count = seen;
       row.use = process;
     }
     const bool always = role == HostRole::kRest || role == HostRole::kProcess;

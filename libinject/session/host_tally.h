@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "libinject/model/host_use.h"
 #include "libinject/session/host_source.h"
@@ -23,13 +25,22 @@ class HostTally {
     std::array<std::uint64_t, kHostAmounts> unknown{};  ///< how often a value could not be read
     std::uint64_t alive = 0;
     std::uint64_t born = 0;  ///< seen for the first time; for kRest and kEndedChildren, those that ended
+                             ///< (for kProcess, threads: a role also counts those renamed)
+  };
+  struct Range {
+    std::uint64_t least = 0;
+    std::uint64_t most = 0;
   };
   /// The sums at the time of a reading.
   struct Mark {
     Nanoseconds time = 0;
     Nanoseconds took = 0;
     std::array<Sum, kHostRoles> sums;
-    std::uint64_t workers = 0;  ///< the largest number at one reading since begin_window()
+    // Since begin_window():
+    std::uint64_t workers = 0;  ///< the largest number at one reading
+    Range affinity;
+    Range quota_thousandths;
+    // Sums:
     std::uint64_t worker_life = 0;
     std::uint64_t worker_time = 0;
     std::uint64_t worker_wait = 0;
@@ -43,7 +54,7 @@ class HostTally {
   /// The latest mark, as the first of a window.
   Mark begin_window();
 
-  /// Use between two marks, the first from begin_window(); without window, affinity and quota.
+  /// Use between two marks, the first from begin_window(); without the window's number.
   static HostWindow window(const Mark& open, const Mark& close);
 
  private:
@@ -58,17 +69,22 @@ class HostTally {
   HostUse add_task(Tasks& tasks, const HostTask& task, bool& is_new);
   /// False if the worker did nothing to speak of, or if that is not known.
   bool add_worker(const HostTask& task, const HostUse& more, bool is_new, const HostReading& reading);
-  void forget_reused(const HostTask& child);
-  void add_ended(const HostReading& reading);
+  /// Takes out a child whose process id has been reused.
+  void take_reused(const HostTask& child, std::vector<HostTask>& gone);
+  bool was_waited_for(const HostTask& child) const;
+  void add_ended(const HostReading& reading, std::vector<HostTask>& gone);
 
   Mark latest_;
   Tasks threads_;
   Tasks children_;
   HostUse process_;
-  HostUse ended_known_;                          // what children that have gone had used when last seen
-  std::array<bool, kHostAmounts> in_deficit_{};  // that is more than the kernel has added up
+  std::array<std::int64_t, kHostAmounts> ended_seen_{};  // use of children that have gone, when last seen
+  std::array<bool, kHostAmounts> ended_lost_{};  // all that they used: not known at the latest reading
   std::uint64_t readings_ = 0;
-  std::uint64_t ticks_ = 0;  // since boot, at the latest reading
+  // At the latest reading:
+  std::uint64_t ticks_ = 0;  // since boot
+  std::uint64_t affinity_ = 0;
+  std::uint64_t quota_thousandths_ = 0;
 };
 
 }  // namespace inject

@@ -55,7 +55,8 @@ class Used(simulated.SimulatedTest):
         # One of the threads has ended: the part that no reading has seen is in the rest.
         self.near(int(roles["other thread"][TIME]) + int(roles["[rest]"][TIME]), told["threads"], "threads")
         workers, ended = roles["loader worker"], roles["[ended children]"]
-        self.assertEqual(int(roles["process"]["Count"]), sum(int(roles[role]["Count"]) for role in THREADS if role in roles))
+        # A thread that is seen before it has its name counts in two roles.
+        self.assertLessEqual(int(roles["process"]["Count"]), sum(int(roles[role]["Count"]) for role in THREADS if role in roles))
         self.assertEqual((roles["[rest]"]["Count"], ended["Count"]), ("", ""))
         self.near(int(workers[TIME]) + int(ended[TIME]), told["staying"]["time"] + told["waited_for"]["time"], "children", told["waiting"])
         faults = int(workers["Minor Faults"]) + int(ended["Minor Faults"])

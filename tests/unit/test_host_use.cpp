@@ -48,6 +48,7 @@ struct FakeTask {
   std::uint64_t voluntary = 0;
   std::uint64_t involuntary = 0;
   std::uint64_t bytes = 0;
+  bool ignores_children = false;
 };
 
 struct FakeProc {
@@ -64,8 +65,10 @@ struct FakeProc {
                                     " 0 " + n(task.major) + " 0 0 0 " + n(task.children_ticks) + " 0 20 0 " +
                                     n(task.threads) + " 0 " + n(task.start) + " 0 0\n");
     tree.file(folder + "/schedstat", "1 " + n(task.wait) + " 3\n");
-    tree.file(folder + "/status", "Name:\t" + task.name + "\nvoluntary_ctxt_switches:\t" + n(task.voluntary) +
-                                      "\nnonvoluntary_ctxt_switches:\t" + n(task.involuntary) + "\n");
+    const char* const ignored = task.ignores_children ? "\nSigIgn:\t0000000000010000" : "";
+    tree.file(folder + "/status", "Name:\t" + task.name + ignored + "\nvoluntary_ctxt_switches:\t" +
+                                      n(task.voluntary) + "\nnonvoluntary_ctxt_switches:\t" +
+                                      n(task.involuntary) + "\n");
     tree.file(folder + "/io", "rchar: 1\nread_bytes: " + n(task.bytes) + "\nwrite_bytes: 0\n");
   }
   static std::string of(pid_t id) { return std::to_string(id); }
@@ -300,8 +303,53 @@ TEST_CASE("Threads and children beyond the bounds are counted", "[host]") {
   const HostReading reading = proc.read();
   CHECK(reading.threads.size() == HostSource::kMaxThreads);
   CHECK(reading.threads_beyond == 6);
+  CHECK_FALSE(reading.process.of(HostAmount::kRunQueueWait));
   CHECK(reading.children.size() == HostSource::kMaxChildren);
   CHECK(reading.children_beyond == 7);
+}
+
+TEST_CASE("Children of a child's and of the process's last threads", "[host]") {
+  FakeProc proc;
+  proc.thread(kProcess, kProcess, {}, 10);
+  proc.thread(200, 200, {.parent = kProcess}, 30);
+  proc.thread(300, 300, {.parent = 200}, 40);
+  proc.tree.file("100/task/100/children", "");
+  // A thread that is not read itself.
+  proc.tree.file("100/task/101/children", "200 ");
+  for (int id = 1'000; id < 1'100; ++id) proc.tree.file("200/task/" + std::to_string(id) + "/children", "");
+  proc.tree.file("200/task/1100/children", "300 ");
+  const HostReading reading = proc.read();
+  CHECK(reading.threads.size() == 1);
+  CHECK(reading.children_beyond == 0);
+  REQUIRE(reading.children.size() == 2);
+  CHECK((reading.children[0].id == 200 && reading.children[0].parent == 0));
+  CHECK((reading.children[1].id == 300 && reading.children[1].parent == 200));
+}
+
+TEST_CASE("A child that the kernel's list leaves out is found if it was there before", "[host]") {
+  FakeProc proc;
+  proc.thread(kProcess, kProcess, {}, 10);
+  const auto list = [&](const char* children) { proc.tree.file("100/task/100/children", children); };
+  list("200 300 400 ");
+  proc.thread(200, 200, {.parent = kProcess}, 1);
+  proc.thread(300, 300, {.parent = kProcess}, 1);
+  proc.thread(400, 400, {.parent = kProcess}, 1);
+  CHECK(proc.read().children.size() == 3);
+  // Another is no longer its child, and the number of the third has been reused.
+  list("");
+  proc.thread(300, 300, {.parent = 1}, 1);
+  proc.thread(400, 400, {.parent = kProcess, .start = 6}, 1);
+  const HostReading reading = proc.read();
+  REQUIRE(reading.children.size() == 1);
+  CHECK(reading.children[0].id == 200);
+}
+
+TEST_CASE("A child that ignores its own children's ends", "[host]") {
+  FakeProc proc;
+  proc.thread(kProcess, kProcess, {}, 10);
+  proc.thread(200, 200, {.parent = kProcess, .ignores_children = true}, 30);
+  proc.thread(300, 300, {.parent = kProcess}, 30);
+  for (const HostTask& child : proc.read().children) CHECK(child.drops_children == (child.id == 200));
 }
 
 TEST_CASE("A window has what was taken between its readings, by role", "[host]") {
@@ -434,6 +482,137 @@ TEST_CASE("Children beyond those that are looked at", "[host]") {
       row_of(HostTally::window(open, close), HostRole::kEndedChildren)->use.of(HostAmount::kProcessorTime));
   CHECK(amount(HostTally::window(close, tally.latest()), HostRole::kEndedChildren,
                HostAmount::kProcessorTime) == 400);
+}
+
+namespace {
+
+std::optional<std::uint64_t> ended_time(const HostTally::Mark& open, const HostTally::Mark& close) {
+  const HostWindow window = HostTally::window(open, close);
+  const HostRoleUse* row = row_of(window, HostRole::kEndedChildren);
+  REQUIRE(row != nullptr);
+  // Where it is unknown, so is the sum.
+  CHECK(host_sum({&window, 1}).times_known == row->use.of(HostAmount::kProcessorTime).has_value());
+  return row->use.of(HostAmount::kProcessorTime);
+}
+
+}  // namespace
+
+TEST_CASE("With children that were not read, no role of children is known", "[host]") {
+  HostTally tally;
+  const auto read = [&tally](Nanoseconds time, std::uint64_t used, std::uint64_t beyond) {
+    HostTask worker = task(7, HostRole::kLoaderWorker, used);
+    HostReading reading = reading_at(time, time, {}, {worker});
+    reading.children_beyond = beyond;
+    tally.add(reading);
+    return tally.latest();
+  };
+  read(kSecond, 0, 0);
+  const HostTally::Mark open = tally.begin_window();
+  // In the middle of the window only.
+  read(2 * kSecond, kSecond, 3);
+  const HostTally::Mark close = read(3 * kSecond, kSecond, 0);
+  read(4 * kSecond, kSecond, 0);
+  const HostTally::Mark next = tally.begin_window();
+  const HostWindow window = HostTally::window(open, close);
+  CHECK(row_of(window, HostRole::kLoaderWorker)->count == 1);
+  CHECK(row_of(window, HostRole::kLoaderWorker)->use == HostUse{});
+  CHECK((window.workers == 0 && window.worker_life == 0));
+  CHECK_FALSE(host_sum({&window, 1}).times_known);
+  const HostWindow after = HostTally::window(next, read(5 * kSecond, 2 * kSecond, 0));
+  CHECK(amount(after, HostRole::kLoaderWorker, HostAmount::kProcessorTime) == kSecond);
+  CHECK(after.workers == 1);
+  CHECK(host_sum({&after, 1}).times_known);
+}
+
+TEST_CASE("What the children of a child that ignores their ends used is not known", "[host]") {
+  constexpr std::uint64_t kMs = 1'000'000;
+  HostTally tally;
+  HostTask parent = task(7, HostRole::kOtherChild, 10 * kMs);
+  parent.drops_children = true;
+  tally.add(reading_at(1'000, 10, {}, {parent}));
+  const HostTally::Mark open = tally.latest();
+  tally.add(reading_at(2'000, 20, {}, {parent}));
+  const HostTally::Mark there = tally.latest();
+  // It ends, after others whose use nobody has.
+  tally.add(reading_at(3'000, 30, {}, {}, 900 * kMs));
+  const HostTally::Mark gone = tally.latest();
+  tally.add(reading_at(4'000, 40, {}, {}, 900 * kMs));
+  const HostTally::Mark after = tally.latest();
+  tally.add(reading_at(5'000, 50, {}, {}, 970 * kMs));
+  CHECK_FALSE(ended_time(open, there));
+  CHECK_FALSE(ended_time(there, gone));
+  CHECK(ended_time(after, tally.latest()) == 70 * kMs);
+}
+
+TEST_CASE("A child's child that init may have waited for is not taken from what others used", "[host]") {
+  constexpr std::uint64_t kMs = 1'000'000;
+  HostTally tally;
+  HostTask child = task(9, HostRole::kOtherChild, 400 * kMs);
+  child.parent = 7;
+  const HostTask parent = task(7, HostRole::kOtherChild, 10 * kMs);
+  tally.add(reading_at(1'000, 10, {}, {parent, child}));
+  const HostTally::Mark open = tally.latest();
+  // Both are gone. Children that no reading saw used 900 ms: more than the one that may be missing.
+  tally.add(reading_at(2'000, 20, {}, {}, 910 * kMs));
+  const HostTally::Mark gone = tally.latest();
+  tally.add(reading_at(3'000, 30, {}, {}, 910 * kMs));
+  const HostTally::Mark after = tally.latest();
+  tally.add(reading_at(4'000, 40, {}, {}, 980 * kMs));
+  CHECK_FALSE(ended_time(open, gone));
+  CHECK(ended_time(after, tally.latest()) == 70 * kMs);
+  // The parent's number belongs to another process by now.
+  tally.add(reading_at(5'000, 50, {}, {parent, child}, 980 * kMs));
+  const HostTally::Mark again = tally.latest();
+  tally.add(reading_at(6'000, 60, {}, {task(7, HostRole::kOtherChild, 0, 5'000)}, 1'990 * kMs));
+  CHECK_FALSE(ended_time(again, tally.latest()));
+}
+
+TEST_CASE("A thread that is renamed is one thread of the process", "[host]") {
+  HostTally tally;
+  tally.add(reading_at(1'000, 10, {task(1, HostRole::kMain, 5), task(2, HostRole::kOtherThread, 5)}));
+  const HostTally::Mark open = tally.latest();
+  tally.add(reading_at(2'000, 30, {task(1, HostRole::kMain, 9), task(2, HostRole::kAutograd, 9)}));
+  const HostWindow window = HostTally::window(open, tally.latest());
+  CHECK(row_of(window, HostRole::kOtherThread)->count == 1);
+  CHECK(row_of(window, HostRole::kAutograd)->count == 1);
+  CHECK(row_of(window, HostRole::kProcess)->count == 2);
+}
+
+TEST_CASE("Processors allowed: only if they were the same at all readings of a window", "[host]") {
+  HostTally tally;
+  const auto read = [&tally](Nanoseconds time, std::uint64_t affinity, std::uint64_t quota) {
+    HostReading reading = reading_at(time, time, {});
+    reading.affinity = affinity;
+    reading.quota_thousandths = quota;
+    tally.add(reading);
+  };
+  read(1'000, 8, 500);
+  read(2'000, 4, 1'500);
+  const HostTally::Mark open = tally.begin_window();
+  read(3'000, 4, 1'500);
+  const HostWindow same = HostTally::window(open, tally.latest());
+  CHECK((same.affinity == 4 && same.quota_thousandths == 1'500u));
+  CHECK(host_sum({&same, 1}).allowed() == 1.5);
+  // For a time in the middle.
+  read(4'000, 2, 1'500);
+  read(5'000, 4, 1'500);
+  HostWindow window = HostTally::window(open, tally.latest());
+  CHECK((window.affinity == 0 && window.quota_thousandths == 1'500u));
+  CHECK(host_sum({&window, 1}).allowed() == 0);
+  const HostTally::Mark second = tally.begin_window();
+  read(6'000, 4, 0);
+  read(7'000, 4, 1'500);
+  window = HostTally::window(second, tally.latest());
+  CHECK((window.affinity == 4 && !window.quota_thousandths));
+  CHECK(host_sum({&window, 1}).allowed() == 0);
+  // Nor if windows differ.
+  HostWindow other = same;
+  CHECK(host_sum(std::vector{same, other}).allowed() == 1.5);
+  other.quota_thousandths = 0;
+  CHECK(host_sum(std::vector{same, other}).allowed() == 0);
+  other = same;
+  other.affinity = 1;
+  CHECK(host_sum(std::vector{other, same}).allowed() == 0);
 }
 
 TEST_CASE("Threads of a child that end", "[host]") {

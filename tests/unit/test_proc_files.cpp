@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <string>
 
 #include "libinject/base/control_groups.h"
@@ -79,6 +80,15 @@ TEST_CASE("Run-queue wait, switches and bytes: nothing of what was cut", "[base]
   CHECK(parse_read_bytes("rchar: 7\nread_bytes: 4096\nwrite_bytes: 1\n") == 4096u);
   CHECK_FALSE(parse_read_bytes("rchar: 7\nread_bytes: 40"));
   CHECK_FALSE(parse_read_bytes("rchar: 7\n"));
+}
+
+TEST_CASE("Signals that a process ignores", "[base]") {
+  const std::string_view status = "Name:\tSigIgn:\nSigBlk:\t0000000000010000\nSigIgn:\t0000000000011000\n";
+  CHECK(ignores_signal(status, SIGCHLD));
+  CHECK(ignores_signal(status, SIGPIPE));
+  CHECK_FALSE(ignores_signal(status, SIGINT));
+  CHECK_FALSE(ignores_signal("Name:\tx\nSigIgn:\t0000000000000000\n", SIGCHLD));
+  CHECK_FALSE(ignores_signal("Name:\tx\n", SIGCHLD));
 }
 
 TEST_CASE("What is in /proc of this process", "[base]") {

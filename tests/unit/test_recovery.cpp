@@ -789,6 +789,10 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   CHECK((back.memory_lines[0].device == 2 && back.memory_lines[0].intervals == line.intervals));
   CHECK(back.memory_until == 300);
   CHECK(back.host_windows == std::vector{host});
+  run.host_windows[0].quota_thousandths.reset();
+  RunInfo of_unknown_quota;
+  REQUIRE(decode_run(encode_run(run), of_unknown_quota));
+  CHECK(of_unknown_quota.host_windows.at(0) == run.host_windows[0]);
   CHECK(back.host_readings == run.host_readings);
   REQUIRE(back.iterations);
   CHECK(back.iterations->begun == 9);

@@ -453,7 +453,8 @@ TEST_CASE("Rows of threads and child processes", "[output]") {
         "3,process,yes,1,600000000,30.0,7,,,,,,4000,2000000000,800,4,1.500,1.800,2.300,75.0,10.0,9,8,7\n"
         "3,loader worker,no,2,3000000000,150.0,1000000000,,,,,,4000,2000000000,800,,,,,,,,,\n");
   // No limit, no worker, and an unknown affinity.
-  info.host_windows[0].affinity = info.host_windows[0].quota_thousandths = 0;
+  info.host_windows[0].affinity = 0;
+  info.host_windows[0].quota_thousandths = 0;
   info.host_windows[0].worker_life = 0;
   info.host_windows[0].roles = {row(HostRole::kProcess, 1, 600'000'000, 7)};
   CHECK(rows_of("host_sum.csv", run, info) ==
