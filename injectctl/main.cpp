@@ -66,7 +66,7 @@ std::vector<Folder> folders() {
     std::string error;
     const int folder = open_control_folder(path, false, error);
     if (folder >= 0) open.push_back({path, folder});
-    if (!error.empty()) std::fprintf(stderr, "injectctl: %s; passed over\n", error.c_str());
+    if (!error.empty()) std::fprintf(stderr, "injectctl: %s; skipped\n", error.c_str());
   }
   return open;
 }

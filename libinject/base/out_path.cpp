@@ -101,7 +101,7 @@ PathResult make_unique_folder(const std::string& path) {
     struct stat found {};
     if (suffix == 0 && ::fstatat(parent.descriptor(), parent.name().c_str(), &found, 0) == 0 &&
         !S_ISDIR(found.st_mode) && !S_ISREG(found.st_mode)) {
-      return failed(path + " is a device, pipe or socket, and no folder");
+      return failed(path + " is a device, pipe or socket, not a folder");
     }
   }
   return failed("cannot create " + path + ": " + std::generic_category().message(code));

@@ -56,7 +56,7 @@ std::string why_not(int file, bool shared) {
   if (!shared || (S_ISCHR(found.st_mode) && found.st_uid == 0)) return {};
   if (found.st_uid != geteuid()) return "it belongs to another user";
   if (S_ISREG(found.st_mode) && found.st_nlink == 1) return {};
-  return "it is no plain file with one name, in a folder that others may write to";
+  return "it is not a regular file, or has other hard links, in a folder that others may write to";
 }
 
 /// Truncates the file if requested, and makes it blocking from here on.

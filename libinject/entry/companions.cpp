@@ -33,7 +33,7 @@ void make(Session& session) noexcept {
                   std::memory_order_release);
   } catch (...) {
     Log::error_without_allocation(
-        "INJECT_AFTER, INJECT_TIMEOUT and INJECT_CONTROL do nothing: out of memory");
+        "INJECT_AFTER, INJECT_TIMEOUT and INJECT_CONTROL have no effect: out of memory");
   }
 }
 

@@ -36,7 +36,7 @@ bool PrometheusFile::write_text(const std::string& text) {
   // Writing the file would replace a folder, a device or a link, or fail: neither is what the user requested.
   struct stat found {};
   if (::lstat(info_.file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    error_ = "cannot put " + info_.file + " in place: what stands there is no plain file";
+    error_ = "cannot put " + info_.file + " in place: something other than a regular file is there";
     return false;
   }
   const std::size_t slash = info_.file.rfind('/');

@@ -191,7 +191,7 @@ void CuptiAttachment::reclaim_idle_buffers(std::uint64_t gone) {
 bool CuptiAttachment::stop_sampler() noexcept {
   const bool out = sampler_.stop(longest_sampler_stop());
   if (!out && once_.first(OnceLog::Topic::kSamplerStuck))
-    state_.warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
+    state_.warn("sampling of hardware metrics does not stop: CUPTI stays attached");
   note_sampler(out);
   return out;
 }

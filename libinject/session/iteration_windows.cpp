@@ -151,7 +151,7 @@ void IterationWindows::update(const FoundIterations& found) {
       parts_.once.first(OnceLog::Topic::kMixedIterations))
     parts_.state.warn(
         str_format("an iteration turned out to have {} optimizer step{}: earlier windows show iterations of "
-                   "another kind, and numbers go on from theirs",
+                   "another kind, and numbering continues from them",
                    found_.lock->steps, found_.lock->steps == 1 ? "" : "s"));
 }
 

@@ -109,7 +109,7 @@ bool SignalTrigger::arm(int signal, Listener listener) noexcept {
     }
     armed_signal.store(signal, std::memory_order_release);
     if (is_handler(previous))
-      Log::info(signal_name(signal) + " already has a handler, the program's; it is still called");
+      Log::info(signal_name(signal) + " already has a handler of the program's, which is still called");
     return true;
   } catch (...) {
     return false;  // out of memory

@@ -49,7 +49,7 @@ void ProcessTerminator::start(Session& session, void (*before_end)() noexcept) n
   session_ = &session;
   before_end_ = before_end;
   if (const int failed = start_internal_thread(&entry, this); failed != 0) {
-    Log::error(std::string("INJECT_AFTER and INJECT_TIMEOUT do nothing: a thread can't be started (") +
+    Log::error(std::string("INJECT_AFTER and INJECT_TIMEOUT have no effect: a thread can't be started (") +
                std::strerror(failed) + ")");
   }
 }
@@ -65,7 +65,7 @@ void* ProcessTerminator::entry(void* terminator) noexcept {
   try {
     static_cast<ProcessTerminator*>(terminator)->run();
   } catch (...) {
-    Log::error("INJECT_AFTER and INJECT_TIMEOUT do nothing: out of memory");
+    Log::error("INJECT_AFTER and INJECT_TIMEOUT have no effect: out of memory");
   }
   return nullptr;
 }

@@ -107,7 +107,7 @@ class window:
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
-            raise TypeError("a window's name is a text: @libinject.window() or @libinject.window(\"name\")")
+            raise TypeError("a window's name must be a string: @libinject.window() or @libinject.window(\"name\")")
         self.name = name
         self._blocks = threading.local()  # the blocks of this object that this thread is in, innermost last
 

@@ -314,9 +314,9 @@ def _read_run(path: pathlib.Path) -> dict:
         raise BadFile(path, "not written by libinject: it does not say which version wrote it", 1)
     version = run.get("schema_version", SCHEMA_VERSION)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BadFile(path, f"'schema_version' is {_kind_of(version)}, but has to be a whole number from 1 on")
+        raise BadFile(path, f"'schema_version' is {_kind_of(version)}, but must be a whole number, 1 or more")
     if version > SCHEMA_VERSION:
-        raise BadFile(path, f"of schema version {version}, and this inject reads up to {SCHEMA_VERSION}: use the one of libinject "
+        raise BadFile(path, f"has schema version {version}, but this inject reads versions up to {SCHEMA_VERSION}: use the inject of libinject "
                             f"{printable(run['libinject'], 40)}")
     return run
 

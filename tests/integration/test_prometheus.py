@@ -348,10 +348,10 @@ class Files(Prometheus):
 
     def test_what_is_no_file(self):
         (self.folder / "p.prom").mkdir()
-        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/p.prom"), "p.prom", "no plain file")
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/p.prom"), "p.prom", "other than a regular file")
         (self.folder / "mine").write_text("mine")
         (self.folder / "q.prom").symlink_to("mine")
-        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/q.prom"), "q.prom", "no plain file")
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/q.prom"), "q.prom", "other than a regular file")
         self.assertEqual((self.folder / "mine").read_text(), "mine")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can make another user's files")

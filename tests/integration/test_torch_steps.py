@@ -178,9 +178,9 @@ class Others(simulated.SimulatedTest):
                 ("other", "12.1", "", says("is PyTorch 12.1: it is not asked", False)),
                 ("other", "unknown", "", says("is PyTorch 0.0: it is not asked", False)),
                 ("other", None, "", says("is PyTorch 0.0: it is not asked", False)),
-                ("other", "2.11.0", "none", says("calls back otherwise", True)),
-                ("other", "2.11.0", "all", says("calls back otherwise", True)),
-                ("other", "2.11.0", "twice", says("calls back otherwise", True)),
+                ("other", "2.11.0", "none", says("callbacks have an unknown form", True)),
+                ("other", "2.11.0", "all", says("callbacks have an unknown form", True)),
+                ("other", "2.11.0", "twice", says("callbacks have an unknown form", True)),
                 ("incomplete", "2.11.0", "", says("lacks functions", False))):
             with self.subTest(library=library, version=version, calls=calls):
                 lines, told = self.run_with(library, version, TORCH_CALLS=calls)

@@ -512,13 +512,13 @@ class Idle(unittest.TestCase):
                 comparison = changes.compare(runs[:1], runs[1:], basis)
                 self.assertEqual([(change.name, change.before, change.after) for change in comparison.tables["idle"]], [("Queue", value, value)], (cut, basis))
                 self.assertEqual(next((change.before, change.after) for metric, change in comparison.metrics if metric.name == "idle_time"), (value, value))
-                self.assertEqual(runs[1].notes, ["GPU idle is that of 2 windows: of the others, it is not all known",
-                                                 "of some windows it is not known for how long the GPU was idle: no gaps in comparisons with this run"])
+                self.assertEqual(runs[1].notes, ["GPU idle time covers 2 windows; it is not fully known for the others",
+                                                 "for some windows it is not known how long the GPU was idle: no gaps in comparisons with this run"])
                 self.assertEqual((runs[0].notes, comparison.tables["gaps"]), ([], []))
 
     def test_no_window_of_which_all_is_known(self):
         comparison = compared([self.run_of((20, 1_000_000_000, 6000))], [self.run_of((20, None, None))])
-        self.assertEqual(comparison.left_out, dict.fromkeys(("idle", "gaps"), "of no window it is known for how long the GPU was idle"))
+        self.assertEqual(comparison.left_out, dict.fromkeys(("idle", "gaps"), "it is not known for any window how long the GPU was idle"))
         self.assertNotIn("idle_time", [metric.name for metric, _ in comparison.metrics])
 
 
@@ -693,8 +693,8 @@ class Command(folders.TemporaryFolder):
         for number, (change, missing, said) in enumerate((
                 (damaged, {"kernels"}, "cuda_gpu_kern_sum.csv is missing, or can't be used: no kernels in comparisons with this run"),
                 (lambda b: (b / "phase_sum.csv").unlink(), {"phases"}, "phase_sum.csv is missing, or can't be used: no phases in"),
-                (lambda b: in_run(b, stale_files=["cuda_gpu_kern_sum.csv"]), {"kernels"}, "cuda_gpu_kern_sum.csv is of an earlier moment than other tables: no kernels in"),
-                (lambda b: in_run(b, stale_files=["iteration_sum.csv"]), kinds - {"memory"}, "iteration_sum.csv is of an earlier moment than other tables: no kernels, "),
+                (lambda b: in_run(b, stale_files=["cuda_gpu_kern_sum.csv"]), {"kernels"}, "cuda_gpu_kern_sum.csv is older than other tables: no kernels in"),
+                (lambda b: in_run(b, stale_files=["iteration_sum.csv"]), kinds - {"memory"}, "iteration_sum.csv is older than other tables: no kernels, "),
                 (lambda b: in_run(b, INJECT_HOOKS="cudart,torch,python"), library,
                  "recorded without cublas, cublaslt, cudnn, nccl (INJECT_HOOKS, INJECT_API): no gemm, families, library, library_host, idle in"),
                 (lambda b: in_run(b, INJECT_HOOKS="cublas,cublaslt,cudnn,nccl"), {"api", "idle", "memory"},
@@ -833,12 +833,12 @@ class Command(folders.TemporaryFolder):
     def test_tables_of_an_earlier_moment_are_named(self):
         a = folders.write_run(self.folder / "a")
         b = folders.write_run(self.folder / "b", stale_files=["gemm_sum.csv", "evil\x1b[2J", 7])
-        said = "b: gemm_sum.csv, evil\N{REPLACEMENT CHARACTER}[2J of an earlier moment than the other tables"
+        said = "b: gemm_sum.csv, evil\N{REPLACEMENT CHARACTER}[2J older than the other tables"
         done = folders.invoke("compare", a, b)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(said, " ".join(done.stdout.split()))
         self.assertEqual([text.partition(": could")[0] for text in
-                          json.loads(folders.invoke("compare", a, b, "--json").stdout)["comparisons"][0]["caveats"] if "earlier" in text], [said])
+                          json.loads(folders.invoke("compare", a, b, "--json").stdout)["comparisons"][0]["caveats"] if "older" in text], [said])
 
     def test_without_iterations_rates_are_compared(self):
         a, b = self.pair()

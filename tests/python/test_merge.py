@@ -226,7 +226,7 @@ class Alignment(Case):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, first=500 if rank == 3 else 100 + rank, start=rank * 100 * MS)
         job = self.job()
         self.assertEqual(job["compared"], {"ranks": 3, "iterations": 8, "first": 102, "last": 109, "left_out": 4})
-        self.assertEqual(self.said, ["left out of the comparison by iteration: rank 3 has other iterations than most ranks"])
+        self.assertEqual(self.said, ["left out of the comparison by iteration: rank 3 has different iterations from most ranks"])
         self.assertNotIn("excess_ns", job["by_rank"][3]["step"])
 
     def test_nothing_in_common(self):
@@ -916,7 +916,7 @@ class Hostile(Case):
             ranks.write_rank(self.folder / f"rank-{rank}", rank, [100 * MS] * 5, **({"stale_files": ["iteration_sum.csv"]} if rank else {}))
         done = folders.inject("merge", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("rank-1: iteration_sum.csv of an earlier moment than the other tables", done.stderr)
+        self.assertIn("rank-1: iteration_sum.csv older than the other tables", done.stderr)
         self.assertNotIn("rank-0:", done.stderr)
 
     def test_names(self):

@@ -254,7 +254,7 @@ class OneRun(folders.TemporaryFolder):
         with self.assertRaisesRegex(libinject.NotInRun, "nothing to plot: no kernels ran"):
             run.plot_kernels()
         for wrong in ("../run", "x.csv", "", 7):
-            with self.assertRaisesRegex(ValueError, "is no table of libinject's"):
+            with self.assertRaisesRegex(ValueError, "is not one of libinject's tables"):
                 run.table(wrong)
         with self.assertRaises(AttributeError):
             run.kernels = 1

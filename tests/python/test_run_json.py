@@ -210,8 +210,8 @@ class Judging(folders.TemporaryFolder):
         self.assertEqual([place.text for place in schema.run_schema(schema.Folder(folder))], ["schema_version: missing"])
 
     def test_versions_that_are_not_understood(self):
-        for version, why in ((SCHEMA_VERSION + 1, "of schema version 2, and this inject reads up to 1: use the one of libinject 9"), ("1", "is a text, but has to be a whole number"),
-                             (True, "is a truth value"), (0, "has to be a whole number from 1 on"), (None, "is null")):
+        for version, why in ((SCHEMA_VERSION + 1, "has schema version 2, but this inject reads versions up to 1: use the inject of libinject 9"), ("1", "is a text, but must be a whole number"),
+                             (True, "is a truth value"), (0, "must be a whole number, 1 or more"), (None, "is null")):
             with self.subTest(version=version), self.assertRaisesRegex(BadFile, why):
                 Result(self.folder_with(schema_version=version, libinject="9"))
 

@@ -81,7 +81,7 @@ TEST_CASE("No folder is made beside a device or pipe", "[config]") {
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   std::filesystem::create_symlink("/dev/null", folder.path() + "/null");
   for (const std::string& path : {pipe, folder.path() + "/null"}) {
-    CHECK(make_unique_folder(path).error == path + " is a device, pipe or socket, and no folder");
+    CHECK(make_unique_folder(path).error == path + " is a device, pipe or socket, not a folder");
     CHECK_FALSE(std::filesystem::exists(path + ".1"));
   }
 }

@@ -596,7 +596,7 @@ TEST_CASE("A Prometheus file that can't be written is counted, and replaces noth
   CHECK(folder.read("target") == "mine");
   CHECK(std::filesystem::is_symlink(folder.path() + "/link.prom"));
   REQUIRE(::mkfifo((folder.path() + "/pipe.prom").c_str(), 0600) == 0);
-  CHECK(refused(folder.path() + "/pipe.prom").find("no plain file") != std::string::npos);
+  CHECK(refused(folder.path() + "/pipe.prom").find("other than a regular file") != std::string::npos);
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 4);
 
   // A failure is reported by the next successful write.

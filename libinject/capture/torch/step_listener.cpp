@@ -145,7 +145,7 @@ RecordFunctionApi listening_to;
 void listen(const LoadedTorch& torch) {
   if (!torch.is_known_version()) {
     Log::debug(
-        str_format("{} is PyTorch {}.{}: it is not asked for its optimizers' steps, only 1.12 to 2.15 are",
+        str_format("{} is PyTorch {}.{}: optimizer steps are recorded only for 1.12 to 2.15",
                    torch.library, torch.version.first, torch.version.second));
     return;
   }
@@ -155,7 +155,7 @@ void listen(const LoadedTorch& torch) {
   }
   read_name = torch.api.name;
   if (!register_callback(torch.api)) {
-    Log::debug("this PyTorch calls back otherwise than is known: it is not asked for its optimizers' steps");
+    Log::debug("this PyTorch's callbacks have an unknown form: optimizer steps are not recorded");
     return;
   }
   listening_to = torch.api;

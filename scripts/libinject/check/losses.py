@@ -45,7 +45,7 @@ def write_errors(folder: Folder) -> Iterator[Place]:
 def stale_files(folder: Folder) -> Iterator[Place]:
     stale = folder.run.get("stale_files")
     for name in stale if isinstance(stale, list) else ():
-        yield folder.in_run("stale_files", f"{name} is of an earlier moment than run.json")
+        yield folder.in_run("stale_files", f"{name} is older than run.json")
 
 
 @rule("window-run", ERROR, "run.json and window_sum.csv say the same of each window.", compares=True)

@@ -242,7 +242,7 @@ def caveats(runs: Iterable[Run]) -> list[str]:
             lines.append(f"{name}: the run has not ended, or was killed: its last tables are compared")
         if run.result.stale:
             lines.append(f"{name}: {', '.join(printable(text, 40) for text in run.result.stale[:5])}{' …' if len(run.result.stale) > 5 else ''} "
-                         f"of an earlier moment than the other tables: could not be rewritten")
+                         f"older than the other tables: could not be rewritten")
         lost = run.result.lost()
         if lost:
             lines.append(f"{name}: lost: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(lost.items())))

@@ -300,11 +300,11 @@ class Run:
             raise Lacking(f"{table}.csv is missing, or can't be used")
         old = self._stale(table, *([self._divided_by] if divided else []))
         if old:
-            raise Lacking(f"{old[0]}.csv is of an earlier moment than other tables")
+            raise Lacking(f"{old[0]}.csv is older than other tables")
         return rows
 
     def _stale(self, *tables: str) -> list[str]:
-        """Those of an earlier moment than others."""
+        """Those older than others."""
         return [table for table in tables if f"{table}.csv" in self.result.stale]
 
     def recorded(self) -> set[str]:
@@ -592,7 +592,7 @@ class Run:
 
     def _gaps(self) -> dict[str, Measure]:
         if self._share_of(self._whole_windows()) < 1:
-            raise Lacking("of some windows it is not known for how long the GPU was idle")
+            raise Lacking("for some windows it is not known how long the GPU was idle")
         return {name: self._host_error(time / self.divisor) for name, time in self._by_function("gap_line_sum", "Idle Time (ns)").items()}
 
     def _library(self) -> dict[str, Measure]:
@@ -654,14 +654,14 @@ class Run:
             if total > 0:
                 found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / (self.divisor * self._share_of(windows)))
         if found and self._share_of(windows) < 1:
-            self.notes.append(f"GPU idle is that of {len(windows)} windows: of the others, it is not all known")
+            self.notes.append(f"GPU idle time covers {len(windows)} windows; it is not fully known for the others")
         return found
 
     def _whole_windows(self) -> list[Row]:
         self._rows("window_sum", "Device Time (ns)")
         windows = figures.whole_windows(self.result)
         if self.windows and not self._share_of(windows):
-            raise Lacking("of no window it is known for how long the GPU was idle")
+            raise Lacking("it is not known for any window how long the GPU was idle")
         return windows
 
     def _share_of(self, windows: list[Row]) -> float:

@@ -40,7 +40,7 @@ def libinject_itself() -> Iterator[Finding]:
     try:
         done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Finding(BAD, "libinject.so", f"{found}: a shell does not start with it preloaded: {error}")
+        yield Finding(BAD, "libinject.so", f"{found}: a shell can't be started with it preloaded: {error}")
         return
     known = re.findall(r"^(INJECT_\w+)", done.stderr, re.MULTILINE)
     if not known:
@@ -154,7 +154,7 @@ def output_folder(folder: pathlib.Path) -> Iterator[Finding]:
     free = shutil.disk_usage(folder).free
     if free < 2 * RECORDS:
         yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB free in {folder}: while a program runs, records take {RECORDS / 1e6:.0f} MB, and where less than "
-                      "twice that is free they stay in memory, from which a killed program's can't be recovered",
+                      "twice that is free they stay in memory, and are lost if the program is killed",
                       "choose a folder: inject run --out FOLDER")
     else:
         yield Finding(GOOD, "output", f"{folder}: {free / 1e9:.1f} GB free")

@@ -86,7 +86,7 @@ def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], pro
                 store.folders[runs] = folder
                 if stale := result.stale:
                     problems.append(f"{printable(str(folder), 1000)}: {', '.join(printable(name, 40) for name in stale[:5])}"
-                                    f"{' …' if len(stale) > 5 else ''} of an earlier moment than the other tables: could not be rewritten")
+                                    f"{' …' if len(stale) > 5 else ''} older than the other tables: could not be rewritten")
                 for name in TABLES:
                     store.add(name, _table_rows(runs, folder / f"{name}.csv", f"{name}.csv" in result.run["files"], problems))
                 runs += 1

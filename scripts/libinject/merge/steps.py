@@ -68,7 +68,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
         return found
     strangers = [rank for rank in ranks if rank not in fitting]
     if strangers:
-        job.problems.append(f"left out of the comparison by iteration: rank {spans(strangers)} has other iterations than most ranks")
+        job.problems.append(f"left out of the comparison by iteration: rank {spans(strangers)} has different iterations from most ranks")
     shared = store.rows("SELECT count(*) AS iterations, min(iteration) AS first, max(iteration) AS last FROM common WHERE job = ?",
                         [number])[0]
     if not shared["iterations"]:

@@ -115,7 +115,7 @@ class Run(Frames[Frame]):
                     pass
                 except BadFile as problem:
                     self._note(str(problem))
-        stale = [f"{clean(str(self.path))}: {clean(name, 60)} is of an earlier moment than run.json" for name in self._result.stale]
+        stale = [f"{clean(str(self.path))}: {clean(name, 60)} is older than run.json" for name in self._result.stale]
         return list(dict.fromkeys([*self._problems, *self._result.problems, *stale]))
 
     def _note(self, problem: str) -> None:

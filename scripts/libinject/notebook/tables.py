@@ -148,7 +148,7 @@ def find(name: str) -> Table[Any]:
     """Finds a table by its attribute's name or its file's. Raises ValueError."""
     found = TABLES.get(name) or _BY_FILE.get(name.removesuffix(".csv")) if isinstance(name, str) else None
     if found is None:
-        raise ValueError(f"'{printable(str(name), 60)}' is no table of libinject's: {', '.join(TABLES)}")
+        raise ValueError(f"'{printable(str(name), 60)}' is not one of libinject's tables: {', '.join(TABLES)}")
     return found
 
 

@@ -53,7 +53,7 @@ def _continued(name: str, before: list[str], last: str) -> list[str]:
     numbers = [_number(text) for text in before]
     end = _number(last)
     if len(numbers) < 2 or end is None or any(number is None for number in numbers):
-        raise BadVariable(f"--var {name}: the three dots need at least two numbers before them and one after: {_FORMS}")
+        raise BadVariable(f"--var {name}: the three dots need at least two numbers before them and one after; accepted values: {_FORMS}")
     known = [number for number in numbers if number is not None]
     pairs = list(zip(known, known[1:]))
     found: list[list[fractions.Fraction]] = []
@@ -75,7 +75,7 @@ def parse(text: str) -> tuple[str, list[str]]:
     name, equals, rest = text.partition("=")
     name = name.strip()
     if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise BadVariable(f"'{printable(text, 60)}' is not NAME=VALUES, such as BATCH=1,2,4,8: {_FORMS}")
+        raise BadVariable(f"'{printable(text, 60)}' is not NAME=VALUES, such as BATCH=1,2,4,8; accepted values: {_FORMS}")
     values: list[str] = []
     items = [item.strip() for item in rest.split(",")]
     place = 0
@@ -84,22 +84,22 @@ def parse(text: str) -> tuple[str, list[str]]:
         span = _RANGE.fullmatch(item)
         if item in ("…", "..."):
             if place + 1 >= len(items):
-                raise BadVariable(f"--var {name}: the last value is missing after the three dots: {_FORMS}")
+                raise BadVariable(f"--var {name}: the last value is missing after the three dots; accepted values: {_FORMS}")
             values += _continued(name, values, items[place + 1])
             place += 1
         elif span is not None:
             first, last, step = (_number(span[part] or "1") for part in ("first", "last", "step"))
             if first is None or last is None or step is None:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' is not a range: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' is not a range; accepted values: {_FORMS}")
             found = [first] if first == last else _walk(first, last, span["how"] if span["how"] == "*" else "+",
                                                         -step if span["how"] == "-" or (span["how"] is None and last < first) else step)
             if found is None:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' never reaches its end, or has too many values: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' never reaches its end, or has too many values; accepted values: {_FORMS}")
             if len(found) == 1 and first != last:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' has no value but its first, as its step is longer than the range: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' has no value but its first, as its step is longer than the range; accepted values: {_FORMS}")
             values += [_text(value) for value in found]
         elif not item:
-            raise BadVariable(f"--var {name}: an empty value: {_FORMS}")
+            raise BadVariable(f"--var {name}: an empty value; accepted values: {_FORMS}")
         elif not item.isprintable() or len(item) > 200:
             raise BadVariable(f"--var {name}: '{printable(item, 40)}' is not a value")
         else:
@@ -123,7 +123,7 @@ def parse_all(texts: Sequence[str]) -> dict[str, list[str]]:
         if count > MOST_POINTS:
             raise BadVariable(f"more than {MOST_POINTS} combinations")
     if not found:
-        raise BadVariable(f"nothing to vary: --var NAME=VALUES: {_FORMS}")
+        raise BadVariable(f"nothing to vary: --var NAME=VALUES; accepted values: {_FORMS}")
     return found
 
 

@@ -202,7 +202,7 @@ class Others(unittest.TestCase):
                 self.assertEqual(self.look(library, OTHER_STATE="nowhere")[0], "1 0 1")
                 said, told = self.look(library, OTHER_STATE="itself")
                 self.assertEqual(said, "1 0 0")
-                self.assertIn("Python's frames are not read, it is other than is known: its types have other names", told)
+                self.assertIn("Python's frames are not read, its layout is not a known one: its types have other names", told)
 
 
 if __name__ == "__main__":
