@@ -49,8 +49,9 @@ class _Group(typer.core.TyperGroup):
         except BrokenPipeError:
             status = console.BAD_USE
         except OSError as error:
+            where = error.filename or ("stdout" if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT) else "")
             console.warn("stdout is closed" if error.errno == errno.EBADF else
-                         ": ".join(part for part in (str(error.filename or ""), (error.strerror or str(error)).lower()) if part))
+                         ": ".join(part for part in (str(where), (error.strerror or str(error)).lower()) if part))
             status = console.BAD_USE
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -68,7 +69,13 @@ def _wrong_use(error: Any) -> str:
 
 
 class _Command(typer.core.TyperCommand):
-    """Usage lines in the form used in the documentation."""
+    """Help in the form used in the documentation."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":  # Typer would add the Python type
+                setattr(parameter, "display_type_rich", lambda ctx: None)  # noqa: B010
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         return ["[OPTIONS]", *(str(parameter.metavar) for parameter in self.params if parameter.param_type_name == "argument")]

@@ -9,6 +9,7 @@ import errno
 import json
 import math
 import os
+import re
 import sys
 import textwrap
 from typing import Any, NoReturn
@@ -41,6 +42,16 @@ def warn(message: str) -> None:
     """File names are untrusted: none of their escape sequences may reach the terminal."""
     with contextlib.suppress(OSError):  # the status reports it as well
         err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
+
+
+def number(option: str, text: str, least: int, whole: bool = False) -> float:
+    """The value of an option. Exits unless it is a number of at least `least`."""
+    form = r"-?\d+" if whole else r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+    value = float(text) if re.fullmatch(form, text, re.ASCII | re.IGNORECASE) else math.nan
+    why = f"not a {'whole ' if whole else ''}number" if math.isnan(value) else "too small" if value < least else "too large" if value > 1e9 else ""
+    if why:
+        fail(f"{option} '{text[:40]}': {why}; accepted: {least} or more")
+    return value
 
 
 def width() -> int:

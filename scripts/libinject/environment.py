@@ -43,6 +43,8 @@ def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict
         name = name.upper().removeprefix("INJECT_")
         if not equals or not name.isidentifier():
             console.fail(f"'{text}' is not NAME=VALUE, such as RING=64M")
+        if chosen.get(name) is not None:
+            console.fail(f"INJECT_{name} is set twice: by --{name.lower()} and by --set")
         result[f"INJECT_{name}"] = value
         set_by_name.add(f"INJECT_{name}")
     _check(result, set_by_name, "OUT" in chosen)
@@ -73,24 +75,28 @@ def by_shell(command: Sequence[str], problem: OSError) -> list[str] | None:
     return ["/bin/sh", path, *command[1:]]
 
 
+def checked(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What `injectctl check` says of the variables in `env`, as pairs of error or warning and text."""
+    program = library.find_injectctl()
+    if program is None:
+        return []
+    try:
+        done = subprocess.run([program, "check"], env={name: value for name, value in env.items() if name != "LD_PRELOAD"}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [(kind, text) for kind, _, text in (line.partition(": ") for line in done.stdout.splitlines())]
+
+
 def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) -> None:
     """Checks the program's environment with the library's own parser, through `injectctl check`. Without injectctl nothing is checked; the
     library then reports problems when the program first uses CUDA."""
-    program = library.find_injectctl()
-    if program is None:
-        return
-    env = {name: value for name, value in {**os.environ, **result}.items() if name != "LD_PRELOAD"}
+    env = {**os.environ, **result}
     if not with_folder:
         for name in ("INJECT_OUT", "INJECT_BATCH"):
             if name not in result:
                 env.pop(name, None)
-    try:
-        done = subprocess.run([program, "check"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                              timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return
-    for line in done.stdout.splitlines():
-        kind, _, text = line.partition(": ")
+    for kind, text in checked(env):
         unknown = re.match(r"'(INJECT_\w+)' is not an option", text)
         variable = re.match(r"(INJECT_\w+)='", text)
         if variable and variable[1] in result and variable[1] not in set_by_name:

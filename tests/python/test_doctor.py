@@ -101,6 +101,22 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(found["CUDA_INJECTION64_PATH"]["state"], "warning")
         self.assertEqual(found["LD_PRELOAD"]["state"], "warning")
 
+    def test_a_variable_that_turns_profiling_off(self):
+        found = self.doctor("--no-trial", status=1, INJECT_WINDOW="foo")["variables"]
+        self.assertEqual(found["state"], "bad")
+        self.assertTrue(found["text"].startswith("profiling would be off: INJECT_WINDOW='foo': "), found)
+
+    def test_no_working_directory(self):
+        done = subprocess.run(["sh", "-c", f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} {folders.ROOT / 'scripts' / 'inject'} doctor --no-trial --json"],
+                              cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (found,) = (finding for finding in json.loads(done.stdout) if finding["subject"] == "output")
+        self.assertEqual((found["state"], found["text"]), ("warning", "the working directory no longer exists"))
+
+    def test_a_program_that_is_not_python(self):
+        (found,) = trial.look("/bin/true")
+        self.assertEqual((found.state, found.text), ("bad", "'/bin/true' is not a Python interpreter"))
+
     def test_variables_that_libinject_has_set(self):
         # As in a shell that is preloaded.
         ours = f"{folders.BUILD}/././libinject.so"

@@ -16,15 +16,18 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
+import duckdb
 import folders
 import ranks
-from libinject.merge import collect, page, report, shown, steps
+from libinject.merge import collect, page, parquet, report, shown, steps
 from libinject.merge.jobs import NotOneJob, divide
 from libinject.merge.schema import SUMS
 from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
 from libinject.report.icicles import stack_boxes
+from libinject.result import BadFile
 from libinject.stacks import PHASES
 from ranks import MS
 from rich.cells import cell_len
@@ -1010,6 +1013,12 @@ class Hostile(Case):
 
 
 class Parquet(Case):
+    def test_a_full_disk(self):
+        full = '{"exception_type":"IO","exception_message":"Could not write file","errno":"28"}'
+        with Store() as store, mock.patch.object(store, "connection", mock.Mock(table=mock.Mock(side_effect=duckdb.IOException(full)))), \
+                self.assertRaisesRegex(BadFile, f"^{self.folder}/copy: no space left on device$"):
+            parquet.write(store, self.folder / "copy")
+
     def test_same_figures(self):
         for world in (2, 4):
             ranks.write_job(self.folder / f"n{world}", world, batch=4, slow={1: 1.2}, nccl=[ranks.collective(40, MS, [5000] * 40, world=world)])

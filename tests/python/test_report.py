@@ -276,6 +276,13 @@ class Parts(folders.TemporaryFolder):
         self.assertIn("a &lt;b&gt;", page)
         self.assertNotIn("Nothing was lost", page)
 
+    def test_a_run_that_has_not_ended(self):
+        folder = self.folder / "a"
+        folders.write_run(folder, state="open")
+        done = folders.invoke("report", folder, "-o", self.folder / "a.html")
+        self.assertEqual((done.returncode, done.stderr),
+                         (0, f"inject: {folder}: the run has not ended, or was killed: 'injectctl recover {folder}' makes its tables\n"))
+
     def test_step_times(self):
         folders.write_run(self.folder / "a")
         rows = [{"Window": 1, "Iteration": at, "Label": label, "Complete": complete, "Device": device, "Start (ns)": at * 10, "Duration (ns)": time}

@@ -100,7 +100,7 @@ class Run(folders.TemporaryFolder):
                               (("--out", "loop/out"), "--out 'loop/out': 'loop' is a symbolic link loop; accepted: "),
                               (("--set", "HOOKS=cudart,cuda"), "INJECT_HOOKS='cudart,cuda': 'cuda' is not a group of hooks; accepted: all, or a list of cudart, "),
                               (("--set", "RING=1K"), "INJECT_RING='1K': too small; accepted: a size from 64K to 4G"),
-                              (("--window", "api", "--set", "WINDOW=x"), "INJECT_WINDOW='x': "),
+                              (("--window", "api", "--set", "WINDOW=x"), "INJECT_WINDOW is set twice: by --window and by --set"),
                               (("--set", "RIGN=1M"), r"'INJECT_RIGN' is not an option of libinject; did you mean INJECT_RING\?"),
                               (("--set", "FOO=1"), r"'INJECT_FOO' is not an option of libinject \(INJECT_HELP=1")):
             with self.subTest(options):
@@ -113,6 +113,17 @@ class Run(folders.TemporaryFolder):
                              (("--out", "/dev/null"), {})):
             done = folders.inject("run", *options, "--show", "--", "true", env=env, cwd=self.folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""), options)
+
+    def test_files_that_can_not_be_written_are_told_of(self):
+        (self.folder / "file").touch()
+        for options, line in ((("--summary", "no/s.txt"), "--summary 'no/s.txt': there is no folder 'no'"),
+                              (("--summary", "."), "--summary '.': it is a folder"),
+                              (("-s", "LOG_FILE=file/log"), "INJECT_LOG_FILE='file/log': 'file' is not a folder"),
+                              (("-s", "PROM=no/a.prom"), "INJECT_PROM='no/a.prom': there is no folder 'no'"),
+                              (("-s", "ITER_RECORD=/proc/x/y"), "INJECT_ITER_RECORD='/proc/x/y': there is no folder '/proc/x'"),
+                              (("--summary", "%h/s.txt"), ""), (("--summary", "s.txt"), ""), (("--summary", "/dev/null"), "")):
+            done = folders.inject("run", *options, "--show", "--", "true", cwd=self.folder)
+            self.assertEqual((done.returncode, done.stderr), (0, line and f"inject: {line}\n"), options)
 
     def test_every_window_of_the_documents_passes(self):
         text = "".join(path.read_text(encoding="utf-8") for path in (folders.ROOT / "docs").glob("*.md"))
@@ -218,7 +229,7 @@ class Run(folders.TemporaryFolder):
         end, nobody = os.pipe()
         self.addCleanup(os.close, nobody)
         os.close(end)
-        closed, full = "inject: stdout is closed\n", "inject: no space left on device\n"
+        closed, full = "inject: stdout is closed\n", "inject: stdout: no space left on device\n"
         for line, status, said in (("lib >&-", 2, closed), ("--version >&-", 2, closed), ("report a --json >&-", 2, closed), ("report a -o - >&-", 2, closed),
                                    ("compare a a >&-", 2, closed), ("check a --json >&-", 2, closed), ("check a >&-", 0, ""),
                                    ("run --show true >&-", 2, closed), ("run --set LOG=error -- sh -c 'exit 5' >&-", 5, ""),
@@ -229,6 +240,35 @@ class Run(folders.TemporaryFolder):
             done = subprocess.run(["sh", "-c", f'exec "$0" "$1" {line}', sys.executable, folders.ROOT / "scripts" / "inject"], cwd=self.folder,
                                   pass_fds=[nobody], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (status, said), line)
+
+    def test_older_packages_in_the_environment(self):
+        """What scripts/setup.sh has installed comes first."""
+        if not (folders.ROOT / "build" / "deps" / "python" / "typer").is_dir():
+            self.skipTest("build/deps/python is not there")
+        (self.folder / "typer.py").touch()
+        self.assertEqual(folders.inject("--version", env={"PYTHONPATH": str(self.folder)}).returncode, 0)
+
+    def test_packages_that_do_not_fit(self):
+        (self.folder / "scripts").mkdir()
+        (self.folder / "scripts" / "inject").write_text((folders.ROOT / "scripts" / "inject").read_text(encoding="utf-8"))
+        (self.folder / "scripts" / "libinject").symlink_to(folders.ROOT / "scripts" / "libinject")
+        (self.folder / "typer.py").write_text("from json import nothing\n")
+        done = subprocess.run([sys.executable, self.folder / "scripts" / "inject"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(self.folder)})
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        self.assertRegex(done.stderr, r"^inject: the Python package 'json' does not fit: cannot import name 'nothing' from 'json' \(.*/json/__init__\.py\): scripts/setup\.sh")
+
+    def test_an_empty_command(self):
+        done = folders.inject("run", "--", "")
+        self.assertEqual((done.returncode, done.stderr), (127, "inject: can't run '': the command is empty\n"))
+
+    def test_numbers_out_of_range(self):
+        for arguments, line in ((("compare", "a", "b", "--least", "abc"), "--least 'abc': not a number; accepted: 0 or more"),
+                                (("compare", "a", "b", "--least", "-1"), "--least '-1': too small; accepted: 0 or more"),
+                                (("compare", "a", "b", "--top", "0"), "--top '0': too small; accepted: 1 or more"),
+                                (("compare", "a", "b", "--top", "1.5"), "--top '1.5': not a whole number; accepted: 1 or more"),
+                                (("merge", "a", "--ranks", "1" + 400 * "0"), f"--ranks '1{39 * '0'}': too large; accepted: 1 or more")):
+            done = folders.invoke(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (2, f"inject: {line}\n"))
 
     def test_an_error_of_its_own(self):
         code = "import sys; from libinject import cli, library; library.find_library = lambda: {}['a\\nb']; sys.argv = ['inject', 'lib']; cli.main()"

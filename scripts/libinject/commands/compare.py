@@ -42,14 +42,16 @@ def compare(
     fail_if: list[str] = typer.Option([], "--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
                                       "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable."),
     strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),
-    least: float = typer.Option(1.0, "--least", metavar="PERCENT", min=0, help="Do not report smaller changes."),
-    top: int = typer.Option(10, "--top", metavar="COUNT", min=1, help="Rows to show of each table on the terminal."),
+    least: str = typer.Option("1", "--least", metavar="PERCENT", help="Do not report smaller changes."),
+    top: str = typer.Option("10", "--top", metavar="COUNT", help="Rows to show of each table on the terminal."),
     out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write an HTML page: compare.html."),
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
     from libinject.compare import changes, conditions, describe
 
+    least_change = console.number("--least", least, 0) / 100
+    rows = int(console.number("--top", top, 1, whole=True))
     try:
         parsed = [conditions.parse(text) for text in fail_if]
         wanted = groups(folders)
@@ -63,21 +65,21 @@ def compare(
     sides = [side for side in sides if side]
     runs = [run for side in sides for run in side]
     basis = changes.measure(runs)
-    comparisons = [changes.compare(sides[0], side, basis, least / 100) for side in sides[1:]]
+    comparisons = [changes.compare(sides[0], side, basis, least_change) for side in sides[1:]]
     for problem in dict.fromkeys(problem for run in runs for problem in run.result.problems):
         console.warn(printable(problem, 500))
 
-    outcomes = [_check(parsed, comparison, strict, least / 100) for comparison in comparisons]
+    outcomes = [_check(parsed, comparison, strict, least_change) for comparison in comparisons]
     if as_json:
         from libinject.compare.as_json import comparison_as_dict
-        console.print_json({"basis": basis.value, "least": least / 100,
+        console.print_json({"basis": basis.value, "least": least_change,
                             "comparisons": [comparison_as_dict(*pair) for pair in zip(comparisons, outcomes)]})
     else:
         from libinject.compare.terminal import print_comparison
         for number, (comparison, of_it) in enumerate(zip(comparisons, outcomes)):
             if number:
                 console.out.print()
-            print_comparison(comparison, top, of_it)
+            print_comparison(comparison, rows, of_it)
     if out is not None:
         from libinject.compare.page import page
         files.write_or_fail(out, page(comparisons, outcomes))

@@ -26,7 +26,11 @@ def doctor(
     from libinject.doctor import trial as trial_run
 
     findings = []
-    parts = [machine.look(pathlib.Path.cwd())] + ([trial_run.look(python)] if trial else [])
+    try:
+        folder = pathlib.Path.cwd()
+    except FileNotFoundError:  # it has been removed
+        folder = None
+    parts = [machine.look(folder)] + ([trial_run.look(python)] if trial else [])
     for part in parts:
         for finding in part:
             findings.append(finding)

@@ -24,7 +24,7 @@ def merge(
                                                  "Parquet copies."),
     out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write the report as an HTML page."),
     parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder."),
-    ranks: int = typer.Option(16, metavar="COUNT", min=1, help="Show at most this many ranks on the terminal."),
+    ranks: str = typer.Option("16", metavar="COUNT", help="Show at most this many ranks on the terminal."),
     jobs: str = typer.Option("auto", metavar="WHICH", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
                              "rank occurs twice)."),
     force: bool = typer.Option(False, "--force", help="Merge the folders even if they are not ranks of one job."),
@@ -35,6 +35,7 @@ def merge(
     from libinject.merge.jobs import HOW, NotOneJob
     from libinject.merge.store import Failure, Store
 
+    most_ranks = int(console.number("--ranks", ranks, 1, whole=True))
     if jobs not in HOW:
         console.fail(f"--jobs {jobs}: accepted are {', '.join(HOW)}")
     try:
@@ -45,7 +46,7 @@ def merge(
     if as_json:
         console.print_json(built)
     else:
-        terminal.show(built, ranks)
+        terminal.show(built, most_ranks)
 
 
 def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, parquet: pathlib.Path | None, jobs: str, force: bool) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def report(
     with console.err.status("reading") if console.err.is_terminal else contextlib.nullcontext():
         model = page_model(results, problems)
     for result in results:
+        if not result.complete:
+            console.warn(f"{result.path}: the run has not ended, or was killed: 'injectctl recover {result.path}' makes its tables")
         for problem in result.problems:
             console.warn(problem)
     if as_json:

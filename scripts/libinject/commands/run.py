@@ -44,6 +44,8 @@ def run(
         line = " ".join([*(f"{name}={_quoted(value)}" for name, value in variables.items()), *map(_quoted, command)])
         console.print_bytes(os.fsencode(line + "\n"))
         return
+    if not command[0]:
+        console.fail("can't run '': the command is empty", 127)
     # For libinject/entry/command_end.cpp: the state of this process before it became the command.
     before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
     env = {**environment.given(), **variables, "_INJECT_RUN": before}

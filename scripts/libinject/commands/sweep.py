@@ -89,7 +89,7 @@ def sweep(
             interrupted = _run(whole, asked, limit, again)
             _show(whole, as_json)
     except OSError as error:
-        console.fail(f"'{error.filename or out}': {(error.strerror or str(error)).lower()}")
+        console.fail(f"can't write '{error.filename or out}': {(error.strerror or str(error)).lower()}")
     if interrupted:
         raise typer.Exit(130)
     if not all(point.status.finished for point in asked):
@@ -147,7 +147,7 @@ class _Clock:
 
     def times(self, running: float = 0.0) -> str:
         elapsed = f"{_clock_text(time.monotonic() - self.begin)} elapsed"
-        if not self.seconds or not self.left:
+        if not self.seconds or self.left <= 0:
             return elapsed
         mean = sum(self.seconds) / len(self.seconds)
         return f"{elapsed}, about {_clock_text(mean * self.left - min(running, mean))} left"
@@ -184,6 +184,9 @@ def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> 
             try:
                 with console.err.status(clock):
                     runner.run_point(whole, point, limit)
+            except KeyboardInterrupt:
+                clock.left = 0  # nothing follows
+                raise
             finally:
                 clock.end()
                 whole.write()

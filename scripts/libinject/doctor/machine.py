@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from libinject import library, near
+from libinject import environment, library, near
 from libinject.doctor.finding import BAD, GOOD, NOTE, WARNING, Finding
 from libinject.result import printable
 
@@ -60,6 +60,9 @@ def variables(known: list[str], found: pathlib.Path) -> Iterator[Finding]:
             yield Finding(WARNING, name, "is set, but is not a libinject variable", f"did you mean {meant}?" if meant else "unset it")
         else:
             yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here gets it")
+    for kind, text in environment.checked(os.environ):
+        if kind == "error":
+            yield Finding(BAD, "variables", f"profiling would be off: {printable(text, 400)}", "correct or unset it")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
         value = os.environ.get(name)
         # A preloaded shell has set it to libinject itself.
@@ -147,7 +150,10 @@ def holders() -> Iterator[Finding]:
                           COUNTER_TOOLS[name])
 
 
-def output_folder(folder: pathlib.Path) -> Iterator[Finding]:
+def output_folder(folder: pathlib.Path | None) -> Iterator[Finding]:
+    if folder is None:
+        yield Finding(WARNING, "output", "the working directory no longer exists", "change to one that does, or choose a folder: inject run --out FOLDER")
+        return
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Finding(WARNING, "output", f"cannot write to {folder}", "choose a folder: inject run --out FOLDER")
         return
@@ -167,7 +173,7 @@ def process() -> Iterator[Finding]:
         yield Finding(BAD, "system", "libinject cannot be preloaded into 32-bit programs")
 
 
-def look(folder: pathlib.Path) -> Iterator[Finding]:
-    """All of it."""
+def look(folder: pathlib.Path | None) -> Iterator[Finding]:
+    """All of it. `folder`: the working directory, None if it no longer exists."""
     for part in (process(), libinject_itself(), driver(), devices(), counters(), holders(), output_folder(folder)):
         yield from part

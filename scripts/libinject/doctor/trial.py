@@ -51,7 +51,9 @@ def look(python: str = sys.executable) -> Iterator[Finding]:
         except OSError as error:
             yield Finding(BAD, "trial", f"'{printable(python)}' can't be run: {(error.strerror or '').lower()}")
             return
-        if done is not None and done.returncode == 0:
+        if done is not None and done.returncode == 0 and "memsets " not in done.stdout:
+            yield Finding(BAD, "trial", f"'{printable(python)}' is not a Python interpreter", "inject doctor --python PROGRAM")
+        elif done is not None and done.returncode == 0:
             yield from _judge(folder, done)
         # What the program says itself: that there is no driver, or no GPU.
         elif done is not None and done.returncode == 1 and (why := done.stdout.strip()):

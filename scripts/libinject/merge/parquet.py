@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Iterable
 
 from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, RUNS_OTHERS, TABLES, TEXT, WHOLE
@@ -33,7 +34,8 @@ def write(store: Store, folder: pathlib.Path) -> None:
     except OSError as error:
         raise BadFile(folder, (error.strerror or "can't be written").lower()) from None
     except duckdb.Error as error:
-        raise BadFile(folder, printable(str(error).partition("\n")[0], 200)) from None
+        number = re.search(r'"errno":"(\d{1,4})"', str(error))
+        raise BadFile(folder, os.strerror(int(number[1])).lower() if number else printable(str(error).partition("\n")[0], 200)) from None
 
 
 def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) -> int:
