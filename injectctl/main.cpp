@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libinject/base/format.h"
@@ -48,12 +49,11 @@ constexpr const char* kUsage =
     "                                makes the tables of a run whose process was killed, in its output "
     "folder;\n"
     "                                --keep leaves the file `records` there\n"
-    "       injectctl check          checks the INJECT_ variables that are set here: a "
-    "line for\n"
-    "                                each that is invalid or unknown, status 1 if profiling would be off\n"
+    "       injectctl check          checks the INJECT_ variables that are set: a line for each that is\n"
+    "                                invalid or unknown, and for each folder that can't be written to\n"
     "       injectctl --help\n"
-    "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the "
-    "command line is wrong, or the\noutput can't be written.\n";
+    "Exit status: 0; 1 if the process can't be reached or refuses, the tables can't be made, or profiling "
+    "would be off;\n2 if the command line is wrong, or the output can't be written.\n";
 
 struct Folder {
   std::string path;
@@ -180,14 +180,18 @@ int recover_folder(const std::string& folder, bool keep) {
   return 0;
 }
 
-// Checks whether INJECT_OUT can be created on this machine. `error`: certainly not, a file is in the way.
-// `warning`: this user may not write there, which may differ on the machine where the program will run.
-void check_output(const std::string& pattern, std::string& error, std::string& warning) {
+std::string expand_here(const std::string& pattern) {
   const EnvironmentLookup lookup = [](std::string_view name) -> std::optional<std::string> {
     const char* value = std::getenv(std::string(name).c_str());
     return value == nullptr ? "later" : value;
   };
-  const std::string path = expand_path(pattern, {getpid(), "host", lookup}, "").path;
+  return expand_path(pattern, {getpid(), "host", lookup}, "").path;
+}
+
+// Checks whether INJECT_OUT can be created on this machine. `error`: certainly not, a file is in the way.
+// `warning`: this user may not write there, which may differ on the machine where the program will run.
+void check_output(const std::string& pattern, std::string& error, std::string& warning) {
+  const std::string path = expand_here(pattern);
   for (std::size_t end = path.rfind('/');; end = path.rfind('/', end - 1)) {
     const std::string folder = end == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(end, 1));
     struct stat found {};
@@ -201,12 +205,33 @@ void check_output(const std::string& pattern, std::string& error, std::string& w
   }
 }
 
+// What would keep a file from being written on this machine; empty if nothing. Profiling does not depend on
+// it. A folder whose name has placeholders may be made later.
+std::string file_problem(const std::string& pattern) {
+  const std::string path = expand_here(pattern);
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0) {
+    if (S_ISDIR(found.st_mode)) return "it is a folder";
+    if (access(path.c_str(), W_OK) == 0) return {};  // a device, or a file that is written over
+  }
+  const std::size_t end = path.rfind('/');
+  const std::string folder = end == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(end, 1));
+  if (stat(folder.c_str(), &found) != 0) {
+    const bool later = pattern.substr(0, pattern.rfind('/')).find('%') != std::string::npos;
+    return later ? std::string() : "there is no folder " + quoted(folder);
+  }
+  if (!S_ISDIR(found.st_mode)) return quoted(folder) + " is not a folder";
+  return access(folder.c_str(), W_OK | X_OK) != 0 ? "this user may not write to " + quoted(folder)
+                                                  : std::string();
+}
+
 int check() {
   const ParseResult result = parse_options(environ, UnsetVariable::kMayComeLater);
   std::string error = result.error;
   std::string warning;
-  if (error.empty() && result.options.window.kind != WindowKind::kOff) {
-    const std::string& out = result.options.out;
+  const Options& options = result.options;
+  if (error.empty() && options.window.kind != WindowKind::kOff) {
+    const std::string& out = options.out;
     check_output(out, error, warning);
     for (std::string* text : {&error, &warning}) {
       if (!text->empty()) *text = str_format("INJECT_OUT={}: {}", quoted(out), *text);
@@ -216,6 +241,17 @@ int check() {
   if (!error.empty()) std::printf("error: %s\n", error.c_str());
   for (const std::string& each : result.warnings) std::printf("warning: %s\n", each.c_str());
   if (!warning.empty()) std::printf("warning: %s\n", warning.c_str());
+  if (error.empty() && options.window.kind != WindowKind::kOff) {
+    for (const auto& [name, file] :
+         {std::pair<const char*, const std::string&>{"SUMMARY", options.summary_file},
+          {"PROM", options.prometheus_file},
+          {"LOG_FILE", options.log_file},
+          {"ITER_RECORD", options.iteration_record}}) {
+      const std::string problem = file.empty() ? std::string() : file_problem(file);
+      if (!problem.empty())
+        std::printf("warning: INJECT_%s=%s: %s\n", name, quoted(file).c_str(), problem.c_str());
+    }
+  }
   return error.empty() ? 0 : 1;
 }
 
@@ -232,8 +268,8 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   if (command == "recover") {
-    const bool keep = words.size() == 3 && words[1] == "--keep";
-    if (words.size() != 2 && !keep) return usage_error("recover takes one folder");
+    const bool keep = words.size() > 1 && words[1] == "--keep";
+    if (words.size() != (keep ? 3U : 2U)) return usage_error("recover takes one folder");
     try {
       return recover_folder(words.back(), keep);
     } catch (const std::bad_alloc&) {

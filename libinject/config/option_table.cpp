@@ -205,8 +205,12 @@ Problem parse_trace(std::string_view value, Options& options, const EnvironmentL
 
 Problem parse_summary(std::string_view value, Options& options, const EnvironmentLookup& environment) {
   options.summary_file.clear();
-  // Not a file of that name, which nobody intends; ./stdout would be one.
-  if (value == "stdout") return "stdout is the program's own";
+  // Not files of these names, which nobody intends; ./stdout would be one.
+  std::string lower(value);
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  if (lower == "stdout") return "stdout is the program's own";
+  if ((lower == "stderr" || lower == "off") && lower != value) return lower + " is written in lower case";
   options.summary = value == "stderr" ? SummaryTarget::kStderr
                     : value == "off"  ? SummaryTarget::kOff
                                       : SummaryTarget::kFile;

@@ -69,7 +69,8 @@ void fit_arenas(ParseResult& parsed) {
   };
   constexpr const char* kOfGroup = " MB of memory of its control group";
   if (memory && memory->left < kMinMemory) {
-    parsed.error = figures(*memory, kOfGroup) + ", too little to profile alongside the program: profiling is off";
+    parsed.error =
+        figures(*memory, kOfGroup) + ", too little to profile alongside the program: profiling is off";
     return;
   }
   within(memory, kOfGroup);

@@ -12,8 +12,6 @@ namespace {
 // takes some 15 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
 constexpr std::uint64_t kMaxLead = 1000;
-// `auto`: iterations that must have passed since the last change in what was found.
-constexpr std::uint64_t kSteadyIterations = 5;
 constexpr std::uint64_t kAutoIterations = 10;
 // `iter:`, for iterations without an optimizer known by name: the first repetition found may be a smaller
 // one.
@@ -25,16 +23,14 @@ IterationPlan plan_iterations(const WindowSpec& spec, Schedule& schedule, const 
                               const IterationPlanInput& input) {
   IterationPlan plan;
   if (!known.lock) return plan;
-  const std::uint64_t seen = known.begun - std::min(known.begun, known.begun_then);
   const Nanoseconds duration = std::max<Nanoseconds>(known.typical_duration, 1000);
   plan.lead = std::clamp<std::uint64_t>((kLeadTime + input.attaching) / duration + 1, 1, kMaxLead);
   if (spec.kind == WindowKind::kAuto) {
-    const std::uint64_t steady = known.lock->optimizer ? kSteadyIterations : FoundIterations::kSteadyUnnamed;
-    if (input.time - known.since < FoundIterations::kSteadyTime || seen < steady) return plan;
+    if (!known.steady(input.time)) return plan;
     plan.begin = input.soonest + plan.lead;
     plan.length = kAutoIterations;
   } else {
-    if (!known.lock->optimizer && seen < kTrustedIterations) return plan;
+    if (!known.lock->optimizer && known.seen() < kTrustedIterations) return plan;
     auto window = schedule.next(input.soonest);
     // The first window may be late; later windows whose begin has passed are skipped.
     if (window && window->begin < input.soonest && !input.first && spec.every != 0)

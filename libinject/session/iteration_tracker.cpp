@@ -178,14 +178,28 @@ std::string IterationTracker::report() const {
   return search_ == nullptr ? std::string() : search_->detector().report();
 }
 
-std::string IterationTracker::why_none() const {
+std::string IterationTracker::why_none(const WindowSpec& spec) const {
   if (search_ == nullptr) return {};
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return ": no training iterations were found; " + detector.report();
-  const std::string ran = str_format(": {} training iterations ran", detector.begun());
+  const std::uint64_t begun = detector.begun();
+  if (spec.kind == WindowKind::kIteration && begun <= spec.start)
+    return str_format(": only {} training iterations ran", begun);
+  const std::string ran = str_format(": {} training iterations ran", begun);
   // It may have been some repetition in the set-up.
-  const bool over = !detector.lock()->optimizer && detector.is_overdue();
-  return over ? ran + ", if they were iterations; they stopped long before the end" : ran;
+  if (!detector.lock()->optimizer && detector.is_overdue())
+    return ran + ", if they were iterations; they stopped long before the end";
+  if (!found_.lock) return ran + ", but they were recognized too late for a window";
+  if (spec.kind == WindowKind::kAuto && !found_.steady(detector.latest_time())) {
+    return ran + str_format(
+                     ", but not for long enough: auto waits for one second and {} iterations after it "
+                     "has recognized them",
+                     found_.steady_iterations());
+  }
+  // Nothing if a window should have opened: what kept it from that has been logged.
+  if (spec.kind == WindowKind::kIteration && found_.begun_then > spec.start)
+    return ran + str_format(", {} of them before they were recognized", found_.begun_then);
+  return ran;
 }
 
 std::optional<IterationInfo> IterationTracker::info(const char* source) const {

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/config/window_spec.h"
 #include "libinject/iterations/iteration_detector.h"
 #include "libinject/iterations/iteration_search.h"
 #include "libinject/model/run_info.h"
@@ -25,6 +27,7 @@ namespace inject {
 struct FoundIterations {
   /// Iterations that are known only by repetition are trusted after this many, and this long.
   static constexpr std::uint64_t kSteadyUnnamed = 20;
+  static constexpr std::uint64_t kSteadyNamed = 5;  ///< the same for those of an optimizer known by name
   static constexpr Nanoseconds kSteadyTime = kSecond;
 
   std::optional<IterationDetector::Lock> lock;
@@ -38,6 +41,13 @@ struct FoundIterations {
   Nanoseconds window_asked = 0;  ///< IterationTracker::set_window_asked()
   /// The first iteration that began at that time or later; empty if that was too long ago.
   std::optional<std::uint64_t> first_in_window;
+
+  /// Iterations that have begun since the watch was armed.
+  std::uint64_t seen() const { return begun - std::min(begun, begun_then); }
+  /// Iterations after which `auto` trusts those of the lock, if they also ran for kSteadyTime.
+  std::uint64_t steady_iterations() const { return lock->optimizer ? kSteadyNamed : kSteadyUnnamed; }
+  /// True if the iterations of the lock are steady enough for `auto` at `time`.
+  bool steady(Nanoseconds time) const { return time - since >= kSteadyTime && seen() >= steady_iterations(); }
 
   /// Takes over what is new; cheap if the lock is the same.
   void update(const FoundIterations& newer);
@@ -91,8 +101,8 @@ class IterationTracker {
   const FoundIterations& found() const { return found_; }
   /// Describes what was seen if nothing has been found.
   std::string report() const;
-  /// Continues "… before a window opened"; empty if the search was never on.
-  std::string why_none() const;
+  /// Continues "… before a window opened"; empty if the search was never on. `spec`: of `iter:` or `auto`.
+  std::string why_none(const WindowSpec& spec) const;
   /// Nothing if iterations were not searched for. `source`: of the signs.
   std::optional<IterationInfo> info(const char* source) const;
 

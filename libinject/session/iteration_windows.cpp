@@ -545,7 +545,7 @@ std::string IterationWindows::why_none() {
   if (parts_.trigger->program_drives()) return "";
   const SessionUnlock unlocked(parts_.state);
   Pipeline::Locked pipeline(parts_.pipeline, kExitPipelineWait);
-  return pipeline.owns_lock() ? pipeline.tracker().why_none() : "";
+  return pipeline.owns_lock() ? pipeline.tracker().why_none(parts_.options.window) : "";
 }
 
 }  // namespace inject

@@ -236,7 +236,7 @@ class Commands(Case):
 
     def test_command_line(self):
         for words in ((), ("begin",), ("status",), ("status", "self"), ("status", "-1"), ("status", "0"), ("status", "1x"),
-                      ("status", "99999999999999999999"), ("start", "1", "2"), ("list", "1"), ("\x1b[31m",)):
+                      ("status", "99999999999999999999"), ("start", "1", "2"), ("list", "1"), ("recover",), ("recover", "--keep"), ("\x1b[31m",)):
             with self.subTest(words):
                 problem = self.refused(*words, status=2)
                 self.assertIn("usage: injectctl list", problem)

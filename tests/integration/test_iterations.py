@@ -283,7 +283,7 @@ class Windows(IterationTest):
                 done = self.train(Program(SYNCED), WINDOW=window)
                 self.assertEqual(done.folders(), [])
                 (line,) = done.warnings()
-                self.assertIn(f"{NEVER_OPENED} (INJECT_WINDOW={window}): {STEPS} training iterations ran", line)
+                self.assertIn(f"{NEVER_OPENED} (INJECT_WINDOW={window}): only {STEPS} training iterations ran", line)
 
     def test_no_iterations(self):
         """One line, at the end, that says what was found."""

@@ -116,6 +116,12 @@ struct Tracking {
   std::vector<Nanoseconds> begins;
 };
 
+const WindowSpec kAutoWindow = parse_window_spec("auto").spec;
+
+WindowSpec iterations_from(std::uint64_t start) {
+  return parse_window_spec(str_format("iter:{}+1", start)).spec;
+}
+
 }  // namespace
 
 TEST_CASE_METHOD(Tracking, "where no iterations are looked for there is nothing to say of them",
@@ -128,7 +134,7 @@ TEST_CASE_METHOD(Tracking, "where no iterations are looked for there is nothing 
   CHECK_FALSE(tracker.found().lock);
   CHECK(tracker.found().events == 0);
   CHECK(tracker.report().empty());
-  CHECK(tracker.why_none().empty());
+  CHECK(tracker.why_none(kAutoWindow).empty());
   CHECK_FALSE(tracker.info("hooks"));
   CHECK(told.all.empty());
 }
@@ -142,10 +148,11 @@ TEST_CASE_METHOD(Tracking,
     pass();
   }
   REQUIRE(tracker.found().lock);
-  CHECK(tracker.why_none().find("if they were iterations") == std::string::npos);
+  CHECK(tracker.why_none(kAutoWindow).find("if they were iterations") == std::string::npos);
   for (std::uint64_t function = 100; function < 400; ++function) event(SignKind::kKernel, function);
   pass();
-  CHECK(tracker.why_none().find(" training iterations ran, if they were iterations") != std::string::npos);
+  CHECK(tracker.why_none(kAutoWindow).find(" training iterations ran, if they were iterations") !=
+        std::string::npos);
 }
 
 TEST_CASE_METHOD(Tracking, "a search begins with the pass after it was asked for, and its first sign",
@@ -629,7 +636,7 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
   CHECK(tracker.report() ==
         "3 launches, copies and synchronizations of 3 kinds were seen (3 launches and library calls), none "
         "of a known optimizer");
-  CHECK(tracker.why_none() == ": no training iterations were found; " + tracker.report());
+  CHECK(tracker.why_none(kAutoWindow) == ": no training iterations were found; " + tracker.report());
   const auto none = tracker.info("hooks");
   REQUIRE(none);
   CHECK(none->source == "hooks");
@@ -642,7 +649,18 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
   for (std::uint64_t i = 1; i < 3; ++i) emit_name(hash(kOptimizerSign + i), kFusedAdam);
   pass();
   steps(20);
-  CHECK(tracker.why_none() == ": 20 training iterations ran");
+  REQUIRE(tracker.found().lock);
+  CHECK(tracker.why_none(iterations_from(20)) == ": only 20 training iterations ran");
+  const std::uint64_t before = tracker.found().begun_then;
+  REQUIRE((before > 0 && before < 20));
+  CHECK(tracker.why_none(iterations_from(before)) == ": 20 training iterations ran");
+  CHECK(tracker.why_none(iterations_from(before - 1)) ==
+        str_format(": 20 training iterations ran, {} of them before they were recognized", before));
+  CHECK(tracker.why_none(kAutoWindow) ==
+        ": 20 training iterations ran, but not for long enough: auto waits for one second and 5 iterations "
+        "after it has recognized them");
+  steps(700);  // more than a second: a window should have opened
+  CHECK(tracker.why_none(kAutoWindow) == ": 720 training iterations ran");
   const auto some = tracker.info("callbacks");
   REQUIRE(some);
   CHECK(some->source == "callbacks");

@@ -309,6 +309,13 @@ TEST_CASE("A summary on stdout is refused", "[config]") {
   CHECK(refused("INJECT_SUMMARY=stdout") ==
         "INJECT_SUMMARY='stdout': stdout is the program's own; accepted: stderr, off, or a file");
   CHECK(accepted({"INJECT_SUMMARY=./stdout"}).summary_file == "./stdout");
+  CHECK(refused("INJECT_SUMMARY=Stdout") ==
+        "INJECT_SUMMARY='Stdout': stdout is the program's own; accepted: stderr, off, or a file");
+  CHECK(refused("INJECT_SUMMARY=OFF") ==
+        "INJECT_SUMMARY='OFF': off is written in lower case; accepted: stderr, off, or a file");
+  CHECK(refused("INJECT_SUMMARY=Stderr") ==
+        "INJECT_SUMMARY='Stderr': stderr is written in lower case; accepted: stderr, off, or a file");
+  CHECK(accepted({"INJECT_SUMMARY=./OFF"}).summary_file == "./OFF");
 }
 
 TEST_CASE("The environment as a zero-terminated array", "[config]") {

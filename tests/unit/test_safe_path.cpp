@@ -146,7 +146,8 @@ TEST_CASE("Files that others have prepared in a shared folder are left alone", "
 
   std::ofstream(folder.path() + "/precious") << "mine";
   REQUIRE(link((folder.path() + "/precious").c_str(), (shared + "/second").c_str()) == 0);
-  const std::string not_plain = "it is not a regular file, or has other hard links, in a folder that others may write to";
+  const std::string not_plain =
+      "it is not a regular file, or has other hard links, in a folder that others may write to";
   CHECK(problem_of(shared + "/second", O_TRUNC) == not_plain);
   CHECK(folder.read("precious") == "mine");
   CHECK(problem_of(shared + "/second", O_EXCL) == "File exists");
@@ -170,7 +171,8 @@ TEST_CASE("A pipe that nobody reads is not waited for", "[safe_path]") {
   CHECK(problem_of(pipe).empty());
   // In a folder that belongs to others it is a trap.
   REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
-  CHECK(problem_of(pipe) == "it is not a regular file, or has other hard links, in a folder that others may write to");
+  CHECK(problem_of(pipe) ==
+        "it is not a regular file, or has other hard links, in a folder that others may write to");
   close(reader);
   OutputFile table;
   CHECK(table.open(pipe, OutputFile::Existing::kReplace));

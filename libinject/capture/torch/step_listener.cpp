@@ -144,9 +144,8 @@ RecordFunctionApi listening_to;
 
 void listen(const LoadedTorch& torch) {
   if (!torch.is_known_version()) {
-    Log::debug(
-        str_format("{} is PyTorch {}.{}: optimizer steps are recorded only for 1.12 to 2.15",
-                   torch.library, torch.version.first, torch.version.second));
+    Log::debug(str_format("{} is PyTorch {}.{}: optimizer steps are recorded only for 1.12 to 2.15",
+                          torch.library, torch.version.first, torch.version.second));
     return;
   }
   if (!torch.api.complete()) {
