@@ -208,7 +208,7 @@ Problem parse_summary(std::string_view value, Options& options, const Environmen
   // Not files of these names, which nobody intends; ./stdout would be one.
   std::string lower(value);
   std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   if (lower == "stdout") return "stdout is the program's own";
   if ((lower == "stderr" || lower == "off") && lower != value) return lower + " is written in lower case";
   options.summary = value == "stderr" ? SummaryTarget::kStderr

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/base/format.h"
 #include "libinject/base/mapping.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
