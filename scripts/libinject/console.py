@@ -108,3 +108,8 @@ def size(number: float) -> str:
         if abs(number) >= each:
             return f"{number / each:.3f}{unit}"
     return f"{number:.0f}B"
+
+
+def per_second(number: float) -> str:
+    """A rate; slow programs have less than one sample in a second."""
+    return f"{number:,.{1 if abs(number) >= 100 else 3}f}"

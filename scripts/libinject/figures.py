@@ -8,9 +8,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+import re
 import statistics
 
 from libinject.result import Result, Row
+
+
+_WHOLE_NUMBER = re.compile("[0-9]{1,10}")
 
 
 def numbers(rows: list[Row], column: str) -> list[float]:
@@ -86,11 +90,16 @@ def unprofiled_step_times(result: Result) -> list[float]:
     return [float(time) for row in unprofiled_steps(result) if isinstance(time := step_time(row), (int, float))]
 
 
+def stated_batch(options: dict) -> int | None:
+    """The samples of an iteration, if INJECT_BATCH is their number."""
+    text = str(options.get("INJECT_BATCH", ""))
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
 def samples_per_second(result: Result) -> float | None:
-    """Median over the iterations without CUPTI; if these are unknown, over those in windows, or over the windows."""
-    rates = (numbers(unprofiled_steps(result), "Samples/s") or numbers(complete_iterations(result), "Samples/s")
-             or numbers(windows(result), "Samples/s in Window"))
-    return statistics.median(rates) if rates else None
+    """By the step time. The tables' rates are rounded: to 0.1 in older versions."""
+    batch, times = stated_batch(result.run["options"]), step_times(result)
+    return batch * 1e9 / statistics.median(times) if batch and times else None
 
 
 def with_units(rows: list[Row]) -> list[Row]:

@@ -64,7 +64,7 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
     for iteration, duration in enumerate(durations, first):
         busy = int(utilization * duration)
         row = {"Window": 1, "Iteration": iteration, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": at, "Duration (ns)": duration,
-               "Samples/s": f"{batch * 1e9 / duration:.3f}" if batch else "", "Launches": 700, "GPU Busy (ns)": busy, "Kernels": 700,
+               "Samples/s": f"{batch * 1e9 / duration:.1f}" if batch else "", "Launches": 700, "GPU Busy (ns)": busy, "Kernels": 700,
                "Kernel Time (ns)": busy, "Copies": 3, "Memsets": 17, "Unattributed": 0, "Kernel Busy (ns)": busy}
         if units:
             row["Units From"], row["Units"] = units
@@ -79,7 +79,7 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
     row = {"Window": 1, "Reason": "iter", "State": "closed", "Start (ns)": begin, "End (ns)": at, "Duration (ns)": time, "Device": "all",
            "Iterations": len(durations), "Device Time (ns)": time, "Kernel Busy (ns)": int(utilization * time), "Idle (ns)": time - int(utilization * time),
            "Copy Only (ns)": 0, "Exposed Collective (ns)": 0, "Verdict": verdict, "Step Time (ns)": unprofiled or "",
-           "Samples/s": f"{batch * 1e9 / unprofiled:.3f}" if batch and unprofiled else ""}
+           "Samples/s": f"{batch * 1e9 / unprofiled:.1f}" if batch and unprofiled else ""}
     if units:
         row.update({"Units From": units[0], "Units/s": units[1] * 1e9 / unprofiled if unprofiled else ""})
     write(folder / "window_sum.csv", WINDOW, [row, {**row, "Device": "0", "Memory at Start (MB)": peak, "Memory at End (MB)": peak + 500}])
@@ -94,7 +94,7 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
         "libinject": "0.1.0", "state": "closed", "command_line": ["python3", "train.py"], "host": host, "pid": next(_PIDS),
         "rank": None if number is None else str(number), "time_zero": {"utc_ns": zero}, "devices": [{"id": 0, "name": "NVIDIA H200"}], "windows": [],
         "diagnosis": [{"device": 0, "verdict": verdict, "device_time_ns": time, "potential_gain_ns": time // 10}], "lost": lost or {},
-        "messages": [], "files": files, **run}), encoding="utf-8")
+        "messages": [], "files": files, "options": {"INJECT_BATCH": str(batch)} if batch else {}, **run}), encoding="utf-8")
     return folder
 
 

@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import folders
+from libinject import figures
 from libinject.compare import changes, conditions, describe, noise, page
 from libinject.compare.as_json import comparison_as_dict
 from libinject.compare.measures import KINDS, METRIC_OF, Basis, Measure, Run, of_series
@@ -129,8 +130,9 @@ class Noise(unittest.TestCase):
         """Without the profiler if both runs have them, otherwise in windows, and then only once."""
         def run(seed, unprofiled, iterations=10):
             result = Simulated(seed, [("k", 1, 1e5)], iterations)
+            result.run["options"] = {"INJECT_BATCH": "8"}
             if unprofiled:
-                steps = [{"Duration (ns)": 1_500_000 + 10 * at, "Samples/s": 8e9 / (1_500_000 + 10 * at)} for at in range(9)]
+                steps = [{"Duration (ns)": 1_500_000 + 10 * at} for at in range(9)]
                 result._tables["step_times"] = Table(result.path / "step_times.csv", tuple(steps[0]), tuple(steps))
             return Run(result)
 
@@ -169,6 +171,28 @@ class Noise(unittest.TestCase):
                 each.complete = []
             comparison, found = measured(*runs)
             self.assertEqual((comparison.basis, found.get("step_time"), [each.notes for each in runs]), (Basis.SECOND, step, [[], []]))
+
+    def test_samples_per_second_follow_from_the_step_time(self):
+        """The tables' rates may have a single decimal, and the median of rates is not the rate of the median."""
+        def run(seed, step, batch=1):
+            made, luck = Simulated(seed, [("k", 1, 1e5)], 30), random.Random(seed)
+            made.run["options"] = {"INJECT_BATCH": str(batch)}
+            steps = [{"Duration (ns)": each, "Samples/s": round(batch * 1e9 / each, 1)} for each in (step(at) * luck.gauss(1, 0.0008) for at in range(30))]
+            made._tables["step_times"] = Table(made.path / "step_times.csv", tuple(steps[0]), tuple(steps))
+            return made
+
+        comparison = compared([run(1, lambda _: 1.83e9)], [run(2, lambda _: 1.81e9)])
+        found = {metric.name: change for metric, change in comparison.metrics if metric.name in ("step_time", "throughput")}
+        self.assertAlmostEqual(found["throughput"].relative, 1 / (1 + found["step_time"].relative) - 1)
+        for end, of_step in zip(found["throughput"].interval, reversed(found["step_time"].interval), strict=True):
+            self.assertAlmostEqual(end, 1 / (1 + of_step) - 1, places=4)
+        self.assertEqual(conditions.check(conditions.parse("throughput < -5%"), comparison, False, 0.01).result, "passed")
+
+        alternating = run(3, lambda at: 1e9 * (1 + at % 2), 8)
+        comparison = compared([alternating], [alternating])
+        rate = next(change.before for metric, change in comparison.metrics if metric.name == "throughput")
+        self.assertAlmostEqual(rate, 8 / 1.5, delta=0.01)
+        self.assertAlmostEqual(figures.samples_per_second(alternating), rate)
 
     def test_memory_makes_no_kernel_a_change(self):
         """Memory is known exactly: however much it changes, kernels are judged as without it."""
@@ -738,11 +762,11 @@ class Command(folders.TemporaryFolder):
 
     def test_a_figure_that_one_of_several_runs_lacks(self):
         """Not compared, because the others' mean would be over different runs."""
-        def run(name, rate):
+        def run(name, batch):
             folder = self.of_steps(name, [1e6 + at for at in range(9)])
-            folders.write_table(folder, "step_times", [{"Iteration": at, "Duration (ns)": 1_000_000 + at, "Samples/s": rate and rate + at} for at in range(9)])
+            folders.write_run(folder, options=batch)
             return folder
-        a, b, c, d = run("a", 3000), run("b", 3000), run("c", 3000), run("d", "")
+        a, b, c, d = *(run(name, {"INJECT_BATCH": "3"}) for name in "abc"), run("d", {})
         done = folders.invoke("compare", a, b, "vs", c, d, "--fail-if", "throughput < -5%")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("not all runs have a figure for throughput", done.stderr)

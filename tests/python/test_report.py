@@ -16,6 +16,7 @@ from unittest import mock
 
 import column_meanings
 import folders
+from libinject import figures
 from libinject.page import parts, values
 from libinject.page.render import embedded
 from libinject.report.model import page_model
@@ -552,14 +553,17 @@ class Parts(folders.TemporaryFolder):
             self.assertIn(f'id="run-0-{group["section"]}"', page)
 
     def test_what_samples_per_second_are_of(self):
-        folders.write_run(self.folder / "a")
+        second = 10**9
+        folders.write_run(self.folder / "a", options={"INJECT_BATCH": "1"})
         folders.write_table(self.folder / "a", "iteration_sum", [{"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all",
-                                                                  "Start (ns)": at * 20, "Duration (ns)": 20, "Samples/s": 5} for at in range(3)])
-        for rate, tile in (("", ("5.0/s", "median of the iterations in windows")), (10, ("10.0/s", "by the step time without the profiler"))):
-            folders.write_table(self.folder / "a", "step_times", [{"Iteration": at, "Start (ns)": at * 10, "Duration (ns)": 10, "Samples/s": rate}
-                                                                  for at in range(7)])
+                                                                  "Start (ns)": at * 4 * second, "Duration (ns)": 4 * second} for at in range(3)])
+        for steps, tile in ((6, ("0.250/s", "by the step time in windows")), (7, ("0.500/s", "by the step time without the profiler"))):
+            folders.write_table(self.folder / "a", "step_times", [{"Iteration": at, "Start (ns)": at * 2 * second, "Duration (ns)": 2 * second}
+                                                                  for at in range(steps)])
             tiles = {found["label"]: (found["value"], found["note"]) for found in model_of(self.folder / "a")["tiles"]}
             self.assertEqual(tiles["Samples per second"], tile)
+            if steps < figures.FEWEST_STEPS:
+                continue
             self.assertEqual(tiles["Step time in windows"][1], "+100.0%: the profiler's share, plus any other difference between these steps")
 
     def test_peaks(self):

@@ -181,6 +181,12 @@ def of_series(series: tuple[float, ...]) -> Measure:
     return Measure(*found, series=series)
 
 
+def _rate(work: float, time: Measure) -> Measure:
+    """Work by its time: their relative errors are the same."""
+    rate = work / time.value
+    return Measure(rate, None if time.error is None else rate * time.error / time.value, time.freedom, series=tuple(work / each for each in time.series))
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """What is asked of a library, without the call and the types by which it is."""
@@ -374,9 +380,10 @@ class Run:
                     found[name] = _series(self.windows, column)
         if self.unprofiled:
             found["step_time"] = tuple(figures.unprofiled_step_times(self.result))
-        found["throughput"] = (_series(self.steps, "Samples/s") if self.unprofiled else
-                               _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s in Window"))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
+        batch = figures.stated_batch(self.result.run["options"])
+        if batch and (step := self.metrics.get("step_time")) is not None:
+            self.metrics["throughput"] = _rate(batch * 1e9, step)
         self._measure_units()
         utilization = figures.utilization(self.result)
         if utilization is not None:

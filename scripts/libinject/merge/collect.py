@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from libinject import figures
 from libinject.merge import parquet
 from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
@@ -124,7 +125,8 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "lost": json.dumps(result.lost()),
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
         "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None,
-        "unit_ranges": batch[:_LONGEST_ID] if batch.startswith("nvtx:") else ""}
+        "unit_ranges": batch[:_LONGEST_ID] if batch.startswith("nvtx:") else "",
+        "batch": figures.stated_batch({"INJECT_BATCH": batch})}
     return tuple(row[name] for name in RUNS)
 
 

@@ -88,5 +88,5 @@ TABLES = {
 # What is kept of run.json: one row per folder. `parent` is what folders of one job have in common if nothing else tells; `unit_ranges`, the
 # NVTX payloads that are units of work.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
-        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT}
-RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges"))  # missing in older copies
+        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT, "batch": WHOLE}
+RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges", "batch"))  # missing in older copies

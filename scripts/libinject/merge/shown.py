@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from libinject.console import duration, size
+from libinject.console import duration, per_second, size
 from libinject.merge.links import SLOW
 from libinject.merge.steps import FEWEST_ITERATIONS
 from libinject.page.parts import Table, as_column, plain_table
@@ -41,7 +41,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     found = [("command", printable(job["command"], 110))] if job["command"] else []
     if job["throughput"] is not None:
         rate = job["throughput"]
-        work = next((f", {rate[f'{of}_per_s']:.1f} {of}/s" for of in ("samples", "units") if rate[f"{of}_per_s"] is not None), "")
+        work = next((f", {per_second(rate[f'{of}_per_s'])} {of}/s" for of in ("samples", "units") if rate[f"{of}_per_s"] is not None), "")
         of = "without the profiler, median of the ranks" if rate["unprofiled"] else f"median of {_iterations(job)} in windows"
         inside = f"; in windows {duration(job['window_step_ns'])}" if rate["unprofiled"] and job["window_step_ns"] is not None else ""
         found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{work}{inside}"))
@@ -279,7 +279,7 @@ def scaling_table(report: dict[str, Any]) -> Table | None:
     work = "units" if by == "units" else "samples"
     rows = [[row["job"], row["ranks"], row["steps_per_s"], row[f"{work}_per_s"], row["speedup"], _percent(row["efficiency"])]
             for row in scaling["jobs"]]
-    columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column(f"{work.capitalize()}/s", digits=1),
+    columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column(f"{work.capitalize()}/s", digits=3),
                as_column("Speed-up", digits=2), as_column("Efficiency (%)", digits=1)]
     title = f"Scaling by {by}/s, relative to the smallest job, {printable(scaling['base'])}"
     note = "" if by != "steps" else "without INJECT_BATCH: only correct if the work of a rank per step is the same in all jobs"

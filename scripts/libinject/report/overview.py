@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from libinject import figures
-from libinject.console import duration
+from libinject.console import duration, per_second
 from libinject.page.parts import numbers
 from libinject.page.values import clean, object_of, objects, share, text_of, texts, whole
 from libinject.report import remedies
@@ -137,13 +137,11 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     several = f", of {len(windows)} windows" if len(windows) > 1 else ""
     rate = figures.samples_per_second(result)
     if rate is not None:
-        by_steps = figures.numbers(figures.unprofiled_steps(result), "Samples/s")
-        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", "by the step time without the profiler" if by_steps else
-                           "median of the iterations in windows" if profiled else f"median{several}"))
+        shown.append(_tile("Samples per second", f"{per_second(rate)}/s", "by the step time " + ("without the profiler" if unprofiled else "in windows")))
     of_units, source = figures.unit_iterations(result), figures.unit_source(result)
     units = figures.unit_rate(of_units)
     if units is not None and source != "stated":  # else they are the samples
-        shown.append(_tile("Units of work per second", f"{units:,.1f}/s", f"{source}; all units by all the time of {len(of_units)} iterations "
+        shown.append(_tile("Units of work per second", f"{per_second(units)}/s", f"{source}; all units by all the time of {len(of_units)} iterations "
                            + ("in windows" if "Complete" in of_units[0] else "without the profiler")))
     if rates := numbers(windows, "TFLOP/s"):
         peaks = numbers(windows, "Peak (%)")
