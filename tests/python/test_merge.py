@@ -7,6 +7,7 @@ import concurrent.futures
 import csv
 import html
 import json
+import math
 import os
 import random
 import re
@@ -24,7 +25,7 @@ import ranks
 from libinject.merge import collect, page, parquet, report, shown, steps
 from libinject.merge.jobs import NotOneJob, divide
 from libinject.merge.schema import SUMS
-from libinject.merge.statistics import median_of_others, middle, student_tail
+from libinject.merge.statistics import median_of_others, middle
 from libinject.merge.store import Store
 from libinject.report.icicles import stack_boxes
 from libinject.result import BadFile
@@ -68,14 +69,6 @@ class Case(folders.TemporaryFolder):
 
 
 class Statistics(unittest.TestCase):
-    def test_student(self):
-        # Tabulated quantiles; tails of the Cauchy distribution are known exactly.
-        for t, freedom, tail in ((4.3027, 2, 0.025), (3.7469, 4, 0.01), (3.2498, 9, 0.005), (2.8609, 19, 0.005), (1.9600, 10**5, 0.025)):
-            self.assertAlmostEqual(student_tail(t, freedom), tail, delta=2e-6)
-        self.assertAlmostEqual(student_tail(1, 1), 0.25)
-        self.assertAlmostEqual(student_tail(-1, 1), 0.75)
-        self.assertEqual(student_tail(float("inf"), 3), 0)
-
     def test_median_of_others(self):
         chance = random.Random(1)
         with Store() as store:
@@ -174,26 +167,40 @@ class Steps(Case):
         self.assertEqual(sorted(self.stragglers(job)), [(rank, "step time") for rank in (4, 5, 6, 7)])
 
     def test_of_two_ranks(self):
-        job = self.job(ranks.write_job(self.folder, 2, iterations=10, slow={1: 1.04}))
+        job = self.job(ranks.write_job(self.folder, 2, iterations=20, slow={1: 1.04}))
         self.assertEqual(self.stragglers(job), [(1, "step time")])
 
-    def test_noise_is_no_straggler(self):
-        """One job in a hundred may have one by chance."""
-        chance = random.Random(1)
-        jobs, count = 50, 16
+    def of_noise(self, jobs, count, noise):
+        """Jobs of equal ranks: each one's deviations from a step are `noise(job)`."""
         with Store() as store:
             for run in range(jobs * count):
-                noise = (0.02, 0.2)[run // count % 2]
                 store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", run, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "", None)])
-                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, *[int(MS * chance.gauss(1, noise))] * 2, *[None] * 8)
-                                            for number in range(10)])
+                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, *[int(MS * (1 + each))] * 2, *[None] * 8)
+                                            for number, each in enumerate(noise(run // count))])
             store.flush()
             divided = divide(store, "folders")
             steps.prepare(store)
-            found = [steps.of_job(store, number, job) for number, job in enumerate(divided)]
+            return [steps.of_job(store, number, job) for number, job in enumerate(divided)]
+
+    def test_noise_is_no_straggler(self):
+        """One job in a hundred may have one by chance."""
+        chance, jobs = random.Random(1), 50
+        found = self.of_noise(jobs, 16, lambda job: [chance.gauss(0, (0.02, 0.2)[job % 2]) for _ in range(10)])
         self.assertEqual([job["compared"]["iterations"] for job in found], [10] * jobs)
         self.assertGreater(min(max(row["excess_ns"] for row in job["ranks"].values()) for job in found[1::2]), 0.04 * MS)
         self.assertLessEqual(sum(bool(job["stragglers"]) for job in found), 3)
+
+    def test_noise_that_lasts_is_no_straggler(self):
+        """Each iteration's time is correlated with the next one's: as independent ones they made a straggler in one job out of four."""
+        chance = random.Random(2)
+
+        def noise(_):
+            found = [chance.gauss(0, 0.05)]
+            while len(found) < 20:
+                found.append(0.5 * found[-1] + chance.gauss(0, 0.05 * math.sqrt(0.75)))
+            return found
+
+        self.assertLessEqual(sum(bool(job["stragglers"]) for job in self.of_noise(50, 8, noise)), 4)
 
     def test_a_hiccup_is_no_straggler(self):
         for rank in range(4):

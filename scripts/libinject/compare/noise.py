@@ -32,7 +32,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """Of each value's rank with the next one's, with what short series underestimate it by added, from 0 to 0.9."""
+    """Of each value's rank with the next one's, with what short series underestimate it by added; 0.9 at most."""
     count = len(values)
     if count < 3:
         return 0.0
@@ -42,13 +42,30 @@ def autocorrelation(values: Sequence[float]) -> float:
     if total == 0:
         return 0.0
     r = sum((a - mean) * (b - mean) for a, b in zip(ranked, ranked[1:])) / total
-    return min(0.9, max(0.0, r + (1 + 3 * r) / count))
+    return min(0.9, r + (1 + 3 * r) / count)
 
 
-def inflation(values: Sequence[float]) -> float:
-    """By what factor the variance of a mean of `values`, in order of time, exceeds that of independent ones."""
-    r = autocorrelation(values)
+def inflation(*alike: Sequence[float]) -> float:
+    """By what factor the variance of a mean of values in order of time exceeds that of independent ones. Several series, if they are
+    alike in this, show it better than one."""
+    r = max(0.0, statistics.fmean(map(autocorrelation, alike)))
     return (1 + r) / (1 - r)
+
+
+def error_of_mean(values: Sequence[float], inflated: float | None = None) -> tuple[float, float]:
+    """Standard error of the mean of values in order of time, and its degrees of freedom. Outliers count, as they do in the mean.
+    `inflated`: the inflation, if it is known from more than these."""
+    few = averages(values)
+    independent = len(few) / (inflation(few) if inflated is None else inflated)
+    return deviation(few) / math.sqrt(independent), max(0.5, independent - 1)
+
+
+def averages(values: Sequence[float]) -> Sequence[float]:
+    """At most 32 means of successive values, as in blocks()."""
+    if len(values) <= MOST_BLOCKS:
+        return values
+    edges = [len(values) * i // MOST_BLOCKS for i in range(MOST_BLOCKS + 1)]
+    return [math.fsum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:])]
 
 
 def blocks(values: Sequence[float]) -> list[float]:

@@ -1,28 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Statistics that Python's own module lacks."""
+"""Statistics in SQL."""
 
 from __future__ import annotations
-
-import math
-
-
-def student_tail(t: float, freedom: int) -> float:
-    """P(T > t) of Student's t with a whole number of degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    if t < 0:
-        return 1 - student_tail(-t, freedom)
-    if math.isinf(t):
-        return 0.0
-    angle = math.atan2(t, math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2 == 1
-    term = cosine if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine * cosine * (k - 1) / k
-        total += term
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return max(0.0, (1 - inside) / 2)
 
 
 def middle(values: str) -> str:

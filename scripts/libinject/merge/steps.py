@@ -8,9 +8,10 @@ import math
 import statistics
 from typing import Any
 
+from libinject.compare import noise
 from libinject.console import duration
 from libinject.merge.jobs import Job, spans
-from libinject.merge.statistics import median_of_others, middle, student_tail
+from libinject.merge.statistics import median_of_others, middle
 from libinject.merge.store import Store
 from libinject.result import printable
 
@@ -99,13 +100,20 @@ def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, 
                          FROM compared WHERE job = ? GROUP BY rank ORDER BY mean DESC, rank""", [number])
     if rows and rows[0]["n"] < FEWEST_ITERATIONS:
         job.problems.append(f"{rows[0]['n']} iterations in common: too few to determine stragglers by step time, {FEWEST_ITERATIONS} are needed")
+    # What makes a rank slow lasts: successive iterations are alike, and how much is seen best in all ranks together.
+    means = dict(store.connection.execute(f"""
+        SELECT rank, list(mean ORDER BY part) FROM (
+            SELECT rank, place * {noise.MOST_BLOCKS} // n AS part, avg(excess) AS mean
+            FROM (SELECT rank, excess, row_number() OVER (PARTITION BY rank ORDER BY iteration) - 1 AS place, count(*) OVER (PARTITION BY rank) AS n
+                  FROM compared WHERE job = ?) GROUP BY rank, part) GROUP BY rank""", [number]).fetchall())
+    inflated = noise.inflation(*means.values())
     for row in rows:
         ranks[row["rank"]] |= {"excess_ns": row["mean"], "excess_stddev_ns": row["stddev"], "slowest": row["slowest"]}
         if row["n"] < FEWEST_ITERATIONS or row["mean"] < STRAGGLER_SHARE * step:
             continue
-        error = row["stddev"] / math.sqrt(row["n"])
-        # Every rank is one more chance of a false straggler.
-        chance = min(1.0, compared * student_tail(row["mean"] / error if error else math.inf, row["n"] - 1))
+        error, freedom = noise.error_of_mean(means[row["rank"]], inflated)
+        # Every rank is one more chance of a false straggler, at one side.
+        chance = min(1.0, compared * noise.student_p(row["mean"] / error if error else math.inf, freedom) / 2)
         if chance < STRAGGLER_CHANCE:
             found.append({"rank": row["rank"], "by": "step time", "excess_ns": row["mean"], "excess_error_ns": error,
                           "share": row["mean"] / step, "slowest": row["slowest"], "iterations": row["n"], "chance": chance})
