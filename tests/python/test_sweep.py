@@ -355,15 +355,14 @@ class StepTimes(folders.TemporaryFolder):
             "inject_sweep": 1, "command": ["train"], "variables": {"N": list(cases)}, "batch_variable": None, "settings": {},
             "points": [{**same, "values": {"N": name}, "folder": name, "status": status} for name, (status, _, _) in cases.items()]}))
         for name, (_, inside, without) in cases.items():
-            tables = folders.write_run(self.folder / name / "tables")
+            tables = folders.write_run(self.folder / name / "tables", options={"INJECT_BATCH": "1"})
             folders.write_table(tables, "window_sum", [{"Window": 1, "Device": "all", "Duration (ns)": 10**9, "Kernel Time (ns)": 10**6, "Kernels": 3,
                                                         "Unprofiled Iterations": 5000 if without else 2}])
             if inside:
                 folders.write_table(tables, "iteration_sum", [{"Label": "iteration", "Complete": 1, "Device": "all", "Duration (ns)": inside * 10**6,
-                                                               "Kernels": 1, "Samples/s": 1000 / inside}] * 3)
+                                                               "Kernels": 1}] * 3)
             if without:
-                folders.write_table(tables, "step_times", [{"Duration (ns)": (without + at) * 10**6, "Samples/s": 1000 / (without + at)}
-                                                           for at in range(-4, 5)])
+                folders.write_table(tables, "step_times", [{"Duration (ns)": (without + at) * 10**6} for at in range(-4, 5)])
         done = folders.invoke("sweep", "--report", self.folder, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = [tuple(point[name] and point[name] / 10**6 for name in ("step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns"))
@@ -383,6 +382,14 @@ class StepTimes(folders.TemporaryFolder):
         self.assertEqual(len(said), 1)
         self.assertTrue(said[0].endswith("the step times include the profiler's overhead: there are fewer than seven step times without it in d, e"), said)
         self.assertIn("median of the complete iterations in windows; error bars are quartiles", page)
+
+    def test_failed_allocations_are_blank_where_nothing_says(self):
+        self.write(a=("done", 40, None), b=("done", 40, None), c=("done", 40, None))
+        row = {"Device": "0", "Kind": "[all]", "API": "[all]", "Peak (MB)": 1.0}
+        for name, failed in (("b", {"Failed": 0}), ("c", {"Failed": 2})):
+            folders.write_table(self.folder / name / "tables", "memory_sum", [{**row, **failed}])
+        points = json.loads(folders.invoke("sweep", "--report", self.folder, "--json").stdout)["points"]
+        self.assertEqual([point["failed_allocations"] for point in points], [None, 0, 2])
 
     def test_iterations_for_which_there_were_no_rows(self):
         """They are in one row, and in the totals that are divided by their number."""

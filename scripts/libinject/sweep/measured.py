@@ -87,8 +87,9 @@ def _measure(found: Measured, run: Run) -> None:
     # Where the run ended early its windows may be cut; memory counts all the same.
     if "peak_memory" in run.metrics:
         values["peak_memory_mb"] = run.metrics["peak_memory"].value
-    values["failed_allocations"] = sum(number(row, "Failed") for row in result.rows("memory_sum", "API", "Device", "Failed")
-                                       if row["API"] == "[all]" and row["Device"] != "host")
+    failed = figures.numbers([row for row in result.rows("memory_sum", "API", "Device", "Failed") if row["API"] == "[all]" and row["Device"] != "host"], "Failed")
+    if failed or (table := result.table("memory_sum")) is not None and "Failed" in table.columns:
+        values["failed_allocations"] = math.fsum(failed)
     if found.point.status is Status.DONE:
         _measure_work(run, result, basis, found)
     found.problems += [printable(problem, 500) for problem in result.problems]
