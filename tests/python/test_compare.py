@@ -194,6 +194,74 @@ class Noise(unittest.TestCase):
         self.assertAlmostEqual(rate, 8 / 1.5, delta=0.01)
         self.assertAlmostEqual(figures.samples_per_second(alternating), rate)
 
+    def test_correlated_clocks_change_no_kernel(self):
+        """All kernels' times rise and fall together, and slowly: as independent iterations, two pairs out of three had a changed kernel."""
+        kernels = model(20)
+
+        def run(seed):
+            made, luck = Simulated(seed, [("unused", 1, 1e5)], 10), random.Random(seed)
+            clock, speeds = luck.gauss(0, 1), []
+            for _ in range(10):
+                clock = 0.8 * clock + 0.6 * luck.gauss(0, 1)
+                speeds.append(1 + 0.02 * clock)
+            rows, each = [], [0.0] * 10
+            for name, count, duration in kernels:
+                values = [[duration * speed * luck.gauss(1, 0.005) for _ in range(count)] for speed in speeds]
+                each = [time + sum(mine) for time, mine in zip(each, values, strict=True)]
+                flat = [value for mine in values for value in mine]
+                rows.append({"Name": name, "Total Time (ns)": sum(flat), "Instances": len(flat), "StdDev (ns)": noise.deviation(flat)})
+            iterations = [{**row, "Kernel Time (ns)": time, "Kernels": sum(count for _, count, _ in kernels)}
+                          for row, time in zip(made._tables["iteration_sum"].rows, each, strict=True)]
+            for name, content in (("cuda_gpu_kern_sum", rows), ("cuda_gpu_kern_gb_sum", rows), ("iteration_sum", iterations)):
+                made._tables[name] = Table(made.path / f"{name}.csv", tuple(content[0]), tuple(content))
+            return made
+
+        called = sum(any(change.real for change in compared([run(2 * pair)], [run(2 * pair + 1)], 0.01).rows()) for pair in range(60))
+        self.assertLessEqual(called, 12)
+
+    def test_power_varies_with_the_steps(self):
+        """The GPU works 3 s of each step, at 500 W instead of 120: the longer a step, the less power."""
+        def run(seed):
+            made, luck = Simulated(seed, [("k", 4, 1e5)], 10), random.Random(seed)
+            steps = [5e9 * luck.gauss(1, 0.1) for _ in range(10)]
+            seconds = sum(steps) / 1e9
+            joules = 30 * 500 + (seconds - 30) * 120
+            for name, rows in (("iteration_sum", [{**row, "Duration (ns)": step} for row, step in zip(made._tables["iteration_sum"].rows, steps, strict=True)]),
+                               ("window_sum", [{**made._tables["window_sum"].rows[0], "Window": 1, "Duration (ns)": sum(steps)}]),
+                               ("energy_sum", [{"Window": 1, "Of": "window", "Device": 0, "Duration (ns)": sum(steps), "Energy (J)": joules, "± Energy (J)": 100}])):
+                made._tables[name] = Table(made.path / f"{name}.csv", tuple(rows[0]), tuple(rows))
+            return made
+
+        called = sum(change.real for pair in range(60) for metric, change in compared([run(2 * pair)], [run(2 * pair + 1)], 0.01).metrics
+                     if metric.name == "power")
+        self.assertLessEqual(called, 2)
+
+    def test_few_runs_that_happen_to_be_alike(self):
+        """Between two runs the spread is poorly known: where it is below the error within runs by chance, that error does not make up for it."""
+        luck, called = random.Random(5), 0
+        for _ in range(500):
+            # The spread between runs is twice the error of one run's median.
+            a, b = ([of_series(tuple(1e6 * speed * luck.gauss(1, 0.02) for _ in range(40))) for speed in (luck.gauss(1, 0.008) for _ in range(count))]
+                    for count in (1, 2))
+            called += changes._metric("step_time", a, b, 0.0).certain
+        self.assertLessEqual(called, 10)
+
+    def test_what_rounding_hides(self):
+        """Percentages in the tables have a few decimals: cells that are all the same do not make an interval of no width."""
+        def run(seed, metric, utilization):
+            made = Simulated(seed, [("k", 1, 1e5)])
+            rows = [{**row, "SM Active (%)": metric, "GPU Utilization (%)": utilization} for row in made._tables["iteration_sum"].rows]
+            busy = {"Kernel Busy (ns)": 10 * utilization, "Device Time (ns)": 1000}
+            windows = [{**row, **busy} for row in made._tables["window_sum"].rows]
+            for name, content in (("iteration_sum", rows), ("window_sum", windows)):
+                made._tables[name] = Table(made.path / f"{name}.csv", tuple(content[0]), tuple(content))
+            return made
+
+        for cells, real in (((0.54, 0.5), (0.55, 0.6)), False), (((0.54, 0.5), (0.57, 0.8)), True):
+            comparison = compared(*([run(seed, *side)] for seed, side in enumerate(cells)), 0.01)
+            found = {metric.name: change.real for metric, change in comparison.metrics if metric.name in ("sm_active", "utilization")}
+            self.assertEqual(found, {"sm_active": real, "utilization": real})
+
     def test_memory_makes_no_kernel_a_change(self):
         """Memory is known exactly: however much it changes, kernels are judged as without it."""
         def run(seed, size):

@@ -251,7 +251,11 @@ def _metric(name: str, a: list[Measure], b: list[Measure], least: float) -> Chan
     if len(a) == 1 and len(b) == 1 and a[0].series and b[0].series:
         # Values may be anything but normally distributed: neither interval alone can be trusted (docs/compare.md).
         more = noise.rank_interval(noise.blocks(a[0].series), noise.blocks(b[0].series), CERTAIN)
-    _judge(change, _test(a, b, None), CERTAIN, least, more)
+    # A little more, so that neighbouring cells' ranges meet in floating point as well.
+    rounding = 1.000001 * sum(statistics.fmean(m.rounding for m in side) for side in (a, b))
+    if more is not None:
+        more = more[0] - rounding, more[1] + rounding
+    _judge(change, _test(a, b, None, (-rounding, rounding)), CERTAIN, least, more)
     return change
 
 
@@ -353,6 +357,8 @@ def _test(a: list[Measure], b: list[Measure], usual_spread: float | None, slack:
             if relative * mean * mean / len(side) >= variance:
                 pooled, of_pool = pooled + relative * mean * mean / len(side), degrees
                 continue
+            # Which of two estimates is larger is chance: where one is poorly known, so is the larger one.
+            freedom = min(freedom, degrees)
         variances.append(variance)
         freedoms.append(freedom)
     variances.append(pooled)

@@ -17,6 +17,7 @@ from libinject.result import OTHERS, Result, Row, Table
 # Time stamps of kernels come in steps of 32 ns on some GPUs: the deviation that alone makes.
 _STEP = 32 / math.sqrt(12)
 _WHOLE = 0.9  # of the windows' time: where iterations have less, their spread is not that of the windows
+_ROUNDED, _ROUNDED_METRIC = 0.05, 0.005  # by how much percentages of one decimal, and those of hardware metrics, may be off
 _UNGROUPED = 10  # observations that a row has at most where nothing says what belongs to one iteration
 
 
@@ -44,6 +45,7 @@ class Measure:
     count: float | None = None  # instances, per the same unit as `value`
     series: tuple[float, ...] = ()
     if_repeated: bool = False
+    rounding: float = 0.0  # the true value may be off by so much, however alike the values are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +171,6 @@ def _total(rows: list[Row], column: str) -> float:
     return math.fsum(_series(rows, column))
 
 
-def _error_of_mean(series: Sequence[float]) -> float:
-    """Standard error of the mean of values in order of time."""
-    return noise.deviation(series) * math.sqrt(noise.inflation(noise.blocks(series)) / len(series))
-
-
 def of_series(series: tuple[float, ...]) -> Measure:
     found = noise.median_with_error(series)
     if found is None:
@@ -205,6 +202,31 @@ class Shape:
         """The name of a row that was this shape and is now the other."""
         types = (_from_to(a, b) for a, b in zip(self.types, other.types))
         return " ".join(filter(None, (_from_to(self.call, other.call), self.size, ", ".join(filter(None, dict.fromkeys(types))))))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Common:
+    """How iterations differ as a whole: relative deviation, by what factor correlation inflates its mean's variance, and that mean's error with
+    its degrees of freedom."""
+
+    deviation: float
+    inflation: float
+    error: float
+    freedom: float
+
+    @classmethod
+    def of(cls, series: Sequence[float]) -> _Common | None:
+        mean = math.fsum(series) / len(series)
+        if mean <= 0:
+            return None
+        deviation, (error, freedom) = noise.deviation(series), noise.error_of_mean(series)
+        inflation = error * error * len(series) / (deviation * deviation) if deviation > 0 else 1.0
+        return cls(deviation / mean, max(1.0, inflation), error / mean, freedom)
+
+    def inflation_of(self, relative: float) -> float:
+        """Of what deviates so much: as far as it is by as much as all do."""
+        share = min(1.0, (self.deviation / relative) ** 2) if relative > 0 else 0.0
+        return 1 + share * (self.inflation - 1)
 
 
 class Lacking(Exception):
@@ -267,7 +289,14 @@ class Run:
             self.divisor, self.observations = 1.0, _UNGROUPED
         self._divided_by = "iteration_sum" if basis is Basis.ITERATION else "window_sum"
         self._measure_metrics()
-        self._most_error = self._error_of_all_kernels()
+        series = _series(self.complete, "Kernel Time (ns)")
+        self._of_kernels = self._common(series)
+        # Of the kernels' total time, from its variation between iterations: one kernel's time varies no more.
+        self._most_error = (math.inf, 0.0)
+        if (common := self._of_kernels) is not None:
+            self._most_error = common.error * math.fsum(series) / len(series) * self.divisor, common.freedom
+        step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
+        self._of_host = self._common(step.series if step is not None else ())
         self.tables, self.lacking = {}, {}
         self._read("kernels", self._kernels)
         # Where a table says nothing of spread: as much as the kernels have on average, as if all rose and fell together.
@@ -275,7 +304,10 @@ class Run:
         known = [m for m in kernels.values() if m.error is not None]
         time = math.fsum(m.value for m in known)
         most = time > 0 and time >= 0.5 * math.fsum(m.value for m in kernels.values())
-        self._typical = math.fsum(m.error or 0.0 for m in known) / time if most and self.observations >= 3 else None
+        self._typical = None
+        if most and self.observations >= 3:
+            whole = together(known)
+            self._typical = (whole.error or 0.0) / time, whole.freedom
         for name in ("gemm", "conv", "attention", "rnn", "nccl"):
             self._read(name, self._shapes, f"{name}_sum")
         for name, table, key, time_column, count in (
@@ -381,6 +413,9 @@ class Run:
         if self.unprofiled:
             found["step_time"] = tuple(figures.unprofiled_step_times(self.result))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
+        for name, _ in _HARDWARE:
+            if name in self.metrics:
+                self.metrics[name] = dataclasses.replace(self.metrics[name], rounding=_ROUNDED_METRIC)
         batch = figures.stated_batch(self.result.run["options"])
         if batch and (step := self.metrics.get("step_time")) is not None:
             self.metrics["throughput"] = _rate(batch * 1e9, step)
@@ -413,8 +448,9 @@ class Run:
         series = _series(self.complete, "GPU Utilization (%)")
         if len(series) < 3 or _total(self.complete, "Duration (ns)") < _WHOLE * _total(self.windows, "Duration (ns)"):
             return Measure(value)
-        independent = len(series) / noise.inflation(noise.blocks(series))
-        return Measure(value, noise.deviation(series) / math.sqrt(independent), max(0.5, independent - 1))
+        # The column has a single decimal: where it is small, its spread is lost in that. The value itself is not rounded.
+        error, freedom = noise.error_of_mean(series)
+        return Measure(value, error, freedom, rounding=_ROUNDED)
 
     def _measure_tables(self) -> None:
         for metric, kind in (("gemm_time", "gemm"), ("conv_time", "conv"), ("attention_time", "attention"), ("rnn_time", "rnn"),
@@ -451,25 +487,30 @@ class Run:
             self.metrics["sm_clock"] = Measure(clock)
         if energy is None or energy.seconds <= 0:
             return
-        # What is within the stated error is as likely anywhere in it.
-        error, freedom = energy.error / math.sqrt(3), max(1.0, self.observations - 1)
-        self.metrics["power"] = Measure(energy.joules / energy.seconds, error / energy.seconds, freedom)
-        # A longer iteration takes more.
+        # A longer iteration takes more, and where the GPU waits in it, at less power. Where the steps' spread is not known, the meter's error
+        # alone would make the spread between windows a change.
+        error, freedom = None, 0.0
         if self.basis is Basis.ITERATION and (spread := self._spread_of_steps()) is not None:
-            error = math.hypot(error, energy.joules * spread)
+            relative, freedom = spread
+            # What is within the stated error is as likely anywhere in it.
+            error = math.hypot(energy.error / math.sqrt(3), energy.joules * relative)
+
+        def with_error(value: float) -> Measure:
+            return Measure(value, None if error is None or energy.joules <= 0 else value * error / energy.joules, freedom, if_repeated=True)
+
+        self.metrics["power"] = with_error(energy.joules / energy.seconds)
         # A part of the windows is no total, nor is what was used up to a window's end where the work went on.
         iterations_done = self.basis is not Basis.ITERATION or not figures.may_outlast(self.result)
         if energy.whole and iterations_done and not self._stale("energy_sum", self._divided_by):
-            self.metrics["energy"] = Measure(energy.joules / self.divisor, error / self.divisor, freedom)
+            self.metrics["energy"] = with_error(energy.joules / self.divisor)
         for name, of in (("energy_per_sample", "Sample"), ("energy_per_unit", "Unit")):
             if (each := figures.joules_per(of, self.result)) is not None and energy.joules > 0:
-                self.metrics[name] = Measure(each, each * error / energy.joules, freedom)
+                self.metrics[name] = with_error(each)
 
     # Tables
 
-    def _row(self, total: float, count: float, error: float | None, of_kernels: bool = True) -> Measure:
+    def _row(self, total: float, count: float, error: float | None, freedom: float, of_kernels: bool = True) -> Measure:
         """`error` is the total's; the uncertainty of how often a row occurs is added."""
-        freedom = max(0, self.observations - 1)
         if error is not None:
             deviation = math.sqrt(max(0.0, count))  # as if at random
             if self.basis is not Basis.ITERATION:
@@ -499,32 +540,43 @@ class Run:
         mean = math.fsum(busy) / max(1, len(busy))
         if len(busy) < 3 or mean <= 0:
             return None, 0
-        return _error_of_mean(busy) / mean, len(busy) - 1
+        error, freedom = noise.error_of_mean(busy)
+        return error / mean, freedom
 
-    def _spread_of_steps(self) -> float | None:
-        """Relative error of the windows' steps' sum."""
+    def _spread_of_steps(self) -> tuple[float, float] | None:
+        """Relative error of the windows' steps' sum, and its degrees of freedom."""
         step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
         if step is None or len(step.series) < 3:
             return None
         mean = math.fsum(step.series) / len(step.series)
-        return _error_of_mean(step.series) / mean if mean > 0 else None
+        error, freedom = noise.error_of_mean(step.series)
+        return (error / mean, freedom) if mean > 0 else None
 
     def _error_of_total(self, count: float, deviation: float) -> float:
         """Error of the sum of `count` values: those of one iteration count as one observation."""
         return count * deviation / math.sqrt(max(1.0, min(count, self.observations)))
 
-    def _error_of_all_kernels(self) -> float:
-        """Error of the kernels' total time, from its variation between iterations: one kernel's time varies no more."""
-        series = _series(self.complete, "Kernel Time (ns)") if self.basis is Basis.ITERATION else ()
-        if len(series) < 3:
-            return math.inf
-        return _error_of_mean(series) * self.divisor
-
-    def _error_on_gpu(self, parts: Iterable[tuple[float, float]]) -> float:
-        """Error of the sum of GPU times, whose parts each have a count and a deviation."""
+    def _inflated(self, parts: Iterable[tuple[float, float, float]], common: _Common | None) -> tuple[float, float]:
+        """Error of the sum of times whose parts each have a total, a count and a deviation, and its degrees of freedom. The part of their
+        variance that all have in common, as where a clock changes, is correlated from one iteration to the next."""
         found = list(parts)
-        error = math.fsum(self._error_of_total(count, deviation) for count, deviation in found)
-        return max(min(error, self._most_error), math.fsum(self._error_of_total(count, _STEP) for count, _ in found))
+        plain = math.fsum(self._error_of_total(count, deviation) for _, count, deviation in found)
+        if common is None or plain <= 0:
+            return plain, max(0, self.observations - 1)
+        error = 0.0
+        for total, count, deviation in found:
+            relative = count * deviation / total if total > 0 else 0.0
+            error += self._error_of_total(count, deviation) * math.sqrt(common.inflation_of(relative))
+        return error, max(1.0, self.observations * (plain / error) ** 2 - 1)
+
+    def _common(self, series: Sequence[float]) -> _Common | None:
+        return _Common.of(series) if self.basis is Basis.ITERATION and len(series) >= 3 else None
+
+    def _error_on_gpu(self, parts: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
+        """As _inflated(), of GPU times."""
+        found = list(parts)
+        error, freedom = min(self._inflated(found, self._of_kernels), self._most_error)
+        return max(error, math.fsum(self._error_of_total(count, _STEP) for _, count, _ in found)), freedom
 
     def _kernels(self) -> dict[str, Measure]:
         """Deviations are taken per launch shape, as differences between shapes are not noise, if each iteration has the same ones."""
@@ -532,10 +584,10 @@ class Run:
         names = {row["Name"]: row for row in self._rows("cuda_gpu_kern_sum", *needed)}
         table: Table | None = self.result.table("cuda_gpu_kern_gb_sum")
         shapes = self.result.rows("cuda_gpu_kern_gb_sum", *needed) if table is not None else []
-        parts: dict[object, list[tuple[float, float]]] = {}
+        parts: dict[object, list[tuple[float, float, float]]] = {}
         times: dict[object, float] = {}
         for row in shapes:
-            parts.setdefault(row["Name"], []).append((number(row, "Instances"), number(row, "StdDev (ns)")))
+            parts.setdefault(row["Name"], []).append((number(row, "Total Time (ns)"), number(row, "Instances"), number(row, "StdDev (ns)")))
             times[row["Name"]] = times.get(row["Name"], 0.0) + number(row, "Total Time (ns)")
         found = {}
         for name, row in names.items():
@@ -544,8 +596,8 @@ class Run:
                 continue
             # Shapes for which there was no room are in a row with another name.
             whole = times.get(name, 0.0) >= 0.999 * total
-            apart = whole and (self.basis is not Basis.ITERATION or all(self._comes_regularly(each) for each, _ in parts[name]))
-            found[str(name)] = self._row(total, count, self._error_on_gpu(parts[name] if apart else [(count, number(row, "StdDev (ns)"))]))
+            apart = whole and (self.basis is not Basis.ITERATION or all(self._comes_regularly(each) for _, each, _ in parts[name]))
+            found[str(name)] = self._row(total, count, *self._error_on_gpu(parts[name] if apart else [(total, count, number(row, "StdDev (ns)"))]))
         return found
 
     def _shapes(self, table: str) -> dict[str, Measure]:
@@ -566,13 +618,16 @@ class Run:
             ran = [(number(row, "GPU Time (ns)") / number(row, "GPU Avg (ns)"), row) for row in rows if number(row, "GPU Avg (ns)") > 0]
             if total <= 0 or not ran:
                 continue
-            error = self._error_on_gpu((count, noise.largest_deviation(*(number(row, f"GPU {which} (ns)") for which in ("Avg", "Min", "Max"))))
-                                       for count, row in ran)
-            found[name] = self._row(total, round(math.fsum(count for count, _ in ran)), error, of_kernels=False)
+            found[name] = self._row(total, round(math.fsum(count for count, _ in ran)), *self._error_on_gpu(
+                (number(row, "GPU Time (ns)"), count, noise.largest_deviation(*(number(row, f"GPU {which} (ns)") for which in ("Avg", "Min", "Max"))))
+                for count, row in ran), of_kernels=False)
         return found
 
-    def _typical_error(self, total: float) -> float | None:
-        return None if self._typical is None else min(self._typical * total, self._most_error)
+    def _typical_error(self, total: float) -> tuple[float | None, float]:
+        if self._typical is None:
+            return None, 0.0
+        error, freedom = self._typical
+        return min((error * total, freedom), self._most_error)
 
     def _sums(self, table: str, key: str, time: str, count: str) -> dict[str, Measure]:
         groups: dict[str, list[Row]] = {}
@@ -582,7 +637,7 @@ class Run:
         for name, rows in groups.items():
             total = _total(rows, time)
             if name and total > 0:
-                found[name] = self._row(total, _total(rows, count), self._typical_error(total))
+                found[name] = self._row(total, _total(rows, count), *self._typical_error(total))
         return found
 
     def _by_function(self, table: str, time: str) -> dict[str, float]:
@@ -595,7 +650,7 @@ class Run:
         return {name: each for name, each in times.items() if each > 0}
 
     def _functions(self) -> dict[str, Measure]:
-        return {name: self._row(time, 0, self._typical_error(time)) for name, time in self._by_function("line_sum", "User Code Time (ns)").items()}
+        return {name: self._row(time, 0, *self._typical_error(time)) for name, time in self._by_function("line_sum", "User Code Time (ns)").items()}
 
     def _gaps(self) -> dict[str, Measure]:
         if self._share_of(self._whole_windows()) < 1:
@@ -607,7 +662,7 @@ class Run:
         for row in self._rows("library_sum", "Call", "Depth", "GPU Time incl. Nested (ns)", "Calls"):
             total = number(row, "GPU Time incl. Nested (ns)")
             if row["Depth"] == 0 and total > 0:
-                found[str(row["Call"])] = self._row(total, number(row, "Calls"), self._typical_error(total), of_kernels=False)
+                found[str(row["Call"])] = self._row(total, number(row, "Calls"), *self._typical_error(total), of_kernels=False)
         return found
 
     def _library_host(self) -> dict[str, Measure]:
@@ -616,7 +671,7 @@ class Run:
             total, count = number(row, "Host Time (ns)"), number(row, "Calls")
             if row["Depth"] == 0 and total > 0 and count > 0:
                 deviation = noise.largest_deviation(number(row, "Host Avg (ns)"), number(row, "Host Min (ns)"), number(row, "Host Max (ns)"))
-                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation), of_kernels=False)
+                found[str(row["Call"])] = self._row(total, count, *self._inflated([(total, count, deviation)], self._of_host), of_kernels=False)
         return found
 
     def _spread(self, table: str, key: str, count: str) -> dict[str, Measure]:
@@ -627,8 +682,8 @@ class Run:
         for name, rows in groups.items():
             total, instances = _total(rows, "Total Time (ns)"), _total(rows, count)
             if total > 0 and instances > 0:
-                error = math.fsum(self._error_of_total(number(row, count), number(row, "StdDev (ns)")) for row in rows)
-                found[name] = self._row(total, instances, error, of_kernels=False)
+                error = self._inflated([(number(row, "Total Time (ns)"), number(row, count), number(row, "StdDev (ns)")) for row in rows], self._of_host)
+                found[name] = self._row(total, instances, *error, of_kernels=False)
         return found
 
     def _copies(self) -> dict[str, Measure]:
@@ -640,10 +695,10 @@ class Run:
             total, count = number(row, "Total Time (ns)"), number(row, "Count")
             if total <= 0 or count <= 0:
                 continue
-            error = self._error_of_total(count, number(row, "StdDev (ns)"))
-            if relative is not None and "memset" not in str(row["Operation"]):
-                error = min(error, max(relative * total, self._error_of_total(count, _STEP)))
-            found[str(row["Operation"])] = self._row(total, count, error, of_kernels=False)
+            error, freedom = self._inflated([(total, count, number(row, "StdDev (ns)"))], self._of_kernels)
+            if part is not None and relative is not None and "memset" not in str(row["Operation"]):
+                error, freedom = min((error, freedom), (max(relative * total, self._error_of_total(count, _STEP)), part.freedom))
+            found[str(row["Operation"])] = self._row(total, count, error, freedom, of_kernels=False)
         return found
 
     def _host_error(self, value: float) -> Measure:
@@ -651,7 +706,7 @@ class Run:
         step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
         if step is None or len(step.series) < 3:
             return Measure(value)
-        return Measure(value, _error_of_mean(step.series), step.freedom)
+        return Measure(value, *noise.error_of_mean(step.series))
 
     def _idle(self) -> dict[str, Measure]:
         found: dict[str, Measure] = {}
@@ -710,8 +765,11 @@ def together(measures: Iterable[Measure]) -> Measure:
     """Their sum; errors are added, not their squares: what makes one slower may make all slower."""
     parts = list(measures)
     known = all(part.error is not None for part in parts)
-    return Measure(math.fsum(part.value for part in parts), math.fsum(part.error or 0.0 for part in parts) if known else None,
-                   min((part.freedom for part in parts), default=0.0), math.fsum(part.count or 0.0 for part in parts))
+    error = math.fsum(part.error or 0.0 for part in parts)
+    # As well known as the parts that make it up.
+    freedom = (math.fsum((part.error or 0.0) * part.freedom for part in parts) / error if error > 0 else
+               min((part.freedom for part in parts), default=0.0))
+    return Measure(math.fsum(part.value for part in parts), error if known else None, freedom, math.fsum(part.count or 0.0 for part in parts))
 
 
 def _from_to(a: str, b: str) -> str:
