@@ -13,7 +13,6 @@ import statistics
 
 from libinject.result import Result, Row
 
-
 _WHOLE_NUMBER = re.compile("[0-9]{1,10}")
 
 

@@ -13,11 +13,12 @@ import tempfile
 import unittest
 
 import folders
-from libinject import figures
 from libinject.compare import changes, conditions, describe, noise, page
 from libinject.compare.as_json import comparison_as_dict
 from libinject.compare.measures import KINDS, METRIC_OF, Basis, Measure, Run, of_series
 from libinject.result import Result, Table
+
+from libinject import figures
 
 
 class Simulated(Result):

@@ -16,13 +16,13 @@ from unittest import mock
 
 import column_meanings
 import folders
-from libinject import figures
 from libinject.page import parts, values
 from libinject.page.render import embedded
 from libinject.report.model import page_model
 from libinject.report.page import render
 from libinject.result import BadFile, Result
 
+from libinject import figures
 from libinject.report import library, metrics, remedies
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><b>k</b>&lt;<a href='http://evil.example/'>a</a>"

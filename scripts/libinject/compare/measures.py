@@ -489,7 +489,8 @@ class Run:
             return
         # A longer iteration takes more, and where the GPU waits in it, at less power. Where the steps' spread is not known, the meter's error
         # alone would make the spread between windows a change.
-        error, freedom = None, 0.0
+        error: float | None = None
+        freedom = 0.0
         if self.basis is Basis.ITERATION and (spread := self._spread_of_steps()) is not None:
             relative, freedom = spread
             # What is within the stated error is as likely anywhere in it.
