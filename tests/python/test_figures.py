@@ -130,7 +130,7 @@ class OneNameOneMeaning(folders.TemporaryFolder):
             self.assertNotIn("Samples per second", tiles)
             for command, value in found.items():
                 self.assertAlmostEqual(value / rate, 1, delta=1e-9, msg=(folder.name, command))
-            self.assertIn(f", {rate:.1f} units/s", self.shown("merge", folder))
+            self.assertIn(f", {rate:,.1f} units/s", self.shown("merge", folder))
             self.assertAlmostEqual(libinject.load(folder).units_per_second / rate, 1)
 
     def commands(self, folder):
