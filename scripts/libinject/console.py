@@ -38,6 +38,13 @@ def fail(message: str, status: int = BAD_USE) -> NoReturn:
     raise typer.Exit(status)
 
 
+def named(folders: list[str]) -> list[str]:
+    """For arguments: an empty one, as from an unset variable of a script, does not mean the current folder."""
+    if "" in folders:
+        fail("a folder's name is empty")
+    return folders
+
+
 def warn(message: str) -> None:
     """File names are untrusted: none of their escape sequences may reach the terminal."""
     with contextlib.suppress(OSError):  # the status reports it as well

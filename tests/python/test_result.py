@@ -139,6 +139,14 @@ class Bad(folders.TemporaryFolder):
                           "b.csv:1: no column 'Name'"])
 
 
+class Named(folders.TemporaryFolder):
+    def test_an_empty_name_is_not_the_current_folder(self):
+        folder = folders.write_run(self.folder / "out")
+        for command, others in (("check", ()), ("report", ()), ("merge", ()), ("compare", (str(folder),))):
+            done = folders.invoke(command, "", *others)
+            self.assertEqual((done.returncode, done.stderr), (2, "inject: a folder's name is empty\n"), command)
+
+
 class Cells(folders.TemporaryFolder):
     def test_values(self):
         path = self.folder / "t.csv"

@@ -15,7 +15,7 @@ _MOST = 20  # findings printed for each rule and folder
 
 
 def check(
-    folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Folders written by libinject."),
+    folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Folders written by libinject.", callback=console.named),
     as_json: bool = console.Json,
 ) -> None:
     """Check that the tables of one or more folders keep what their documentation promises. Prints a line for each cell that does

@@ -38,7 +38,7 @@ def groups(arguments: list[str]) -> list[list[str]]:
 
 def compare(
     folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="A B: what changed from A to B. A B C: from A to B, and from A to C. "
-                                        "A1 A2 vs B1 B2: runs repeated on either side."),
+                                        "A1 A2 vs B1 B2: runs repeated on either side.", callback=console.named),
     fail_if: list[str] = typer.Option([], "--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
                                       "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable."),
     strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),

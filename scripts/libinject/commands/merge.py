@@ -20,8 +20,8 @@ _MANY = 50  # folders; reading more than this takes a while
 
 
 def merge(
-    folders: list[pathlib.Path] = typer.Argument(..., metavar="FOLDER…", help="Result folders of ranks, folders that contain such folders, or "
-                                                 "Parquet copies."),
+    folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Result folders of ranks, folders that contain such folders, or "
+                                         "Parquet copies.", callback=console.named),
     out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write the report as an HTML page."),
     parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder."),
     ranks: str = typer.Option("16", metavar="COUNT", help="Show at most this many ranks on the terminal."),
@@ -40,7 +40,7 @@ def merge(
         console.fail(f"--jobs {jobs}: accepted are {', '.join(HOW)}")
     try:
         with Store() as store:
-            built = _merge(store, folders, out, parquet, jobs, force)
+            built = _merge(store, [pathlib.Path(folder) for folder in folders], out, parquet, jobs, force)
     except (BadFile, Failure, NotOneJob) as problem:
         console.fail(str(problem))
     if as_json:
