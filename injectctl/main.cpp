@@ -268,8 +268,14 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   if (command == "recover") {
-    const bool keep = words.size() > 1 && words[1] == "--keep";
-    if (words.size() != (keep ? 3U : 2U)) return usage_error("recover takes one folder");
+    const bool keep = words.size() == 3 && words[1] == "--keep";
+    if (words.size() != 2 && !keep) return usage_error("recover takes one folder");
+    if (words.back() == "--help" || words.back() == "-h") {
+      std::printf("%s", kUsage);
+      return 0;
+    }
+    if (words.back().empty() || words.back().starts_with("--"))
+      return usage_error(quoted(words.back()) + " is not a folder");
     try {
       return recover_folder(words.back(), keep);
     } catch (const std::bad_alloc&) {
@@ -288,14 +294,14 @@ int run(const std::vector<std::string>& words) {
   }
   if (command == "list") return words.size() == 1 ? list(folders()) : usage_error("list takes no arguments");
   if (command != "status" && command != "start" && command != "stop") {
-    return usage_error(one_line(command, 80) + " is not a command");
+    return usage_error(quoted(command) + " is not a command");
   }
   if (words.size() != 2) return usage_error(command + " takes one process id");
   pid_t pid = 0;
   const std::string& number = words[1];
   const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), pid);
   if (code != std::errc() || end != number.data() + number.size() || pid <= 0) {
-    return usage_error(one_line(number, 80) + " is not a process id");
+    return usage_error(quoted(number) + " is not a process id");
   }
   const ControlAnswer answer = ask(folders(), pid, command);
   if (!answer.error.empty()) {

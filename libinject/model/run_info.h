@@ -209,6 +209,7 @@ struct RecoveredInfo {
   std::uint64_t journal_blocks = 0;  ///< intact blocks
   bool journal_cut = false;          ///< … followed by a damaged one
   bool journal_full = false;         ///< what came after the journal was full is missing
+  bool info_damaged = false;         ///< command, devices, options and memory, or some of them, are missing
   bool tables_kept = false;          ///< the tables written by the process itself were kept: they had more
   std::uint64_t queue_records = 0;   ///< in the threads' queues, not yet read by the process
   std::uint64_t buffer_records = 0;  ///< in CUPTI's buffers, likewise

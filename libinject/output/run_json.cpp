@@ -325,6 +325,7 @@ void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
       .member("journal_blocks", recovered.journal_blocks)
       .member("journal_cut", recovered.journal_cut)
       .member("journal_full", recovered.journal_full)
+      .member("info_damaged", recovered.info_damaged)
       .member("tables_kept", recovered.tables_kept)
       .member("records_from_queues", recovered.queue_records)
       .member("records_from_buffers", recovered.buffer_records)
@@ -336,6 +337,15 @@ void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
       .member("records_refused", recovered.refused)
       .member("bytes_unread", recovered.unread_bytes)
       .close_object();
+}
+
+// No window is still open, or closing, in a run that was killed. In texts, quotation marks are escaped.
+void cut_windows(std::string& text) {
+  const std::size_t windows = text.find("\"windows\": [");
+  for (const std::string_view state : {"\"state\": \"open\"", "\"state\": \"closing\""}) {
+    for (std::size_t at = windows; (at = text.find(state, at)) != std::string::npos;)
+      text.replace(at, state.size(), "\"state\": \"cut\"");
+  }
 }
 
 }  // namespace
@@ -380,6 +390,7 @@ bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
     const std::size_t end = object.rfind('\n');
     text.replace(at, state.size(),
                  "\"state\": \"recovered\",\n  " + object.substr(begin, end - begin) + ",\n");
+    if (recovered.tables_kept) cut_windows(text);
     return true;
   }
   return false;

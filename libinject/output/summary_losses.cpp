@@ -104,6 +104,8 @@ void write_recovered(TextPage& page, const RunInfo& run) {
   lacks(recovered.names_missing, "name", "shown as [not recovered]");
   lacks(recovered.refused, "record", "left out: damaged");
   lacks(recovered.unread_bytes, "byte", "of CUPTI's buffers that can't be read");
+  if (recovered.info_damaged)
+    page.line("  incomplete: command, devices, options and memory: that part of the file is damaged");
   if (recovered.journal_cut)
     page.line("  incomplete: the journal is damaged; everything after that point is missing");
 }

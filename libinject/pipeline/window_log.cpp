@@ -61,6 +61,7 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   if (window == nullptr || window->state != WindowState::kOpen) return;
   window->end = end;
   window->state = WindowState::kClosing;
+  ended_ = std::max(ended_, number);
   total_time_ += end - window->start;
 }
 
@@ -70,6 +71,7 @@ void WindowLog::end_without_times(std::uint32_t number) {
   if (window == nullptr || window->state != WindowState::kOpen) return;
   window->start = 0;
   window->state = WindowState::kClosing;
+  ended_ = std::max(ended_, number);
   More& more = more_[number - windows_.front().number];
   more.start_read = more.end_read = true;
   window->memory.clear();
@@ -78,13 +80,17 @@ void WindowLog::end_without_times(std::uint32_t number) {
 
 void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity, std::uint32_t last) {
   const MutexLock lock(mutex_);
-  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (window->state == WindowState::kClosed) break;
-    if (window->state != WindowState::kClosing || window->number > last) continue;
-    window->state = WindowState::kClosed;
-    window->detached = detached;
-    window->last_activity = last_activity;
+  for (std::size_t i = ended_until(last); i-- > 0 && windows_[i].state != WindowState::kClosed;) {
+    if (windows_[i].state != WindowState::kClosing) continue;
+    windows_[i].state = WindowState::kClosed;
+    windows_[i].detached = detached;
+    windows_[i].last_activity = last_activity;
   }
+}
+
+std::size_t WindowLog::ended_until(std::uint32_t last) const {
+  const std::uint32_t until = std::min(last, ended_);
+  return windows_.empty() || until < windows_.front().number ? 0 : until - windows_.front().number + 1;
 }
 
 void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
@@ -192,9 +198,8 @@ std::uint32_t WindowLog::opened() const {
 std::vector<std::uint32_t> WindowLog::closing(std::uint32_t last) const {
   const MutexLock lock(mutex_);
   std::vector<std::uint32_t> numbers;
-  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (window->state == WindowState::kClosed) break;
-    if (window->state == WindowState::kClosing && window->number <= last) numbers.push_back(window->number);
+  for (std::size_t i = ended_until(last); i-- > 0 && windows_[i].state != WindowState::kClosed;) {
+    if (windows_[i].state == WindowState::kClosing) numbers.push_back(windows_[i].number);
   }
   return numbers;
 }

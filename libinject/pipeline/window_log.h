@@ -76,6 +76,8 @@ class WindowLog {
     return const_cast<WindowLog*>(this)->find(number);
   }
   const WindowInfo* latest(Nanoseconds time) const INJECT_REQUIRES(mutex_);
+  /// How many in windows_ come before the first that is after `last` or has not ended.
+  std::size_t ended_until(std::uint32_t last) const INJECT_REQUIRES(mutex_);
   bool is_listed(std::uint32_t number) const INJECT_REQUIRES(mutex_);
 
   struct More {
@@ -92,6 +94,7 @@ class WindowLog {
   std::deque<More> more_ INJECT_GUARDED_BY(mutex_);             // parallel to windows_
   std::uint32_t all_read_until_ INJECT_GUARDED_BY(mutex_) = 0;  // no window up to this one lacks a reading
   std::uint32_t opened_ INJECT_GUARDED_BY(mutex_) = 0;
+  std::uint32_t ended_ INJECT_GUARDED_BY(mutex_) = 0;  // the latest that has ended
   Losses losses_outside_ INJECT_GUARDED_BY(mutex_);
   Nanoseconds total_time_ INJECT_GUARDED_BY(mutex_) = 0;
   std::uint64_t without_times_ INJECT_GUARDED_BY(mutex_) = 0;

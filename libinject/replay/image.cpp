@@ -68,6 +68,7 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
   read_counts();
   read_info();
   read_blocks();
+  read_buffers();
   return true;
 }
 
@@ -140,11 +141,13 @@ void Image::read_info() {
   std::uint64_t newest = 0;
   for (const std::size_t at : {std::size_t{0}, kInfoBytes}) {
     const auto found = read_at<InfoHeader>(places, at);
+    if (found.number != 0) info_damaged_ = newest == 0;
     if (found.number <= newest || found.bytes > kInfoBytes - sizeof found) continue;
     const auto text = places.subspan(at + sizeof found, found.bytes);
     if (found.checksum != block_checksum(text.data(), text.size(), found.number)) continue;
     newest = found.number;
     info_ = text_of(text);
+    info_damaged_ = false;
   }
 }
 
@@ -153,8 +156,8 @@ void Image::read_blocks() {
   std::size_t at = 0;
   for (std::uint64_t number = 1; journal.size() - at >= sizeof(BlockHeader); ++number) {
     const std::uint64_t bytes = word_at(journal, at + offsetof(BlockHeader, bytes));
+    cut_ = bytes != 0 || has_block_after(at, number);
     if (bytes == 0) return;
-    cut_ = true;
     const std::size_t room = journal.size() - at - sizeof(BlockHeader);
     if (bytes > room || word_at(journal, at + offsetof(BlockHeader, number)) != number) return;
     const auto contents = journal.subspan(at + sizeof(BlockHeader), bytes);
@@ -168,6 +171,26 @@ void Image::read_blocks() {
     if (padded > room) return;
     at += sizeof(BlockHeader) + padded;
   }
+}
+
+// Whether block `number`, which should be at `at`, was lost: the page with its header may never have reached
+// the disk, while pages after it did.
+bool Image::has_block_after(std::size_t at, std::uint64_t number) const {
+  const auto journal = part(header_.journal);
+  // Bounds the time that contents full of headers can take.
+  std::size_t left = journal.size();
+  for (; journal.size() - at >= sizeof(BlockHeader); at += kBlockAlign) {
+    const std::uint64_t later = word_at(journal, at + offsetof(BlockHeader, number));
+    if (later <= number || later - number > journal.size() / sizeof(BlockHeader)) continue;
+    const std::uint64_t bytes = word_at(journal, at + offsetof(BlockHeader, bytes));
+    if (bytes == 0 || bytes > journal.size() - at - sizeof(BlockHeader)) continue;
+    if (bytes > left) return true;  // it is not as libinject writes it
+    left -= bytes;
+    const auto* const contents = journal.data() + at + sizeof(BlockHeader);
+    if (word_at(journal, at + offsetof(BlockHeader, checksum)) == block_checksum(contents, bytes, later))
+      return true;
+  }
+  return false;
 }
 
 std::vector<Image::QueueBlock> Image::queue_blocks() const {
@@ -186,11 +209,11 @@ std::vector<Image::QueueBlock> Image::queue_blocks() const {
   return found;
 }
 
-std::vector<Image::Buffer> Image::buffers() const {
+void Image::read_buffers() {
   const auto marks = part(header_.marks);
   const auto all = part(header_.buffers);
   const std::size_t unit = header_.unit_bytes;
-  std::vector<Buffer> found;
+  std::size_t claimed = 0;  // units before this belong to an earlier buffer
   for (std::size_t i = 0; marks.size() - i * sizeof(BufferMark) >= sizeof(BufferMark); ++i) {
     const std::size_t at = i * sizeof(BufferMark);
     const std::uint64_t sequence = word_at(marks, at + offsetof(BufferMark, sequence));
@@ -198,11 +221,15 @@ std::vector<Image::Buffer> Image::buffers() const {
     const std::uint64_t valid = word_at(marks, at + offsetof(BufferMark, valid));
     if (sequence == 0 || i >= all.size() / unit || units > all.size() / unit - i || valid > units * unit)
       continue;
-    found.push_back({sequence, read_at<std::uint16_t>(marks, at + offsetof(BufferMark, generation)),
-                     all.subspan(i * unit, valid)});
+    if (i < claimed) {
+      overlapping_bytes_ += valid;
+      continue;
+    }
+    claimed = i + units;
+    buffers_.push_back({sequence, read_at<std::uint16_t>(marks, at + offsetof(BufferMark, generation)),
+                        all.subspan(i * unit, valid)});
   }
-  in_order(found);
-  return found;
+  in_order(buffers_);
 }
 
 }  // namespace inject::recovery

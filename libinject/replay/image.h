@@ -48,10 +48,12 @@ class Image {
   const CountedRecords& counted() const { return counted_; }
   /// The latest information on the run as a whole; empty if there is none.
   std::string_view info() const { return info_; }
+  /// There was some, and no copy of it is intact.
+  bool info_is_damaged() const { return info_damaged_; }
 
-  /// The contents of the journal's blocks, up to the first damaged one …
+  /// The contents of the journal's blocks, up to the first that is damaged or has been lost …
   const std::vector<std::string_view>& blocks() const { return blocks_; }
-  /// … and whether there is a damaged one.
+  /// … and whether there is such a one.
   bool is_cut() const { return cut_; }
 
   struct QueueBlock {
@@ -69,7 +71,9 @@ class Image {
     std::span<const std::uint8_t> records;
   };
   /// CUPTI's completed buffers, in the same order.
-  std::vector<Buffer> buffers() const;
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  /// Bytes of buffers that are left out, since they begin inside another one.
+  std::uint64_t overlapping_bytes() const { return overlapping_bytes_; }
 
  private:
   bool check_parts(std::string& problem) const;
@@ -77,6 +81,8 @@ class Image {
   void read_counts();
   void read_info();
   void read_blocks();
+  bool has_block_after(std::size_t at, std::uint64_t number) const;
+  void read_buffers();
   std::span<const std::uint8_t> part(const Part& part) const {
     return bytes_.subspan(part.offset, part.bytes);
   }
@@ -87,6 +93,9 @@ class Image {
   CountedRecords counted_;
   std::string_view info_;
   std::vector<std::string_view> blocks_;
+  std::vector<Buffer> buffers_;
+  std::uint64_t overlapping_bytes_ = 0;
+  bool info_damaged_ = false;
   bool cut_ = false;
 };
 

@@ -23,6 +23,7 @@
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/json_reader.h"
 #include "libinject/base/process.h"
 #include "libinject/base/reserved_file.h"
 #include "libinject/base/safe_path.h"
@@ -35,6 +36,7 @@
 #include "libinject/output/trace.h"
 #include "libinject/replay/mapped_file.h"
 #include "libinject/replay/replay.h"
+#include "libinject/report/display_text.h"
 
 namespace inject::recovery {
 
@@ -105,6 +107,51 @@ std::string text_file(int folder, const char* name) {
 }
 
 constexpr const char* kRunFile = "run.json";
+
+/// What the process's own run.json says.
+struct WrittenRun {
+  std::optional<std::int64_t> pid;
+  std::optional<std::int64_t> base;
+  std::vector<std::string> files;
+  bool tables_kept = false;  // by an earlier recovery
+};
+
+WrittenRun read_run_file(int folder) {
+  const std::string text = text_file(folder, kRunFile);
+  WrittenRun run;
+  JsonReader json(text);
+  const auto within = [&json](auto&& member) {
+    if (json.peek() == '{') json.object(member);
+  };
+  within([&](std::string_view key) {
+    if (key == "pid") run.pid = json.integer();
+    if (key == "time_zero") {
+      within([&](std::string_view time) {
+        if (time == "clock_monotonic_ns") run.base = json.integer();
+      });
+    }
+    if (key == "recovered") {
+      within([&](std::string_view what) {
+        if (what == "tables_kept") run.tables_kept = json.boolean();
+      });
+    }
+    if (key == "files" && json.peek() == '[') {
+      json.array([&] {
+        if (json.peek() == '"') run.files.emplace_back(json.string());
+      });
+    }
+  });
+  return run;
+}
+
+/// Whether the process's own tables are there, or some of them: those that its run.json lists.
+bool has_tables(int folder, const WrittenRun& run) {
+  struct stat status {};
+  return std::any_of(run.files.begin(), run.files.end(), [&](const std::string& name) {
+    return name.find('/') == std::string::npos &&
+           fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
+  });
+}
 
 /// The record file of a run: in its folder, or where the pointer file in the folder says.
 class Records {
@@ -338,16 +385,42 @@ class RawRecords {
   bool chrome_open_ = false;
 };
 
+std::string and_also(const std::vector<std::string>& parts) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text;
+}
+
+/// Of tables that were kept.
+std::string missing_text(const RecoveredInfo& recovered) {
+  std::vector<std::string> parts;
+  const auto lacks = [&parts](std::uint64_t count, std::string_view noun) {
+    if (count != 0) parts.push_back(plural(count, noun));
+  };
+  lacks(recovered.calls_not_kept, "call");
+  lacks(recovered.beyond_submissions, "submission");
+  lacks(recovered.beyond_records, "GPU record");
+  std::string text;
+  if (!parts.empty()) text = "; what came later is missing: " + and_also(parts);
+  if (recovered.journal_cut) text += "; the journal is damaged, so the records were not removed";
+  return text;
+}
+
 std::string missing_text(const RunInfo& run) {
   Losses losses = run.losses_outside;
   for (const WindowInfo& window : run.windows) losses.add(window.losses);
   const std::uint64_t launches = losses.missing_records + run.recovered->beyond_submissions;
   const std::uint64_t calls = losses.host_records + run.recovered->calls_not_kept;
-  if (launches == 0 && calls == 0) return "nothing that had been launched is missing";
+  const bool cut = run.recovered->journal_cut;
   std::string text;
+  if (launches == 0 && calls == 0 && !cut) text = "nothing that had been launched is missing";
   if (launches != 0)
     text = str_format("the GPU records of {} launches, copies and memsets are missing", launches);
   if (calls != 0) text += str_format("{}{} calls are missing", text.empty() ? "" : "; ", calls);
+  if (cut) text += std::string(text.empty() ? "" : "; ") + "the journal is damaged";
+  if (run.recovered->info_damaged)
+    text += "; what the process was, and what it ran on, is damaged, so the records were not removed";
   return text;
 }
 
@@ -384,6 +457,12 @@ Outcome recover(const std::string& folder, bool keep) {
     return failed(records.name(), problem);
   if (still_runs(image.header()) || is_written_to(records.file().number()))
     return failed(records.name(), str_format("process {} is still writing to it", image.header().pid));
+  const WrittenRun written = read_run_file(within);
+  if ((written.pid && *written.pid != image.header().pid) ||
+      (written.base && *written.base != static_cast<std::int64_t>(image.header().base)))
+    return failed(shown, str_format("run.json is of process {}, and the records are of another run, of "
+                                    "process {}: move one of them elsewhere",
+                                    written.pid.value_or(0), image.header().pid));
 
   Aside aside(within);
   if (!aside.problem().empty()) return failed(shown, aside.problem());
@@ -393,16 +472,24 @@ Outcome recover(const std::string& folder, bool keep) {
   replay.run();
   RunInfo run = replay.run_info();
   raw.end(run);
-  const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
-                                replay.blocks() < image.live().written_block;
+  // The words alone may be damaged as well. Without a gap in the records, and with no tables to keep, there
+  // is nothing better than the records.
+  const bool have_less = (image.live().journal_full && image.live().written_beyond) ||
+                         (run.recovered->journal_cut && replay.blocks() < image.live().written_block);
+  const bool tables_have_more = have_less && has_tables(within, written);
   Outcome outcome;
   std::vector<std::string> made;
   if (tables_have_more) {
     replay.keep_tables();
-    problem = keep_tables(within, *replay.run_info().recovered);
+    const RecoveredInfo recovered = *replay.run_info().recovered;
+    if (!written.tables_kept) {
+      problem = keep_tables(within, recovered);
+      made.emplace_back(kRunFile);
+    }
+    keep = keep || recovered.journal_cut;
     outcome.message = str_format(
-        "the tables in {} are those that the process wrote itself: they have more than the records do",
-        shown);
+        "the tables in {} are those that the process wrote itself: they have more than the records do{}",
+        shown, missing_text(recovered));
   } else {
     const Report report = build_report(replay.statistics(), run);
     run.impossible_rates = report.impossible_rates;
@@ -414,8 +501,9 @@ Outcome recover(const std::string& folder, bool keep) {
     problem = problems.empty() ? raw.finish(run, made) : problems.front();
     outcome.summary = summary_text(report, folder);
     outcome.message = "the tables are in " + shown + "; " + missing_text(run);
+    keep = keep || run.recovered->info_damaged;
+    made.emplace_back(kRunFile);  // last, since it shows that the others are there
   }
-  made.emplace_back(kRunFile);  // last, since it shows that the others are there
   for (const std::string& name : made) {
     if (problem.empty()) problem = aside.put_in_place(name);
   }

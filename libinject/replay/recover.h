@@ -13,8 +13,8 @@ struct Outcome {
 };
 
 /// `injectctl recover FOLDER`: makes the tables of a run whose process was killed from FOLDER/records, which
-/// is then removed unless `keep` is set. If the process wrote tables with more than can be recovered, these
-/// are kept.
+/// is then removed unless `keep` is set, or damage in it made a difference. If the process wrote tables with
+/// more than can be recovered, these are kept.
 Outcome recover(const std::string& folder, bool keep);
 
 }  // namespace inject::recovery

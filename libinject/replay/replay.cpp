@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libinject/base/clock.h"
 #include "libinject/journal/run_state.h"
 #include "libinject/model/code_place.h"
 #include "libinject/model/functions.h"
@@ -21,6 +22,16 @@ ParseResult small_ring() {
   return parsed;
 }
 
+// A time after this is not one at which the process ran. The file's last change would be closer, but a store
+// to a mapped page does not always show there. For a file from another boot or machine, allows for clocks
+// that have been set.
+Nanoseconds latest_possible(const Header& header) {
+  constexpr Nanoseconds kDay = Nanoseconds{86'400} * 1'000'000'000;
+  const Nanoseconds utc = realtime();
+  const Nanoseconds since = utc > header.base_utc ? utc - header.base_utc : 0;
+  return std::max(header.base + since + kDay, now());
+}
+
 }  // namespace
 
 Replay::Replay(const Image& image)
@@ -28,7 +39,8 @@ Replay::Replay(const Image& image)
       core_(std::make_unique<Core>(small_ring())),
       statistics_(core_->names, core_->ranges, core_->shapes),
       drain_(*core_, window_log_, statistics_, [] {}),
-      windows_(window_log_) {
+      windows_(window_log_),
+      latest_possible_(latest_possible(image.header())) {
   statistics_.threads_are_named_by([this](std::uint32_t index) { return thread(index).name; });
 }
 
@@ -62,7 +74,12 @@ void Replay::run() {
   recovered_.beyond_submissions = image_.live().beyond_submissions;
   recovered_.beyond_records = image_.live().beyond_records;
   count_lost();
-  windows_.end_all(std::max(image_.live().alive, latest_));
+  Nanoseconds alive = image_.live().alive;
+  if (!is_possible(alive)) {
+    ++recovered_.refused;
+    alive = 0;
+  }
+  windows_.end_all(std::max(alive, latest_));
   drain_.settle(0, false);
   window_log_.settle(0, drain_.last_in_window_end());
   recovered_.unattributed = drain_.unattributed();
@@ -129,7 +146,7 @@ bool Replay::take_call(std::uint32_t thread, Slot slot) {
   CallRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
   if (record.window != 0) ++calls_;
-  if (record.end < record.begin || !is_function(record.function)) return false;
+  if (record.end < record.begin || !is_possible(record.end) || !is_function(record.function)) return false;
   bool ended = false;
   for (unsigned level = 0; level < 4; ++level) {
     const FunctionId function = chain_at(record.chain, level);
@@ -178,7 +195,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
       RangeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
       if (is_naming(record.window)) return true;
-      if (record.edge < RangeEdge::kPush || record.edge > RangeEdge::kEnd ||
+      if (record.edge < RangeEdge::kPush || record.edge > RangeEdge::kEnd || !is_possible(record.time) ||
           !windows_.open_until(record.window, record.time))
         return false;
       record.node = range_of(record.node);
@@ -191,7 +208,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
       ProcessorTimeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
       if (is_naming(record.window)) return true;
-      if (!windows_.open_until(record.window, record.time)) return false;
+      if (!is_possible(record.time) || !windows_.open_until(record.window, record.time)) return false;
       drain_.take(thread, slot);
       return true;
     }
@@ -200,7 +217,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
       std::memcpy(&record, slot.bytes, sizeof record);
       if (is_naming(record.window)) return true;
       const Nanoseconds time = std::max(record.begin, record.end);
-      if (record.fetch > FetchKind::kProcessing || record.by > FetchThread::kOther ||
+      if (record.fetch > FetchKind::kProcessing || record.by > FetchThread::kOther || !is_possible(time) ||
           !windows_.open_until(record.window, time))
         return false;
       latest_ = std::max(latest_, time);
@@ -214,7 +231,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
 
 RunInfo Replay::run_info() const {
   RunInfo run;
-  decode_run(image_.info(), run);
+  const bool whole = decode_run(image_.info(), run);
   run.state = "recovered";
   run.pid = static_cast<int>(image_.header().pid);
   run.base = image_.header().base;
@@ -232,6 +249,9 @@ RunInfo Replay::run_info() const {
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.graph_launches_without_records = drain_.graph_launches_without_records();
   run.recovered = recovered_;
+  // A run.json that is kept has it all.
+  run.recovered->info_damaged =
+      !recovered_.tables_kept && (image_.info_is_damaged() || (!whole && !image_.info().empty()));
   return run;
 }
 

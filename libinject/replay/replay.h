@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -71,10 +72,17 @@ class Replay {
   void take_buffers();
   std::uint64_t records_in(std::span<const std::uint8_t> left) const;
   void count_lost();
+  /// Not in the future.
+  bool is_possible(Nanoseconds time) const { return time <= latest_possible_; }
   /// The process was alive at the end of the latest activity from CUPTI, and so was the window that it left
-  /// open.
-  void note_end(Nanoseconds start, Nanoseconds end) {
+  /// open. False: counted as refused.
+  bool note_end(Nanoseconds start, Nanoseconds end) {
+    if (!is_possible(std::max(start, end))) {
+      ++recovered_.refused;
+      return false;
+    }
     if (start <= end) latest_ = std::max(latest_, end);
+    return true;
   }
   struct RecordCopy {
     alignas(8) std::array<std::uint8_t, 4096> bytes{};
@@ -99,9 +107,11 @@ class Replay {
   Drain drain_;
   RecoveredInfo recovered_;
   ReplayedWindows windows_;
+  const Nanoseconds latest_possible_;
   Nanoseconds latest_ = 0;
-  std::uint64_t calls_ = 0;  // calls found in windows
-  HostDrops drops_;          // drops recorded in the journal
+  std::optional<std::uint32_t> settling_;  // the last window of a settlement that is not over
+  std::uint64_t calls_ = 0;                // calls found in windows
+  HostDrops drops_;                        // drops recorded in the journal
   std::vector<ThreadInfo> threads_;
   std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // by id in the killed process, id here
   std::unordered_map<std::uint32_t, std::uint32_t> shapes_;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "libinject/journal/events.h"
@@ -87,7 +88,11 @@ bool Replay::read_thread(Decoder& from) {
 
 bool Replay::read_window(Entry entry, Decoder& from) {
   const auto number = static_cast<std::uint32_t>(from.number(kMaxNumber));
-  const Nanoseconds time = from.number();
+  Nanoseconds time = from.number();
+  if (!is_possible(time)) {
+    ++recovered_.refused;
+    time = 0;
+  }
   const std::string_view reason =
       entry == Entry::kWindowOpen ? from.text(kMaxNameLength) : std::string_view();
   if (!from.ok()) return false;
@@ -179,13 +184,11 @@ bool Replay::read_buffer(Decoder& from) {
       std::uint32_t name = 0;
       const KernelEvent event = kernel_of(kernels.decode(from), name);
       if (!from.ok()) break;
-      note_end(event.start, event.end);
-      drain_.take(event, kernel_name(name), generation);
+      if (note_end(event.start, event.end)) drain_.take(event, kernel_name(name), generation);
     } else {
       const TransferEvent event = transfer_of(transfers.decode(from));
       if (!from.ok()) break;
-      note_end(event.start, event.end);
-      drain_.take(event, generation);
+      if (note_end(event.start, event.end)) drain_.take(event, generation);
     }
   }
   taken_buffers_.insert(sequence);
@@ -210,6 +213,9 @@ bool Replay::read_settle(Entry entry, Decoder& from) {
   const std::uint64_t first = from.number();
   const std::uint64_t second = entry == Entry::kSettled ? from.number() : 0;
   if (!from.ok()) return false;
+  // As the process wrote them, in pairs. Others would have the same windows settled again and again.
+  if (entry == Entry::kSettle && std::exchange(settling_, window)) return false;
+  if (entry == Entry::kSettled && std::exchange(settling_, std::nullopt).value_or(0) > window) return false;
   windows_.open_until(window, 0);
   windows_.end_until(window);
   if (entry == Entry::kSettleTimes) drain_.settle_times(first);

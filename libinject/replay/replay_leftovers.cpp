@@ -68,6 +68,7 @@ std::uint32_t Replay::record_size(std::uint32_t kind) const {
 }
 
 void Replay::take_buffers() {
+  recovered_.unread_bytes += image_.overlapping_bytes();
   for (const Image::Buffer& buffer : image_.buffers()) {
     if (taken_buffers_.count(buffer.sequence) != 0) continue;
     std::span<const std::uint8_t> left = buffer.records;
@@ -140,7 +141,7 @@ std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_
       // The address of the name in the other process, used here as a number.
       const auto name = pointers_.find(reinterpret_cast<std::uintptr_t>(kernel.name));
       if (name == pointers_.end()) ++recovered_.names_missing;
-      note_end(kernel.event.start, kernel.event.end);
+      if (!note_end(kernel.event.start, kernel.event.end)) break;
       drain_.take(kernel.event, name == pointers_.end() ? kUnknown : kernel_name(name->second), generation);
       ++recovered_.buffer_records;
       break;
@@ -149,7 +150,7 @@ std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_
       TransferEvent transfer = decode_transfer(record);
       transfer.start = ours(transfer.start);
       transfer.end = ours(transfer.end);
-      note_end(transfer.start, transfer.end);
+      if (!note_end(transfer.start, transfer.end)) break;
       drain_.take(transfer, generation);
       ++recovered_.buffer_records;
       break;

@@ -29,6 +29,10 @@ Lost Range Records|M|N|K|Major Faults|Memsets|Minor Faults|Missing Activity Reco
 Samples|Samples/s|Samples/s in Window|Self Instances|Small Copies|Submissions|Synchronizing|Tensors|TFLOP/s|TID|Total Instances|Unattributed|Units|Units in Window|Units/s|Units/s in Window|
 Units/s of GPU Busy|Units/s of GPU Busy in Window|Unprofiled Iterations|User Code Copies|Voluntary Switches|Waves|Window|Workers Asleep|Workers Blocked|± IPC
 """.replace("\n", "").split("|"))
+# Of what `injectctl recover` says in run.json: counts of what is in no table, and what is incomplete without a count.
+_RECOVERY_LOSSES = ("calls_not_kept", "submissions_after_full", "records_after_full", "records_refused", "bytes_unread")
+RECOVERY_GAPS = {"journal_cut": "the journal is damaged", "journal_full": "the journal was full", "info_damaged": "what run.json says of the process was damaged",
+                 "tables_kept": "the tables are those that the process last wrote"}
 METRIC_LOSSES = frozenset({"metric_samples", "metric_records", "metric_rows"})  # of run.json's losses
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C|J)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
@@ -229,7 +233,7 @@ class Result:
     @property
     def complete(self) -> bool:
         """False if the program was killed or is still running."""
-        return self.run.get("state") in ("closed", "recovered")
+        return is_complete(self.run)
 
     def table(self, name: str) -> Table | None:
         """The table NAME.csv; None if the run does not have it, or it can't be read (see `problems`)."""
@@ -282,8 +286,23 @@ class Result:
         return [name for name in self.run.get("stale_files") or [] if isinstance(name, str)]
 
     def lost(self) -> dict[str, int]:
-        """What run.json counts as lost, without zeros."""
-        return {str(kind): count for kind, count in self.run["lost"].items() if isinstance(count, int) and count > 0}
+        """What run.json counts as lost, and what could not be recovered, without zeros."""
+        recovered = self.run.get("recovered") or {}
+        counts = {**self.run["lost"], **{kind: recovered.get(kind) for kind in _RECOVERY_LOSSES}}
+        return {str(kind): count for kind, count in counts.items() if isinstance(count, int) and count > 0}
+
+    def gaps(self) -> list[str]:
+        """Which of RECOVERY_GAPS apply: what was lost in them may have no count."""
+        recovered = self.run.get("recovered") or {}
+        return [kind for kind in RECOVERY_GAPS if recovered.get(kind) is True]
+
+
+def is_complete(run: dict) -> bool:
+    """Of a run.json: false if the program is still running, or was killed and its tables are still of a moment when a window was open."""
+    recovered, windows = run.get("recovered"), run.get("windows")
+    if isinstance(recovered, dict) and recovered.get("tables_kept") is True and isinstance(windows, list):
+        return all(not isinstance(window, dict) or window.get("state") == "closed" for window in windows)
+    return run.get("state") in ("closed", "recovered")
 
 
 def _number_in_run(text: str) -> int | float:

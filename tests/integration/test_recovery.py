@@ -568,6 +568,12 @@ class RefusalTest(Case):
         done = subprocess.run([str(injectctl), "recover"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("recover takes one folder", done.stderr)
+        for words, said in ((("recover", ""), "'' is not a folder"), (("recover", "--keep"), "'--keep' is not a folder"),
+                            (("status", ""), "'' is not a process id"), (("", ), "'' is not a command")):
+            done = subprocess.run([str(injectctl), *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr.splitlines()[0]), (2, f"injectctl: {said}"))
+        done = subprocess.run([str(injectctl), "recover", "--help"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout[:6]), (0, "usage:"))
 
     def test_a_process_that_still_runs(self):
         program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")

@@ -376,12 +376,22 @@ class Planted(CheckTest):
         edit(folder, "cuda_api_sum", 1, Name=self.cell("cuda_api_sum", 0, "Name"))
         self.found(folder, "distinct", ("trace-sum",))
 
+    @staticmethod
+    def keep_tables(run):
+        """As recovery does where the records have less than the tables."""
+        counts = ("journal_blocks", "records_from_queues", "records_from_buffers", "calls_not_kept", "submissions_after_full", "records_after_full",
+                  "records_without_call", "names_missing", "records_refused", "bytes_unread")
+        run.update(state="recovered", recovered={**dict.fromkeys(counts, 0), "journal_cut": True, "journal_full": False, "info_damaged": False,
+                                                 "tables_kept": True})
+        run["windows"][-1]["state"] = "cut"
+
     def test_what_run_json_says(self):
         for rule, change, others in (
                 ("run-schema", lambda run: run.update(another=1), ()),
                 ("run-schema", lambda run: run.pop("pid"), ()),
                 ("run-schema", lambda run: run["windows"][0].update(state="shut"), ()),
                 ("state", lambda run: run.update(state="open"), ()),
+                ("state", self.keep_tables, ()),
                 ("files", lambda run: run["files"].append("absent.csv"), ()),
                 ("files", lambda run: run["files"].remove("gemm_sum.csv"), ()),
                 ("write-errors", lambda run: run["write_errors"].append("gemm_sum.csv: no space left on device"), ()),

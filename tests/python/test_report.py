@@ -284,6 +284,15 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual((done.returncode, done.stderr),
                          (0, f"inject: {folder}: the run has not ended, or was killed: 'injectctl recover {folder}' makes its tables\n"))
 
+    def test_tables_that_recovery_kept(self):
+        folders.write_run(self.folder / "a", state="recovered", recovered={"tables_kept": True, "calls_not_kept": 3},
+                          windows=[{"number": 1, "reason": "api", "state": "cut"}])
+        model = model_of(self.folder / "a")
+        self.assertFalse(model["complete"])
+        self.assertEqual([entry["count"] for entry in model["lost"]["counts"]], [3])
+        (note,) = model["lost"]["notes"]
+        self.assertIn("those that it last wrote itself", note)
+
     def test_step_times(self):
         folders.write_run(self.folder / "a")
         rows = [{"Window": 1, "Iteration": at, "Label": label, "Complete": complete, "Device": device, "Start (ns)": at * 10, "Duration (ns)": time}

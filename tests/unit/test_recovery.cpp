@@ -90,6 +90,40 @@ void seal(Bytes& bytes, Header header) {
   put(bytes, 0, header);
 }
 
+/// Each block of the journal, with its header and padding.
+std::vector<std::size_t> block_begins(const Image& image, const Bytes& bytes) {
+  std::vector<std::size_t> begins;
+  for (const std::string_view block : image.blocks()) {
+    const auto* data = reinterpret_cast<const std::uint8_t*>(block.data());
+    begins.push_back(static_cast<std::size_t>(data - bytes.data()) - sizeof(BlockHeader));
+  }
+  return begins;
+}
+
+RunInfo replayed(const Bytes& bytes) {
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(bytes, problem));
+  Replay replay(image);
+  replay.run();
+  return replay.run_info();
+}
+
+/// As left in the folder by a process that has ended.
+void leave(const TemporaryFolder& folder, Bytes bytes) {
+  Header header = header_of(bytes);
+  header.process_start = 0;
+  seal(bytes, header);
+  const std::string path = folder.path() + "/" + kFileName;
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+bool has_file(const TemporaryFolder& folder, const std::string& name) {
+  return std::filesystem::exists(folder.path() + "/" + name);
+}
+
 /// Bytes of the journal that are in use.
 std::size_t journal_end(const Bytes& bytes) {
   const Header header = header_of(bytes);
@@ -371,12 +405,7 @@ TEST_CASE("a bit that has changed in the journal costs what follows it", "[recov
   std::string problem;
   REQUIRE(image.open(bytes, problem));
   REQUIRE(image.blocks().size() == 5);
-  // Each block, with its header and padding.
-  std::vector<std::size_t> begins;
-  for (const std::string_view block : image.blocks()) {
-    const auto* data = reinterpret_cast<const std::uint8_t*>(block.data());
-    begins.push_back(static_cast<std::size_t>(data - bytes.data()) - sizeof(BlockHeader));
-  }
+  const std::vector<std::size_t> begins = block_begins(image, bytes);
   for (std::size_t bit = header.journal.offset * 8; bit < end * 8; ++bit) {
     const auto block = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), bit / 8) -
                                                 begins.begin() - 1);
@@ -388,6 +417,244 @@ TEST_CASE("a bit that has changed in the journal costs what follows it", "[recov
     REQUIRE(damaged.blocks().size() == block);
     bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
   }
+}
+
+TEST_CASE("a page of the journal that is zero is a gap, and not its end", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  for (int i = 0; i < 5; ++i) {
+    run.launch();
+    run.pass();
+  }
+  const Bytes whole = bytes_of(folder);
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(whole, problem));
+  CHECK_FALSE(image.is_cut());
+  const std::vector<std::size_t> begins = block_begins(image, whole);
+  REQUIRE(begins.size() == 5);
+  const auto zeroed = [&](std::size_t from, std::size_t to) {
+    Bytes bytes = whole;
+    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(from),
+              bytes.begin() + static_cast<std::ptrdiff_t>(to), std::uint8_t{0});
+    Image damaged;
+    REQUIRE(damaged.open(bytes, problem));
+    return std::pair(damaged.blocks().size(), damaged.is_cut());
+  };
+  CHECK(zeroed(begins[1], begins[2]) == std::pair(std::size_t{1}, true));
+  CHECK(zeroed(begins[1], begins[1] + sizeof(BlockHeader)) == std::pair(std::size_t{1}, true));
+  CHECK(zeroed(begins[0], begins[4]) == std::pair(std::size_t{0}, true));
+  // As a process leaves it that is killed before it has written the block's length.
+  CHECK(zeroed(begins[4], whole.size()) == std::pair(std::size_t{4}, false));
+  CHECK(zeroed(begins[4] + offsetof(BlockHeader, bytes), begins[4] + sizeof(BlockHeader)) ==
+        std::pair(std::size_t{4}, false));
+}
+
+TEST_CASE("what is said of a run is reported as damaged if no copy of it is intact", "[recovery][native]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  run.pass();
+  CHECK_FALSE(replayed(bytes_of(folder)).recovered->info_damaged);
+  RunInfo info;
+  info.command_line = {"train"};
+  run.file.write_info(encode_run(info));
+  run.file.write_info(encode_run(info));
+  Bytes bytes = bytes_of(folder);
+  const std::size_t first = header_of(bytes).info.offset;
+  CHECK(replayed(bytes).command_line == info.command_line);
+  bytes[first + sizeof(InfoHeader)] ^= 1;
+  CHECK(replayed(bytes).command_line == info.command_line);
+  CHECK_FALSE(replayed(bytes).recovered->info_damaged);
+  bytes[first + kInfoBytes + sizeof(InfoHeader)] ^= 1;
+  CHECK(replayed(bytes).recovered->info_damaged);
+
+  const TemporaryFolder left;
+  leave(left, bytes);
+  const Outcome outcome = recover(left.path(), false);
+  CHECK(outcome.done);
+  CHECK(outcome.message.find("is damaged, so the records were not removed") != std::string::npos);
+  CHECK(outcome.summary.find("that part of the file is damaged") != std::string::npos);
+  CHECK(has_file(left, kFileName));
+}
+
+TEST_CASE("tables are kept only where there are some, and the records have a gap", "[recovery][native]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  for (int i = 0; i < 5; ++i) {
+    run.launch();
+    run.pass();
+  }
+  run.journal.written(run.journal.position());
+  Bytes bytes = bytes_of(folder);
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(bytes, problem));
+  const std::size_t second = block_begins(image, bytes)[1];
+  RunInfo written;
+  written.state = "open";
+  written.pid = getpid();
+  written.base = RecordedRun::kBase;
+  written.windows = run.windows.copy();
+  const auto write = [&](const TemporaryFolder& left) {
+    std::ofstream(left.path() + "/window_sum.csv") << "Window\n1\n";
+    const std::vector<std::string> files{"window_sum.csv"};
+    std::ofstream(left.path() + "/run.json") << run_json_text(written, files, {});
+  };
+  const TemporaryFolder left;
+
+  SECTION("a count of blocks that has changed") {
+    put(bytes, kLiveOffset + offsetof(Live, written_block), std::uint64_t{1} << 40);
+    write(left);
+    leave(left, bytes);
+    CHECK(recover(left.path(), false).summary.find("recovered: the process was killed") != std::string::npos);
+    CHECK(left.read("window_sum.csv").size() > 100);
+    CHECK_FALSE(has_file(left, kFileName));
+  }
+  SECTION("a gap, and tables") {
+    bytes[second + sizeof(BlockHeader)] ^= 1;
+    write(left);
+    leave(left, bytes);
+    for (int times = 0; times < 2; ++times) {
+      const Outcome outcome = recover(left.path(), false);
+      CHECK(outcome.done);
+      CHECK(outcome.message.find("that the process wrote itself") != std::string::npos);
+      CHECK(outcome.message.find("the journal is damaged") != std::string::npos);
+      CHECK(left.read("window_sum.csv") == "Window\n1\n");
+      CHECK(left.read("run.json").find("\"state\": \"cut\"") != std::string::npos);
+      CHECK(has_file(left, kFileName));
+    }
+  }
+  SECTION("a gap, and no tables") {
+    bytes[second + sizeof(BlockHeader)] ^= 1;
+    leave(left, bytes);
+    const Outcome outcome = recover(left.path(), false);
+    CHECK(outcome.done);
+    CHECK(outcome.message.find("the journal is damaged") != std::string::npos);
+    CHECK(has_file(left, "window_sum.csv"));
+  }
+  SECTION("calls after a journal that was full") {
+    while (!run.journal.full()) {
+      run.launch();
+      run.pass();
+    }
+    run.journal.written(run.journal.position());
+    run.launch();
+    run.pass();
+    write(left);
+    leave(left, bytes_of(folder));
+    CHECK(
+        recover(left.path(), false).message.ends_with("what came later is missing: 1 call and 1 submission"));
+    CHECK_FALSE(has_file(left, kFileName));
+  }
+  SECTION("another run's tables") {
+    SECTION("of another process") {
+      written.pid += 1;
+    }
+    SECTION("of an earlier run under the same process id") {
+      written.base += 1;
+    }
+    write(left);
+    leave(left, bytes);
+    const Outcome outcome = recover(left.path(), false);
+    CHECK_FALSE(outcome.done);
+    CHECK(outcome.message.find("the records are of another run") != std::string::npos);
+    CHECK(left.read("window_sum.csv") == "Window\n1\n");
+    CHECK(has_file(left, kFileName));
+  }
+}
+
+TEST_CASE("times in the future are refused", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  run.kernels(1, 1);
+  run.pass();
+  run.launch();
+  run.kernels(2, 2);
+  const Bytes whole = bytes_of(folder);
+  const RunInfo good = replayed(whole);
+  REQUIRE(good.windows.size() == 1);
+  CHECK(good.recovered->refused == 0);
+  const auto with = [&](std::size_t word, std::uint64_t value) {
+    Bytes bytes = whole;
+    put(bytes, kLiveOffset + word, value);
+    return replayed(bytes);
+  };
+  for (const std::uint64_t time : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    const RunInfo late = with(offsetof(Live, alive), time);
+    CHECK(late.windows[0].end == run.time);
+    CHECK(late.recovered->refused == 1);
+    const RunInfo ahead = with(offsetof(Live, clock_ahead), time);
+    CHECK(ahead.windows[0].end == good.windows[0].end);
+  }
+  CHECK(with(offsetof(Live, clock_ahead), std::uint64_t{1} << 63).recovered->refused == 1);
+  CallRecord record = run.next_launch();
+  record.end = std::uint64_t{1} << 63;
+  run.queue.push(run.core.ring, record, 1);
+  const RunInfo called = replayed(bytes_of(folder));
+  CHECK(called.windows[0].end == good.windows[0].end);
+  CHECK(called.recovered->refused == 1);
+}
+
+TEST_CASE("a buffer that begins inside another one is not read", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  for (int i = 0; i < 6; ++i) run.launch();
+  run.kernels(1, 4);
+  run.kernels(5, 6);
+  Bytes bytes = bytes_of(folder);
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(bytes, problem));
+  REQUIRE(image.buffers().size() == 2);
+  CHECK(image.overlapping_bytes() == 0);
+  const Header header = header_of(bytes);
+  const auto units = static_cast<std::uint32_t>(header.buffers.bytes / header.unit_bytes);
+  // The first in the file, whichever that is, takes all.
+  std::size_t at = header.marks.offset;
+  std::uint64_t sequence = 0;
+  for (; sequence == 0; at += sizeof(BufferMark)) std::memcpy(&sequence, bytes.data() + at, sizeof sequence);
+  at -= sizeof(BufferMark);
+  put(bytes, at + offsetof(BufferMark, units),
+      units - static_cast<std::uint32_t>((at - header.marks.offset) / sizeof(BufferMark)));
+  Image overlapping;
+  REQUIRE(overlapping.open(bytes, problem));
+  CHECK(overlapping.buffers().size() == 1);
+  const RunInfo info = replayed(bytes);
+  CHECK(info.recovered->buffer_records + info.recovered->unread_bytes / sizeof(CUpti_ActivityKernel9) == 6);
+  CHECK(info.recovered->unread_bytes > 0);
+}
+
+TEST_CASE("windows that are settled again and again are not as a process writes them", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  run.close_window();
+  run.pass();
+  bool paired = true;
+  SECTION("in pairs") {}
+  SECTION("without the end of the one before") {
+    paired = false;
+  }
+  for (int i = 0; i < 2; ++i) {
+    run.journal.settle(0, false, kAllWindows);
+    if (paired) run.journal.settled(0, 0, kAllWindows);
+  }
+  run.journal.commit();
+  CHECK(replayed(bytes_of(folder)).recovered->journal_cut == !paired);
 }
 
 TEST_CASE("a header with any other bit is refused", "[recovery]") {
@@ -846,6 +1113,20 @@ TEST_CASE("a run.json is marked, and what is none is left alone", "[recovery]") 
   run.recovered = recovered;
   CHECK(text == run_json_text(run, {}, {}));
   CHECK_FALSE(mark_recovered(text, recovered));
+  // No window is still open in tables that were kept.
+  run = RunInfo{};
+  run.state = "open";
+  run.working_directory = "\"state\": \"open\"";
+  run.windows.resize(3);
+  run.windows[0].state = WindowState::kClosed;
+  run.windows[1].state = WindowState::kClosing;
+  text = run_json_text(run, {}, {});
+  REQUIRE(mark_recovered(text, recovered));
+  CHECK(text.find("\"state\": \"closed\"") != std::string::npos);
+  const std::size_t cut = text.find("\"state\": \"cut\"");
+  REQUIRE(cut != std::string::npos);
+  CHECK(text.find("\"state\": \"cut\"", cut + 1) != std::string::npos);
+  CHECK(text.find("\"state\": \"open\"") == std::string::npos);
   std::string none = "[\"state\": \"open\",\n";
   CHECK_FALSE(mark_recovered(none, recovered));
 }

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Union
 
-from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Result, as_number, printable, read_cells
+from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Result, as_number, is_complete, printable, read_cells
 
 Number = Union[int, float]
 SAMPLES = "metric_samples"  # an empty file if no sample was taken
@@ -144,7 +144,7 @@ class Folder:
     @property
     def ended(self) -> bool:
         """False if the program was killed or is still running: tables may then be from different moments."""
-        return self.run.get("state") in ("closed", "recovered")
+        return is_complete(self.run)
 
     def lost(self, *kinds: str) -> int:
         """How many records of these kinds run.json reports as lost; of all kinds if none is given."""

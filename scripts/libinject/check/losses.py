@@ -16,9 +16,13 @@ _LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_recor
          "Invalid Timestamps": "invalid_timestamps", "Missing Activity Records": "missing_activity_records"}
 
 
-@rule("state", WARNING, "The run is closed, or was recovered.")
+@rule("state", WARNING, "The run is closed, or was recovered with all of its windows.")
 def state(folder: Folder) -> Iterator[Place]:
-    if not folder.ended:
+    if folder.ended:
+        return
+    if folder.run.get("state") == "recovered":
+        yield folder.in_run("state", "'recovered': the tables are those that the process last wrote, with a window open")
+    else:
         yield folder.in_run("state", f"'{folder.run.get('state')}': the program still runs, or was killed (injectctl recover)")
 
 

@@ -49,6 +49,7 @@ _STATES = {
     "open": "run.json says that the run is open: the program is still running, or was killed. The tables cover the windows that had "
             "closed; if it was killed, injectctl recover adds the rest from its records.",
     "recovered": "The process was killed: these tables were recovered from its records, which do not include hardware metrics and memory in use on the GPU.",
+    "kept": "The process was killed: these tables are those that it last wrote itself, since its records have less. What came later is missing.",
 }
 
 
@@ -67,9 +68,13 @@ def losses(result: Result) -> dict[str, Any]:
     counts += _counts({"Unattributed": sum(numbers(rows, "Unattributed"))},
                       {"Unattributed": "GPU records whose launch was not seen (still counted)"})
     state = text_of(run.get("state"))
+    if recovered.get("tables_kept") is True:
+        state = "kept"
     notes = [] if state == "closed" else [_STATES.get(state, f"run.json has the state '{state}', which is unknown to this version.")]
     if recovered.get("journal_cut") is True:
         notes.append("The journal is damaged; everything after that point is missing.")
+    if recovered.get("info_damaged") is True:
+        notes.append("What the records said of command, devices, options and memory is damaged.")
     for key, what in (("ended_by", "closed early"), ("no_device_activity", "without GPU records")):
         reasons: dict[str, list[str]] = {}
         for window in objects(run["windows"]):
