@@ -933,6 +933,14 @@ class Command(folders.TemporaryFolder):
         self.assertEqual([text.partition(": could")[0] for text in
                           json.loads(folders.invoke("compare", a, b, "--json").stdout)["comparisons"][0]["caveats"] if "older" in text], [said])
 
+    def test_what_recovery_could_not_complete(self):
+        a, b = self.pair()
+        run = json.loads((b / "run.json").read_text())
+        (b / "run.json").write_text(json.dumps({**run, "state": "recovered", "recovered": {"journal_full": True, "submissions_after_full": 3}}))
+        said = json.loads(folders.invoke("compare", a, b, "--json").stdout)["comparisons"][0]["caveats"]
+        self.assertTrue(any("lost: 3 submissions after full" in text for text in said), said)
+        self.assertTrue(any("not recovered completely: the journal was full" in text for text in said), said)
+
     def test_without_iterations_rates_are_compared(self):
         a, b = self.pair()
         (b / "iteration_sum.csv").unlink()

@@ -769,6 +769,16 @@ class Ranks(Case):
         self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
         self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' completes the tables of a killed process): rank 1"])
 
+    def test_what_recovery_could_not_complete(self):
+        for rank, recovered in enumerate(({"calls_not_kept": 5, "records_refused": 0, "bytes_unread": 8, "journal_cut": True},
+                                          {"journal_cut": True, "tables_kept": True}, {"journal_cut": False})):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, state="recovered", recovered=recovered)
+        job = self.job()
+        self.assertEqual((job["lost"], job["by_rank"][0]["gaps"]), ({"calls_not_kept": 5, "bytes_unread": 8}, ["journal_cut"]))
+        self.assertEqual(self.said, ["killed, and not recovered completely: the journal is damaged: rank 0-1; "
+                                     "the tables are those that the process last wrote: rank 1"])
+        shutil.rmtree(self.folder / "0")
+        self.assertIn("what recovery could not complete", folders.inject("merge", self.folder).stdout)
 
     def test_processors(self):
         """Weighted by the time of the windows that were read; the tighter limit counts."""

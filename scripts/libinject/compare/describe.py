@@ -12,7 +12,7 @@ from libinject import console, figures
 from libinject.compare import conditions
 from libinject.compare.changes import Change, Comparison
 from libinject.compare.measures import Basis, Metric, Run
-from libinject.result import Result, printable
+from libinject.result import RECOVERY_GAPS, Result, printable
 
 VERDICTS = {"small": "too small a change", "no difference": "no difference seen", "too few": "too few samples to say"}
 _SPEEDS = {"step_time", "throughput", "unit_rate", "gemm_rate", "flop_rate"}  # what is faster or slower; the rest is more or less
@@ -246,6 +246,8 @@ def caveats(runs: Iterable[Run]) -> list[str]:
         lost = run.result.lost()
         if lost:
             lines.append(f"{name}: lost: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(lost.items())))
+        if gaps := run.result.gaps():
+            lines.append(f"{name}: killed, and not recovered completely: {'; '.join(RECOVERY_GAPS[kind] for kind in gaps)}")
         # Of iterations without the profiler there are seven at least where these are used.
         if run.iterations < 5 and run.basis is Basis.ITERATION and not run.unprofiled:
             lines.append(f"{name}: {run.iterations} complete iterations; at least five per run are needed to judge a change of step time")

@@ -126,7 +126,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
         "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None,
         "unit_ranges": batch[:_LONGEST_ID] if batch.startswith("nvtx:") else "",
-        "batch": figures.stated_batch({"INJECT_BATCH": batch})}
+        "batch": figures.stated_batch({"INJECT_BATCH": batch}), "gaps": json.dumps(result.gaps())}
     return tuple(row[name] for name in RUNS)
 
 

@@ -86,7 +86,8 @@ TABLES = {
 }
 
 # What is kept of run.json: one row per folder. `parent` is what folders of one job have in common if nothing else tells; `unit_ranges`, the
-# NVTX payloads that are units of work.
+# NVTX payloads that are units of work; `gaps`, what recovery could not complete.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
-        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT, "batch": WHOLE}
-RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges", "batch"))  # missing in older copies
+        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE, "unit_ranges": TEXT,
+        "batch": WHOLE, "gaps": TEXT}
+RUNS_OTHERS = frozenset(("job_id", "world_size", "unit_ranges", "batch", "gaps"))  # missing in older copies

@@ -9,6 +9,7 @@ from typing import Any
 
 from libinject.merge.jobs import Job, spans
 from libinject.merge.store import Store
+from libinject.result import RECOVERY_GAPS
 
 
 def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
@@ -18,7 +19,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
         found[rank] = {
             "host": run["host"], "pid": run["pid"], "folder": run["folder"], "state": run["state"], "verdict": run["verdict"] or None,
             "potential_gain": run["gain"], "gpus": _parsed(run["gpu"], list), "gpu_uuids": _parsed(run["gpu_uuid"], list),
-            "lost": _parsed(run["lost"], dict),
+            "lost": _parsed(run["lost"], dict), "gaps": _parsed(run["gaps"], list),
             "messages": _parsed(run["messages"], list)}
     for row in store.rows("""
             SELECT rank, count(*) AS windows, sum("Duration (ns)") AS window_ns, sum("Device Time (ns)") AS device_time_ns,
@@ -59,6 +60,10 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
     if cut_off:
         job.problems.append("cut off, or still running ('injectctl recover' completes the tables of a killed process): "
                             f"rank {spans(cut_off)}")
+    gaps = [f"{text}: rank {spans(ranks)}" for kind, text in RECOVERY_GAPS.items()
+            if (ranks := [rank for rank, row in found.items() if kind in row["gaps"]])]
+    if gaps:
+        job.problems.append(f"killed, and not recovered completely: {'; '.join(gaps)}")
     without = [rank for rank, row in found.items() if not row.get("windows")]
     if without:
         job.problems.append(f"no window: rank {spans(without)}")
