@@ -179,7 +179,10 @@ bool Image::has_block_after(std::size_t at, std::uint64_t number) const {
   const auto journal = part(header_.journal);
   // Bounds the time that contents full of headers can take.
   std::size_t left = journal.size();
-  for (; journal.size() - at >= sizeof(BlockHeader); at += kBlockAlign) {
+  // Nor is a file of holes read to its end.
+  constexpr std::size_t kLargestGap = std::size_t{16} << 20;
+  const std::size_t end = std::min(journal.size(), at + kLargestGap);
+  for (; end - at >= sizeof(BlockHeader); at += kBlockAlign) {
     const std::uint64_t later = word_at(journal, at + offsetof(BlockHeader, number));
     if (later <= number || later - number > journal.size() / sizeof(BlockHeader)) continue;
     const std::uint64_t bytes = word_at(journal, at + offsetof(BlockHeader, bytes));
