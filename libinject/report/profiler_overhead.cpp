@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "libinject/analysis/block_means.h"
@@ -76,7 +77,7 @@ AddedTime added_time(const Moments& outside, double outside_error, const Moments
   const auto share = [&](double step) {
     return (inside.sum - static_cast<double>(inside.count) * step) / inside_sum;
   };
-  return {share(mean), share(mean + error) - of_inside, share(mean - error) + of_inside};
+  return {share(mean), share(mean + error) - of_inside, share(mean - error) + of_inside, inside_sum};
 }
 
 }  // namespace
@@ -129,17 +130,18 @@ double launch_bound_share(const DeviceTimes& times) {
 
 }  // namespace
 
-std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added) {
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added,
+                                                std::size_t devices) {
   if (times.span == 0) return std::nullopt;
-  const auto span = static_cast<double>(times.span);
+  const double steps = std::min(static_cast<double>(times.span), added.steps * static_cast<double>(devices));
   const auto idle = static_cast<double>(times.idle());
   // Steps in windows may be shorter, by chance or because they run ahead of an idle device.
   const double share = std::max(added.share, 0.0);
-  if (share * span > idle || times.idle() == times.span) return std::nullopt;
-  const DeviceTimes least = shortened(times, std::clamp(added.low, 0.0, share) * span);
-  const DeviceTimes most = shortened(times, std::clamp(added.high * span, share * span, idle));
+  if (share * steps > idle || times.idle() == times.span) return std::nullopt;
+  const DeviceTimes least = shortened(times, std::clamp(added.low, 0.0, share) * steps);
+  const DeviceTimes most = shortened(times, std::clamp(added.high * steps, share * steps, idle));
   WithoutProfiler result;
-  result.times = shortened(times, share * span);
+  result.times = shortened(times, share * steps);
   const auto utilization = [](const DeviceTimes& of) {
     return static_cast<double>(of.kernel_busy) / static_cast<double>(of.span);
   };
@@ -153,9 +155,10 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
   return result;
 }
 
-DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead) {
+DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead,
+                         std::size_t devices) {
   if (!overhead) return times;
-  const std::optional<WithoutProfiler> without = without_profiler(times, overhead->added);
+  const std::optional<WithoutProfiler> without = without_profiler(times, overhead->added, devices);
   return without ? without->times : times;
 }
 

@@ -4,6 +4,7 @@
 // The profiler's share of a step: docs/diagnosis.md#the-profilers-own-share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -30,6 +31,7 @@ struct AddedTime {
   double share = 0;
   double low = 0;
   double high = 0;
+  double steps = 0;  ///< the sum, in nanoseconds
 };
 inline constexpr double kOtherKind = 10;
 
@@ -66,18 +68,20 @@ struct CorrectedShare {
 /// How a device's time would be spent without the profiler, which keeps the host busy and so lengthens the
 /// device's idle time: kernels run as long as before, in less time. The steps' added time is subtracted from
 /// the idle time caused by the host's launches, other calls and computing, and from the rest only if that is
-/// not enough.
+/// not enough. Time outside complete iterations, such as a validation between two of them, stays as it is.
 struct WithoutProfiler {
   DeviceTimes times;
   CorrectedShare utilization;
   CorrectedShare launch_bound;
 };
 
-/// Empty if the steps are longer by more than all idle time.
-std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added);
+/// `times`: the sum over this many devices. Empty if the steps are longer by more than all idle time.
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added,
+                                                std::size_t devices = 1);
 
 /// The times on which a verdict is based: those without the profiler if known.
-DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead);
+DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead,
+                         std::size_t devices = 1);
 
 /// Computed from the steps' times; empty if one of the medians has no interval.
 std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside);

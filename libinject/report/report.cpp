@@ -143,15 +143,15 @@ class WindowReports {
   }
 
   DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
-                                const std::optional<OverheadEstimate>& overhead) const {
+                                const std::optional<OverheadEstimate>& overhead, std::size_t devices) const {
     DeviceTimeReport report;
     report.times = times;
     report.taken_by_collectives = times.taken_by_collectives(multiprocessors);
-    report.diagnosis = diagnose(judged_times(times, overhead), limits, multiprocessors);
+    report.diagnosis = diagnose(judged_times(times, overhead, devices), limits, multiprocessors);
     report.utilization = share_of(times.kernel_busy, times.span);
     report.overhead = overhead;
     report.launch_bound = share_of(time_of(diagnose(times, limits), Bottleneck::kLaunch), times.span);
-    if (overhead) report.without_profiler = without_profiler(times, overhead->added);
+    if (overhead) report.without_profiler = without_profiler(times, overhead->added, devices);
     if (statistics_.fetches().any() || total(times.fetch_idle) != 0) report.fetch_idle = times.fetch_idle;
     return report;
   }
@@ -190,6 +190,7 @@ class WindowReports {
     Nanoseconds first = 0;
     Nanoseconds last = 0;
     DeviceTimes times;
+    std::size_t timed_devices = 0;
     KernelLimits limits;
     for (const WindowDeviceRow& device : window.devices) {
       work.merge(device.work);
@@ -199,6 +200,7 @@ class WindowReports {
       if (duration != 0) device_time += device.time(duration);
       if (device.times == nullptr) continue;
       times.merge(device.times->times);
+      ++timed_devices;
       limits.merge(report_.limits_of(device.device));
     }
     if (traced) all.work = work;
@@ -216,7 +218,8 @@ class WindowReports {
       all.host->step_time = steps->median();
       all.host->samples_per_second = samples_per_second(run_.batch, steps->median());
     }
-    if (times.span != 0) all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead);
+    if (times.span != 0)
+      all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead, timed_devices);
     metrics_.fill(all, window.devices, duration, whole);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
@@ -230,7 +233,7 @@ class WindowReports {
       }
       if (device.times != nullptr)
         report.times = times_report(device.times->times, report_.limits_of(device.device),
-                                    specs_of(run_, device.device).multiprocessors, overhead);
+                                    specs_of(run_, device.device).multiprocessors, overhead, 1);
       if (window.info != nullptr) {
         for (const WindowMemory& memory : window.info->memory) {
           if (memory.device == device.device) report.memory = &memory;

@@ -220,10 +220,10 @@ class Windows(IterationTest):
             times = [int(step["Duration (ns)"]) for step in done.out.rows("step_times.csv")]
             inside = [int(step["Duration (ns)"]) for step in self.iterations(done.out)]
             without, within = ([one for one in steps if one <= 10 * statistics.median(steps)] for steps in (times, inside))
-            added = max(0, sum(within) - len(within) * statistics.fmean(without)) / sum(inside)
-            whole = int(row["Device Time (ns)"])
-            self.assertAlmostEqual(int(row["Device Time w/o Overhead (ns)"]) / whole, 1 - added, delta=1e-5)
-            self.assertAlmostEqual(float(row["Utilization w/o Overhead (%)"]), 100 * int(row["Kernel Busy (ns)"]) / whole / (1 - added), delta=0.06)
+            added = max(0, sum(within) - len(within) * statistics.fmean(without))
+            left = int(row["Device Time (ns)"]) - added
+            self.assertAlmostEqual(int(row["Device Time w/o Overhead (ns)"]) / left, 1, delta=1e-5)
+            self.assertAlmostEqual(float(row["Utilization w/o Overhead (%)"]), 100 * int(row["Kernel Busy (ns)"]) / left, delta=0.06)
         for row in self.iterations(done.out):
             self.assertTrue(0 < float(row["GPU Utilization (%)"]) <= 100, row)
         # Too few steps tell nothing, and neither does a window without any outside.
@@ -232,6 +232,20 @@ class Windows(IterationTest):
         for out in (few.out, calls.out):
             for column in ("Profiler Overhead (%)", "Profiler Overhead Low (%)", "Utilization w/o Overhead (%)"):
                 self.assertEqual({row[column] for row in out.rows("window_sum.csv")}, {""})
+
+    def test_a_validation_in_the_window_was_not_lengthened(self):
+        """Only what the steps were lengthened by is subtracted, however long the window was for other reasons."""
+        def step(index):  # twice as long in the window, as with a slow profiler
+            return SYNCED + (" sleep:6" if 20 <= index < 30 else " sleep:2")
+        validation = "loop:4 [ copy:h2d:64 kernel:forward:3 sync sleep:30 ] copy:d2h:4"
+        done = self.train(Program(step, after={9: validation, 24: validation}, steps=52), WINDOW="iter:20+10")
+        (row,) = (row for row in done.out.rows("window_sum.csv") if row["Device"] == "0")
+        outside = [int(step["Duration (ns)"]) for step in done.out.rows("step_times.csv")]
+        inside = [int(step["Duration (ns)"]) for step in self.iterations(done.out) if (step["Label"], step["Complete"]) == ("iteration", "1")]
+        whole = int(row["Device Time (ns)"])
+        self.assertGreater(whole, 1.5 * sum(inside))
+        added = sum(inside) - len(inside) * statistics.fmean(step for step in outside if step <= 10 * statistics.median(outside))
+        self.assertAlmostEqual((whole - int(row["Device Time w/o Overhead (ns)"])) / added, 1, delta=0.01)
 
     def test_too_early(self):
         done = self.train(Program(SYNCED), WINDOW="iter:1+3")

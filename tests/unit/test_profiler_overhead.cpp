@@ -170,7 +170,7 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   idle(IdleCause::kHostWait) = 60'000;
   idle(IdleCause::kQueue) = 10'000;
   times.span = 1'000'000;
-  AddedTime added{0.2, 0.1, 0.25};
+  AddedTime added{0.2, 0.1, 0.25, 1'000'000};
   // 800 us remain, in which kernels run for 400. The profiler has 200 of the host's 500 us, two fifths.
   const auto without = without_profiler(times, added);
   REQUIRE(without.has_value());
@@ -190,7 +190,7 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   CHECK(without->launch_bound.high == Approx(410.0 / 900));
 
   SECTION("where the window's steps are the shorter ones the figures stay") {
-    added = {-0.02, -0.05, 0.1};
+    added = {-0.02, -0.05, 0.1, 1'000'000};
     const auto unchanged = without_profiler(times, added);
     REQUIRE(unchanged.has_value());
     CHECK(unchanged->times.span == times.span);
@@ -200,7 +200,7 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
     CHECK(unchanged->launch_bound.value == Approx(0.51));
   }
   SECTION("what the host has not got comes from the rest of the idle time") {
-    added = {0.55, 0.1, 0.55};
+    added = {0.55, 0.1, 0.55, 1'000'000};
     const auto most = without_profiler(times, added);
     REQUIRE(most.has_value());
     CHECK(most->times.idle(IdleCause::kLaunchCall) == 0);
@@ -211,9 +211,28 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
     CHECK(most->launch_bound.value == Approx(5.0 / 450));
   }
   SECTION("kernels do not take more than all the time") {
-    added = {0.7, 0.1, 0.7};
+    added = {0.7, 0.1, 0.7, 1'000'000};
     CHECK_FALSE(without_profiler(times, added).has_value());
     CHECK(judged_times(times, OverheadEstimate{.added = added}).span == times.span);
+  }
+  SECTION("a validation between the steps was not lengthened") {
+    added.steps = 600'000;
+    const auto part = without_profiler(times, added);
+    REQUIRE(part.has_value());
+    CHECK(part->times.span == 1'000'000 - 120'000);
+    CHECK(part->utilization.value == Approx(400.0 / 880));
+    CHECK(part->utilization.low == Approx(400.0 / 940));
+    CHECK(part->utilization.high == Approx(400.0 / 850));
+    CHECK(judged_times(times, OverheadEstimate{.added = added}).span == 880'000);
+  }
+  SECTION("each device has the same steps") {
+    added.steps = 300'000;
+    CHECK(without_profiler(times, added, 2)->times.span == 1'000'000 - 120'000);
+    CHECK(judged_times(times, OverheadEstimate{.added = added}, 2).span == 880'000);
+  }
+  SECTION("steps that took longer than the device's time") {
+    added.steps = 1'500'000;
+    CHECK(without_profiler(times, added)->times.span == 800'000);
   }
   SECTION("nothing ran") {
     CHECK_FALSE(without_profiler(DeviceTimes{}, added).has_value());
@@ -235,6 +254,7 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     added.low = static_cast<double>(random() % 100) / 100 - 0.2;
     added.share = added.low + static_cast<double>(random() % 50) / 100;
     added.high = added.share + static_cast<double>(random() % 50) / 100;
+    added.steps = static_cast<double>(random() % 12) / 10 * static_cast<double>(times.span);
     const auto without = without_profiler(times, added);
     if (!without) continue;
     const DeviceTimes& left = without->times;
@@ -244,7 +264,7 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     for (std::size_t i = 0; i < kIdleCauses; ++i)
       REQUIRE(left.idle_by_cause[i].time <= times.idle_by_cause[i].time);
     // Each cause is rounded separately.
-    const double taken = std::max(0.0, added.share) * static_cast<double>(times.span);
+    const double taken = std::max(0.0, added.share) * std::min(added.steps, static_cast<double>(times.span));
     REQUIRE(std::abs(static_cast<double>(times.span - left.span) - taken) <= kIdleCauses);
     REQUIRE(without->utilization.low <= without->utilization.value);
     REQUIRE(without->utilization.value <= without->utilization.high);
