@@ -21,7 +21,9 @@ std::string longer_text(const OverheadEstimate& overhead) {
   };
   if (overhead.seen()) return text(overhead.share, overhead.low, overhead.high);
   const AddedTime& added = overhead.added;
-  return longer_by(added.low) > kMuchLonger ? "on average " + text(added.share, added.low, added.high) : "";
+  // An interval without an upper end says too little.
+  if (longer_by(added.low) <= kMuchLonger || added.high >= 1) return {};
+  return "on average " + text(added.share, added.low, added.high);
 }
 
 /// The rate of units that the user has not stated, and that would therefore not be in samples.

@@ -83,7 +83,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
   diagnosed.add(
       "Launch-bound (%)", kPercent, [](const Times& of) { return percent(of.launch_bound); },
       "Share of Device Time that is launch-bound (diagnosis.md).");
-  static constexpr std::string_view kNotCorrected = "the overhead is not known or exceeds the idle time";
+  static constexpr std::string_view kNotCorrected =
+      "the overhead is not known well enough, or exceeds the idle time";
   const auto corrected = [&](const char* name, CorrectedShare WithoutProfiler::*share,
                              double CorrectedShare::*value, std::string_view meaning) {
     diagnosed.add(

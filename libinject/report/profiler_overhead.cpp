@@ -64,19 +64,24 @@ Moments typical_steps(const SampleStats& steps, double median) {
   return steps.moments_up_to(static_cast<std::uint64_t>(kOtherKind * median));
 }
 
-// The total time of the steps in the window is known exactly: only the mean outside has an error. Once values
-// are no longer kept individually, both sums have the error of their values.
+double variance(const Moments& steps) {
+  const auto count = static_cast<double>(steps.count);
+  const double mean = steps.sum / count;
+  return std::max(0.0, steps.squares / count - mean * mean) * count / (count - 1);
+}
+
+// Both means have an error. It follows from the larger variance, because rare slow steps may, by chance, be
+// all on one side. Once values are no longer kept individually, both sums have the error of their values.
 AddedTime added_time(const Moments& outside, double outside_error, const Moments& inside, double inside_error,
                      double inside_sum) {
-  const auto count = static_cast<double>(outside.count);
-  const double mean = outside.sum / count;
-  const double variance = std::max(0.0, outside.squares / count - mean * mean);
+  const auto without = static_cast<double>(outside.count);
+  const auto with = static_cast<double>(inside.count);
+  const double mean = outside.sum / without;
+  const double square = std::max(variance(outside), variance(inside)) * (1 / without + 1 / with);
   const double error =
-      confidence_factor(outside.count - 1) * std::sqrt(variance / (count - 1)) + mean * outside_error;
+      confidence_factor(std::min(outside.count, inside.count) - 1) * std::sqrt(square) + mean * outside_error;
   const double of_inside = inside_error * inside.sum / inside_sum;
-  const auto share = [&](double step) {
-    return (inside.sum - static_cast<double>(inside.count) * step) / inside_sum;
-  };
+  const auto share = [&](double step) { return (inside.sum - with * step) / inside_sum; };
   return {share(mean), share(mean + error) - of_inside, share(mean - error) + of_inside, inside_sum};
 }
 
@@ -138,6 +143,8 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
   // Steps in windows may be shorter, by chance or because they run ahead of an idle device.
   const double share = std::max(added.share, 0.0);
   if (share * steps > idle || times.idle() == times.span) return std::nullopt;
+  // One slow step in the window would pass for overhead.
+  if (added.low <= 0 && share * steps > kMuchLonger * static_cast<double>(times.span)) return std::nullopt;
   const DeviceTimes least = shortened(times, std::clamp(added.low, 0.0, share) * steps);
   const DeviceTimes most = shortened(times, std::clamp(added.high * steps, share * steps, idle));
   WithoutProfiler result;

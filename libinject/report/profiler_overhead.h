@@ -75,7 +75,8 @@ struct WithoutProfiler {
   CorrectedShare launch_bound;
 };
 
-/// `times`: the sum over this many devices. Empty if the steps are longer by more than all idle time.
+/// `times`: the sum over this many devices. Empty if the steps are longer by more than all idle time, or by
+/// more than kMuchLonger of the time without being significantly longer.
 std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const AddedTime& added,
                                                 std::size_t devices = 1);
 
