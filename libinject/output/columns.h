@@ -43,7 +43,7 @@ inline constexpr Unit kFlop{"FLOP", "≥ 0"};
 inline constexpr Unit kTeraflops{"10^12 FLOP/s", "≥ 0", 3};
 inline constexpr Unit kIntensity{"FLOP/byte", "≥ 0", 2};
 inline constexpr Unit kBandwidth{"GB/s", "≥ 0", 3};
-inline constexpr Unit kRate{"1/s", "≥ 0", 1};
+inline constexpr Unit kRate{"1/s", "≥ 0", 3};
 inline constexpr Unit kUnits{"units of work", "≥ 0", 6};
 inline constexpr Unit kUnitRate{"units of work/s", "≥ 0", 3};
 }  // namespace units

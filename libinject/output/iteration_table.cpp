@@ -61,8 +61,9 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           "iteration's last work to that of the next one's (iterations.md).",
           "not a complete iteration; the host ran ahead, and it is the last of its window; the host may have "
           "run ahead while records of device work were lost")
-      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH / Step Time.",
-           "no INJECT_BATCH; otherwise as Step Time");
+      .add(
+          "Samples/s", kRate, [](const Row& row) { return exact_cell(row.samples_per_second, kRate); },
+          "INJECT_BATCH / Step Time.", "no INJECT_BATCH; otherwise as Step Time");
   constexpr std::string_view kNoUnits =
       "rows of one device; not complete; no units were reported, or not all are known";
   const auto units = columns.of(&Row::units, kNoUnits);
@@ -139,7 +140,7 @@ Columns<StepPace::Step> step_columns(const Report& report) {
       .add(
           "Samples/s", kRate,
           [run](const Row& row) {
-            return row.time ? samples_per_second(run->batch, *row.time) : std::nullopt;
+            return exact_cell(row.time ? samples_per_second(run->batch, *row.time) : std::nullopt, kRate);
           },
           "INJECT_BATCH / Step Time.", "no INJECT_BATCH; otherwise as Step Time");
   const auto of_step = [run](const Row& row) {

@@ -26,13 +26,17 @@ std::string longer_text(const OverheadEstimate& overhead) {
   return "on average " + text(added.share, added.low, added.high);
 }
 
+/// Small numbers have three digits.
+void append_rate(std::string& text, double rate) {
+  append_decimal(text, rate, rate > 0 ? std::max(1, decimals_for(rate, 3)) : 1);
+}
+
 /// The rate of units that the user has not stated, and that would therefore not be in samples.
 std::string units_text(const Report& report, const WorkUnits& units) {
   const std::optional<double> rate = units.per_second();
   if (!rate || report.run->unit_source == UnitSource::kStated) return {};
   std::string text = "; ";
-  // Small numbers have three digits.
-  append_decimal(text, *rate, *rate > 0 ? std::max(1, decimals_for(*rate, 3)) : 1);
+  append_rate(text, *rate);
   return text + " units/s";
 }
 
@@ -82,7 +86,7 @@ void write_iterations(TextPage& page, const Report& report) {
                        plural(all.iterations, "iteration") + " without the profiler";
     if (all.samples_per_second) {
       text += "; ";
-      append_decimal(text, *all.samples_per_second, 1);
+      append_rate(text, *all.samples_per_second);
       text += " samples/s";
     }
     page.line(text + units_text(report, all.units));
@@ -102,7 +106,7 @@ void write_iterations(TextPage& page, const Report& report) {
             time_text(static_cast<double>(steps.percentile(0.95)));
     if (const auto rate = samples_per_second(report.run->batch, steps.median()); rate && !all.time) {
       text += "; ";
-      append_decimal(text, *rate, 1);
+      append_rate(text, *rate);
       text += " samples/s";
     }
     if (!all.units.per_second()) text += units_text(report, all.units_inside);

@@ -267,8 +267,10 @@ Columns<WindowReport> window_columns(const Report& report) {
            "ran ahead of the GPU, their median time on the GPU (iterations.md).",
            "rows of one device; no complete iteration; the host ran ahead in the only one, or may have run "
            "ahead while records of device work were lost")
-      .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH / Step Time in Window.",
-           "no INJECT_BATCH; otherwise as Step Time in Window")
+      .add(
+          "Samples/s in Window", kRate,
+          [](const Host& of) { return exact_cell(of.samples_per_second, kRate); },
+          "INJECT_BATCH / Step Time in Window.", "no INJECT_BATCH; otherwise as Step Time in Window")
       .add(
           "Iterations with Units", kCount, [](const Host& of) { return of.units.iterations; },
           "Complete iterations in iteration_sum.csv whose units of work are known (units.md).")
@@ -311,7 +313,9 @@ Columns<WindowReport> window_columns(const Report& report) {
   step_time("Step Time High (ns)", &MedianInterval::high, "Upper bound of that interval.");
   columns.add(
       "Samples/s", kRate,
-      [steps](const WindowReport& row) { return row.host ? steps->samples_per_second : std::nullopt; },
+      [steps](const WindowReport& row) {
+        return exact_cell(row.host ? steps->samples_per_second : std::nullopt, kRate);
+      },
       "INJECT_BATCH / Step Time.", "no INJECT_BATCH; otherwise as Step Time");
   columns.add(
       "Units/s", kUnitRate,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
@@ -661,6 +662,34 @@ TEST_CASE("Units of work are of complete iterations, and a rate is of those alon
   // 10.5 in 3,000 ns.
   CHECK(rows_of("window_sum.csv", run, info).find(",4,1000.0,,3,10.500000,3500000.000,,0,,,,,,payload,") !=
         std::string::npos);
+}
+
+TEST_CASE("A rate has enough digits to compare it, however slow the steps are", "[output]") {
+  // Steps of 1.83 s and 1.81 s differ by 1.1 %: with one decimal, a sample in each makes 0.5 and 0.6 a
+  // second.
+  for (const auto& [time, batch, rate] : {std::tuple{1'830'000'000u, 1u, "0.546448"},
+                                          {1'810'000'000u, 1u, "0.552486"},
+                                          {1'810'000'000u, 64u, "35.359"}}) {
+    StatsRun run;
+    // Eight steps without CUPTI, then three in a window.
+    for (std::uint64_t number = 0; number <= 11; ++number) {
+      IterationBoundary boundary{number, 3000 + number * time};
+      boundary.unprofiled_before = number > 0 && number <= 8;
+      boundary.window = number >= 8 ? 1 : 0;
+      boundary.window_before = number > 8 ? 1 : 0;
+      run.statistics.iteration_boundary(boundary);
+    }
+    run.statistics.settle_window(1, 3000 + 8ull * time, 3000 + 11ull * time);
+    RunInfo info = some_run();
+    info.windows[0].losses = {};
+    info.batch = batch;
+    const std::string cells = "," + std::to_string(time) + ".0," + rate + ",";
+    CHECK(rows_of("iteration_sum.csv", run, info).find(cells) != std::string::npos);
+    CHECK(rows_of("step_times.csv", run, info).find(cells) != std::string::npos);
+    // By the steps in the window and by those without CUPTI.
+    const std::string rows = rows_of("window_sum.csv", run, info);
+    CHECK(rows.find(cells) != rows.rfind(cells));
+  }
 }
 
 TEST_CASE("Without any event the tables are their headers", "[output]") {
