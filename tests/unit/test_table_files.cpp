@@ -544,12 +544,12 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   info.unit_source = UnitSource::kStated;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
   CHECK(rows.find(
-            "\n1,4,iteration,1,all,yes,3000,1000,1000.0,3000000.0,3,stated,3000000.000,60000000.000,2,") !=
+            "\n1,4,iteration,1,all,yes,3000,1000,1000.0,3000000.000,3,stated,3000000.000,60000000.000,2,") !=
         std::string::npos);
   CHECK(rows.find("\n1,,validation,1,all,yes,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
   CHECK(rows_of("window_sum.csv", run, info)
-            .find(",2,1500.0,2000000.0,2,6,2000000.000,66666666.667,0,,,,,,stated,0,0,0,0,0,0,,,") !=
+            .find(",2,1500.0,2000000.000,2,6,2000000.000,66666666.667,0,,,,,,stated,0,0,0,0,0,0,,,") !=
         std::string::npos);
 }
 
@@ -609,12 +609,15 @@ TEST_CASE("Step times are those of iterations without CUPTI", "[output]") {
   CHECK(std::count(times.begin(), times.end(), '\n') == 9);
   info.batch = 3;
   info.unit_source = UnitSource::kStated;
-  CHECK(rows_of("step_times.csv", run, info).find("\n50,23600,900,900.0,3333333.3,3,stated,3333333.333\n") !=
-        std::string::npos);
+  CHECK(
+      rows_of("step_times.csv", run, info).find("\n50,23600,900,900.0,3333333.333,3,stated,3333333.333\n") !=
+      std::string::npos);
   // Iterations and their time in the window; the run's step time, its interval, samples per second.
-  CHECK(rows_of("window_sum.csv", run, info)
-            .find(",2,500.0,6000000.0,2,6,6000000.000,,9,500.0,100.0,900.0,6000000.0,6000000.000,stated,") !=
-        std::string::npos);
+  CHECK(
+      rows_of("window_sum.csv", run, info)
+          .find(
+              ",2,500.0,6000000.000,2,6,6000000.000,,9,500.0,100.0,900.0,6000000.000,6000000.000,stated,") !=
+      std::string::npos);
 }
 
 TEST_CASE("Iterations that have found no room share a row", "[output]") {
