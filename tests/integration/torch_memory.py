@@ -100,7 +100,10 @@ def storage_of(tensor):
     return storage.data_ptr(), storage.nbytes()
 
 
+# Older than the module whose parameter it keeps as a buffer: the parameter and its gradient count as such.
+decoder = torch.nn.Module()
 net = Net()
+decoder.register_buffer("tied", net.layers[1].weight, persistent=False)
 optimizer = torch.optim.AdamW(net.parameters())
 hidden = (ctypes.c_char * 5000)()
 workspace = (ctypes.c_char * 3000)()

@@ -225,28 +225,31 @@ class Reading:
         return found
 
     def run(self):
+        # In the order of PURPOSES: a tensor counts for the first purpose for which it is added.
         modules, optimizers, others = self.find()
         parameters = []
-        for holder in modules:
-            own = object.__getattribute__(holder, "__dict__")
-            for purpose, members in ((PARAMETERS, own.get("_parameters")), (BUFFERS, own.get("_buffers"))):
-                for member, found in items_of(members):
-                    name = f"{name_of(type(holder))}.{member}"
-                    if self.add(found, purpose, name) and purpose == PARAMETERS:
-                        parameters.append((found, name))
-        for holder in optimizers:
-            own = object.__getattribute__(holder, "__dict__")
-            for group in list_of(own.get("param_groups")):
-                for found in list_of(dict(items_of(group)).get("params")):
-                    if self.add(found, PARAMETERS, name_of(type(holder))):
-                        parameters.append((found, name_of(type(holder))))
+        for named in (self.members(modules, "_parameters"), self.optimized(optimizers)):
+            parameters += [(found, name) for found, name in named if self.add(found, PARAMETERS, name)]
         for found, name in parameters:
             self.add(self.tensors.gradient(found), GRADIENTS, name)
         for holder in optimizers:
             for _, state in items_of(object.__getattribute__(holder, "__dict__").get("state")):
                 self.add_state(state, name_of(type(holder)), MOST_NESTED)
+        for found, name in self.members(modules, "_buffers"):
+            self.add(found, BUFFERS, name)
         for found in others:
             self.add(found, TENSORS, "")
+
+    def members(self, modules, kind):
+        for holder in modules:
+            for member, found in items_of(object.__getattribute__(holder, "__dict__").get(kind)):
+                yield found, f"{name_of(type(holder))}.{member}"
+
+    def optimized(self, optimizers):
+        for holder in optimizers:
+            for group in list_of(object.__getattribute__(holder, "__dict__").get("param_groups")):
+                for found in list_of(dict(items_of(group)).get("params")):
+                    yield found, name_of(type(holder))
 
     def add_state(self, state, name, levels):
         if self.tensors.has(state):
