@@ -16,6 +16,11 @@ constexpr Nanoseconds kUsualStep = 50 * kMillisecond;
 // Points on either side considered as bounds of the counter. More would hardly be tighter; they would never
 // be wrong.
 constexpr std::ptrdiff_t kNeighbours = 3;
+// Readings stand for a period of time if they stand for this share of it, and if none of the times without
+// one is longer than both this and this share.
+constexpr double kFewestRead = 0.9;
+constexpr Nanoseconds kLongestUnread = kSecond;
+constexpr Nanoseconds kLongestUnreadPart = 10;
 
 double seconds_between(Nanoseconds begin, Nanoseconds end) {
   return static_cast<double>(end - begin) * 1e-9;
@@ -28,11 +33,6 @@ Nanoseconds likely_time(const EnergyPoint& point) {
 
 double value(const EnergyPoint& point) {
   return static_cast<double>(point.millijoules);
-}
-
-template <typename T>
-std::optional<T> if_enough(std::size_t count, const T& value) {
-  return count >= ClockUse::kFewest ? std::optional<T>(value) : std::nullopt;
 }
 
 }  // namespace
@@ -161,8 +161,19 @@ void ClockSums::Sum::add(const std::optional<std::uint32_t>& value, double durat
   sum += *value * duration;
 }
 
-std::optional<double> ClockSums::Sum::mean() const {
-  return time > 0 ? if_enough(count, sum / time) : std::nullopt;
+void ClockSums::WholeSum::pass(Nanoseconds duration) {
+  unread += duration;
+  longest = std::max(longest, unread);
+}
+
+void ClockSums::WholeSum::add(const std::optional<std::uint32_t>& value, double duration) {
+  Sum::add(value, duration);
+  if (value) unread = 0;
+}
+
+void ClockSums::pass(Nanoseconds duration) {
+  time_ += duration;
+  for (WholeSum* sum : {&sm_, &memory_, &temperature_, &power_, &throttled_}) sum->pass(duration);
 }
 
 void ClockSums::add(const ClockReading& reading, double time) {
@@ -171,15 +182,15 @@ void ClockSums::add(const ClockReading& reading, double time) {
   memory_.add(reading.memory_mhz, time);
   temperature_.add(reading.temperature, time);
   power_.add(reading.milliwatts, time);
-  if (!reading.throttle_reasons) return;
-  const auto is_throttled = [&reading](unsigned reasons) {
+  const auto is_throttled = [&reading](unsigned reasons) -> std::optional<std::uint32_t> {
+    if (!reading.throttle_reasons) return std::nullopt;
     return (*reading.throttle_reasons & reasons) != 0 ? 1u : 0u;
   };
   throttled_.add(is_throttled(~0u), time);
   by_power_.add(is_throttled(kThrottlePower), time);
   by_heat_.add(is_throttled(kThrottleHeat), time);
   by_hardware_.add(is_throttled(kThrottleHardware), time);
-  if (*reading.throttle_reasons == 0) return;
+  if (is_throttled(~0u).value_or(0) == 0) return;
   throttled_sm_.add(reading.sm_mhz, time);
   if (!reading.sm_mhz || max_sm_mhz_ == 0) {
     cost_known_ = false;
@@ -192,33 +203,48 @@ void ClockSums::add(std::span<const ClockReading> readings, Nanoseconds begin, N
   auto reading = std::lower_bound(readings.begin(), readings.end(), begin,
                                   [](const ClockReading& one, Nanoseconds time) { return one.time < time; });
   Nanoseconds from = begin;
+  Nanoseconds passed = begin;
   while (reading != readings.end() && reading->time <= end) {
     const auto next = std::next(reading);
     const bool is_last = next == readings.end() || next->time > end;
     const Nanoseconds until = is_last ? end : reading->time + (next->time - reading->time) / 2;
+    pass(reading->time - passed);
     add(*reading, static_cast<double>(until - from));
+    passed = reading->time;
+    read_time_ += until - from;
     from = until;
     reading = next;
   }
+  pass(end - passed);
+}
+
+bool ClockSums::is_known(const WholeSum& sum) const {
+  return sum.count >= ClockUse::kFewest && sum.time > 0 &&
+         sum.time >= kFewestRead * static_cast<double>(read_time_) &&
+         sum.longest <= std::max(kLongestUnread, time_ / kLongestUnreadPart);
 }
 
 ClockUse ClockSums::use() const {
   ClockUse use;
   use.readings = readings_;
-  use.sm_mhz = sm_.mean();
-  use.sm_min_mhz = if_enough(sm_.count, sm_.min);
-  use.throttled_sm_mhz = throttled_sm_.mean();
-  use.memory_mhz = memory_.mean();
-  use.memory_min_mhz = if_enough(memory_.count, memory_.min);
-  use.temperature = if_enough(temperature_.count, temperature_.max);
-  use.watts = power_.mean();
-  if (use.watts) use.watts = *use.watts / 1e3;
+  if (is_known(sm_)) {
+    use.sm_mhz = sm_.mean();
+    use.sm_min_mhz = sm_.min;
+  }
+  if (is_known(memory_)) {
+    use.memory_mhz = memory_.mean();
+    use.memory_min_mhz = memory_.min;
+  }
+  if (is_known(temperature_)) use.temperature = temperature_.max;
+  if (is_known(power_)) use.watts = power_.mean() / 1e3;
+  if (!is_known(throttled_)) return use;
   use.throttled = throttled_.mean();
   use.throttled_by_power = by_power_.mean();
   use.throttled_by_heat = by_heat_.mean();
   use.throttled_by_hardware = by_hardware_.mean();
-  if (use.throttled && cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0)
-    use.throttle_cost = cost_ / throttled_.time;
+  if (throttled_sm_.count >= ClockUse::kFewest && throttled_sm_.time >= kFewestRead * throttled_.sum)
+    use.throttled_sm_mhz = throttled_sm_.mean();
+  if (cost_known_ && max_sm_mhz_ != 0 && sm_.count != 0) use.throttle_cost = cost_ / throttled_.time;
   return use;
 }
 

@@ -77,8 +77,9 @@ struct KernelPauses {
 std::optional<EnergyAmount> energy_in_pauses(const EnergyCounter& counter, std::uint64_t limit_mw,
                                              const KernelPauses& pauses, Nanoseconds begin, Nanoseconds end);
 
-/// Clock readings over a period of time, each weighted by the time that it stands for. Values from fewer than
-/// kFewest readings are empty.
+/// Clock readings over a period of time, each weighted by the time that it stands for. A value is empty if
+/// there are fewer than kFewest readings of it, if they stand for less than nine tenths of the time, or if
+/// one did not come for more than a second and a tenth of the time.
 struct ClockUse {
   static constexpr std::size_t kFewest = 3;
   std::size_t readings = 0;
@@ -104,7 +105,8 @@ class ClockSums {
   explicit ClockSums(std::uint32_t max_sm_mhz) : max_sm_mhz_(max_sm_mhz) {}
 
   /// Adds the readings from `begin` to `end`, which come at irregular intervals. Each stands for the time
-  /// that is nearer to it than to the others.
+  /// that is nearer to it than to the others, even if one of its values is missing. For times without any,
+  /// readings of the other times stand.
   void add(std::span<const ClockReading> readings, Nanoseconds begin, Nanoseconds end);
   ClockUse use() const;
 
@@ -116,18 +118,29 @@ class ClockSums {
     std::uint32_t min = 0;
     std::uint32_t max = 0;
     void add(const std::optional<std::uint32_t>& value, double duration);
-    std::optional<double> mean() const;
+    double mean() const { return sum / time; }
+  };
+  /// Of all the time, not of a part that depends on other values.
+  struct WholeSum : Sum {
+    Nanoseconds unread = 0;  // since the latest reading
+    Nanoseconds longest = 0;
+    void pass(Nanoseconds duration);
+    void add(const std::optional<std::uint32_t>& value, double duration);
   };
 
+  void pass(Nanoseconds duration);
   void add(const ClockReading& reading, double time);
+  bool is_known(const WholeSum& sum) const;
 
   std::uint32_t max_sm_mhz_;
   std::size_t readings_ = 0;
-  Sum sm_;
-  Sum memory_;
-  Sum temperature_;
-  Sum power_;
-  Sum throttled_;  // 0 or 1, for readings that include reasons
+  Nanoseconds time_ = 0;       // at all
+  Nanoseconds read_time_ = 0;  // that readings stand for
+  WholeSum sm_;
+  WholeSum memory_;
+  WholeSum temperature_;
+  WholeSum power_;
+  WholeSum throttled_;  // 0 or 1, for readings that include reasons
   Sum by_power_;
   Sum by_heat_;
   Sum by_hardware_;

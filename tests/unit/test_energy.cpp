@@ -395,6 +395,65 @@ TEST_CASE("clocks by their readings", "[energy]") {
     readings.resize(kept);
     check();
   }
+  SECTION("a part of the time does not stand for all of it") {
+    constexpr Nanoseconds kPace = 50 * kEnergyMs;
+    constexpr Nanoseconds kStart = 10 * kSecond;
+    const auto read = [&](Nanoseconds begin, Nanoseconds end, bool with_reasons = true) {
+      for (Nanoseconds time = begin; time < end; time += kPace) {
+        ClockReading reading;
+        reading.time = kStart + time;
+        reading.sm_mhz = 1755;
+        reading.temperature = 40;
+        if (with_reasons) reading.throttle_reasons = kThrottlePower;
+        readings.push_back(reading);
+      }
+    };
+    const auto known = [&](Nanoseconds begin, Nanoseconds end) {
+      const ClockUse part = use_of(kStart + begin, kStart + end);
+      CHECK(part.sm_mhz.has_value() == part.sm_min_mhz.has_value());
+      CHECK(part.sm_mhz.has_value() == part.temperature.has_value());
+      CHECK(part.throttled.has_value() == part.throttled_by_heat.has_value());
+      CHECK(part.throttled.has_value() == part.throttle_cost.has_value());
+      CHECK(part.throttled.has_value() == part.throttled_sm_mhz.has_value());
+      return std::make_pair(part.sm_mhz.has_value(), part.throttled.has_value());
+    };
+    using Known = std::pair<bool, bool>;
+    readings.clear();
+    SECTION("one value ceases to come") {
+      read(0, kSecond);
+      read(kSecond, 5 * kSecond, false);
+      CHECK(known(0, 4700 * kEnergyMs) == Known{true, false});
+      CHECK(known(0, kSecond) == Known{true, true});
+      // No second is without one, but more than a tenth of the time.
+      CHECK(known(500 * kEnergyMs, 1400 * kEnergyMs) == Known{true, false});
+      CHECK(known(0, 1050 * kEnergyMs) == Known{true, true});
+    }
+    SECTION("readings begin late, end early or pause") {
+      read(2 * kSecond, 4 * kSecond);
+      read(6 * kSecond, 8 * kSecond);
+      CHECK(known(500 * kEnergyMs, 4 * kSecond) == Known{});
+      CHECK(known(1500 * kEnergyMs, 4 * kSecond) == Known{true, true});
+      CHECK(known(2 * kSecond, 5500 * kEnergyMs) == Known{});
+      CHECK(known(2 * kSecond, 4500 * kEnergyMs) == Known{true, true});
+      CHECK(known(2 * kSecond, 8 * kSecond) == Known{});
+      // Less than a tenth of the time.
+      read(8 * kSecond, 25 * kSecond);
+      CHECK(known(2 * kSecond, 25 * kSecond) == Known{true, true});
+    }
+    SECTION("many windows") {
+      read(0, 5 * kSecond);
+      const auto sum_of_windows = [&](Nanoseconds until) {
+        ClockSums sums(1980);
+        for (Nanoseconds time = 0; time < until; time += 60 * kEnergyMs)
+          sums.add(readings, kStart + time + kEnergyMs, kStart + time + 31 * kEnergyMs);
+        return sums.use();
+      };
+      // Most have none of their own.
+      CHECK(sum_of_windows(5 * kSecond).throttled == 1.0);
+      CHECK(sum_of_windows(6 * kSecond).throttled == 1.0);
+      CHECK_FALSE(sum_of_windows(8 * kSecond).throttled);
+    }
+  }
   SECTION("without the highest clock there is no bound on the cost") {
     ClockSums sums(0);
     sums.add(readings, 0, 9 * kSecond);
