@@ -23,7 +23,8 @@ constexpr Unit kCelsius{"°C", "≥ 0"};
 
 constexpr std::string_view kNotPrecise =
     "the error is more than a third of the value; the driver has no energy counter; the counter was reset";
-constexpr std::string_view kTooFewReadings = "fewer than 3 readings; not reported by the driver";
+constexpr std::string_view kTooFewReadings =
+    "fewer than 3 readings, or none for a part of the time (energy.md); not reported by the driver";
 
 void add_clock_columns(Columns<EnergyRow>& columns) {
   const auto clocks = columns.of(&EnergyRow::clocks, kTooFewReadings);

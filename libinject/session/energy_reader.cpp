@@ -97,7 +97,7 @@ Nanoseconds EnergyReader::near_until() const {
 bool EnergyReader::any_usable(Which first, Which last) const {
   return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
     return std::any_of(device.sources + first, device.sources + last + 1,
-                       [](const Source& one) { return one.usable(); });
+                       [this](const Source& one) { return reading_ ? one.usable() : one.may_work_again(); });
   });
 }
 
@@ -144,6 +144,7 @@ Nanoseconds EnergyReader::read(Nanoseconds now, Nanoseconds cpu) {
       const MutexLock lock(mutex_);
       device.energy.pause();
       device.limits_read = false;
+      for (Source& source : device.sources) source.try_again();
     }
     // Other devices may have come into use since the last series.
     used_due_ = used_pace_ = 0;

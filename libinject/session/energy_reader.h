@@ -66,22 +66,32 @@ class EnergyReader {
     kLimit,
     kSources
   };
-  /// An NVML function for one device: no longer called once it is known to be missing, or has failed a few
-  /// times in a row.
+  /// An NVML function for one device: no longer called once it is known to be missing, nor until the next
+  /// series of readings once it has failed a few times in a row.
   struct Source {
     bool exists = false;
     std::atomic<unsigned> failures{0};  // in a row
-    bool usable() const { return exists && failures.load(std::memory_order_relaxed) < kMaxFailures; }
+    bool usable() const { return fewer_failures(kMaxFailures); }
+    bool may_work_again() const { return fewer_failures(kNever); }
+    void try_again() {
+      if (may_work_again()) failures.store(0, std::memory_order_relaxed);
+    }
     bool worked(nvml::Status status) {
       const bool never =
           status == nvml::kNotSupported || status == nvml::kNoPermission || status == nvml::kFunctionNotFound;
       failures.store(status == 0 ? 0
-                     : never     ? kMaxFailures
+                     : never     ? kNever
                                  : failures.load(std::memory_order_relaxed) + 1,
                      std::memory_order_relaxed);
       return status == 0;
     }
+
+   private:
     static constexpr unsigned kMaxFailures = 3;
+    static constexpr unsigned kNever = ~0u;
+    bool fewer_failures(unsigned than) const {
+      return exists && failures.load(std::memory_order_relaxed) < than;
+    }
   };
   struct Device {
     nvml::Device handle = nullptr;
@@ -102,7 +112,7 @@ class EnergyReader {
   Nanoseconds clocks_due(Nanoseconds now);
   Nanoseconds memory_due(Nanoseconds now);
   Nanoseconds kept(Nanoseconds now) const;
-  /// True if some device has a usable source in this range.
+  /// True if some device has a source in this range that is usable, or will be in a new series of readings.
   bool any_usable(Which first, Which last) const;
   template <typename Function, typename... Arguments>
   std::optional<std::uint64_t> ask(Device& device, Which which, Function* function, Arguments... arguments);
