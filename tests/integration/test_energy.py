@@ -276,6 +276,18 @@ class Faults(EnergyTest):
         (row,) = self.windows(done)
         self.check_energy(done, row, self.used(done))
 
+    def test_a_call_that_fails_three_times_in_a_row(self):
+        """Nothing is shown for the window, most of which it does not cover. It is called again in the next one."""
+        reasons, more = "nvmlDeviceGetCurrentClocksEventReasons", "until_more_calls:nvmlDeviceGetTemperature:10"
+        done = self.run_it(f"fault:clock_reasons:4 kernel:k:1 sync start until_calls:{reasons}:18 {kernels('', 20)} stop sleep:1500 start {kernels('', 10)} {more} stop",
+                           faults=f"api_fail={reasons}:999:16:3", SUMMARY="stderr")
+        columns = ("SM Clock (MHz)", "Held Down (%)", "Held by Power (%)", "Held by Heat (%)", "Held Cost Bound (%)")
+        self.assertEqual([[row[column] for column in columns] for row in self.windows(done)],
+                         [["1755.0", "", "", "", ""], ["1755.0", "100.0", "100.0", "0.0", "11.4"]])
+        # Not known of both windows together.
+        self.assertNotIn("clocks throttled", done.stderr)
+        self.assertEqual(done.out.run["energy"]["devices"][0]["missing"], [])
+
     def test_a_counter_that_is_reset(self):
         # The simulated counter restarts at its latest update, and then advances by more than was used since: a high limit allows for that.
         done = self.run_it(f"kernel:k:1 sync start {kernels('', 10)} fault:energy_reset:1 {kernels('', 10)} until_more_calls:{COUNTER}:2 stop {AFTER}",
