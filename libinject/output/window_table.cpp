@@ -359,7 +359,7 @@ Columns<WindowReport> window_columns(const Report& report) {
       return memory.*member ? Cell(megabytes(*(memory.*member))) : Cell();
     };
   };
-  columns.of(&WindowReport::memory, "the row `all`; not queried in time")
+  columns.of(&WindowReport::memory, "the row `all`; not read within 0.1 s or a tenth of the window")
       .add("Memory at Start (MB)", kMegabytes, bytes(&WindowMemory::at_start),
            "Memory in use on the device by all processes when the window opened.")
       .add("Memory at End (MB)", kMegabytes, bytes(&WindowMemory::at_end),

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxKept = 10'000;  // of the first windows, and of the la
 constexpr std::uint32_t kLatestListed = 100;
 
 void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*edge,
-               std::span<const std::pair<std::uint32_t, std::uint64_t>> used) {
+               const WindowLog::MemoryUsed& used) {
   for (const auto& reading : used) {
     auto known = std::find_if(window.memory.begin(), window.memory.end(),
                               [&](const WindowMemory& memory) { return memory.device == reading.first; });
@@ -22,6 +22,10 @@ void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*e
       known = window.memory.insert(known, WindowMemory{reading.first, {}, {}});
     (*known).*edge = reading.second;
   }
+}
+
+bool is_near(Nanoseconds age, Nanoseconds length) {
+  return age <= std::max(WindowLog::kLatestReading, length / 10);
 }
 }  // namespace
 
@@ -45,7 +49,7 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, HostDrops d
   window.number = opened_ + 1;
   window.reason = std::move(reason);
   window.start = begin;
-  more_.push_back({begin, false, false, dropped});
+  more_.push_back({begin, false, false, dropped, 0, {}});
   try {
     windows_.push_back(std::move(window));
   } catch (...) {
@@ -63,6 +67,9 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   window->state = WindowState::kClosing;
   ended_ = std::max(ended_, number);
   total_time_ += end - window->start;
+  More& more = more_[number - windows_.front().number];
+  if (is_near(more.late_by, end - window->start)) note_edge(*window, &WindowMemory::at_start, more.late);
+  more.late = {};
 }
 
 void WindowLog::end_without_times(std::uint32_t number) {
@@ -74,6 +81,7 @@ void WindowLog::end_without_times(std::uint32_t number) {
   ended_ = std::max(ended_, number);
   More& more = more_[number - windows_.front().number];
   more.start_read = more.end_read = true;
+  more.late = {};
   window->memory.clear();
   ++without_times_;
 }
@@ -140,19 +148,27 @@ bool WindowLog::lacks_memory() const {
   return false;
 }
 
-void WindowLog::note_memory(Nanoseconds time, std::span<const std::pair<std::uint32_t, std::uint64_t>> used) {
+void WindowLog::note_memory(Nanoseconds begin, Nanoseconds end, const MemoryUsed& used) {
   const MutexLock lock(mutex_);
   std::uint32_t all_read = opened_;
   for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {
     WindowInfo& window = windows_[i];
     More& more = more_[i];
-    const bool ended = window.end != 0 && window.end <= time;
-    if (!more.start_read && !ended && window.start <= time) {
-      note_edge(window, &WindowMemory::at_start, used);
+    const bool ended = window.end != 0 && window.end <= begin;
+    if (!more.start_read && !ended && window.start <= begin) {
+      const Nanoseconds age = end - window.start;
+      // The window may end while it is being read.
+      if (is_near(age, window.end == 0 ? 0 : window.end - window.start)) {
+        note_edge(window, &WindowMemory::at_start, used);
+      } else if (window.end == 0) {
+        more.late_by = age;
+        more.late = used;
+      }
       more.start_read = true;
     }
     if (!more.end_read && ended) {
-      note_edge(window, &WindowMemory::at_end, used);
+      if (is_near(end - window.end, window.end - window.start))
+        note_edge(window, &WindowMemory::at_end, used);
       more.end_read = true;
     }
     if (!more.end_read) all_read = window.number - 1;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +44,11 @@ class WindowLog {
 
   /// Whether an edge of a window still needs a reading of the devices' memory.
   bool lacks_memory() const;
-  /// A reading (devices and bytes in use), begun at `time`: applies to all earlier edges that have none yet.
-  /// A window that had ended by then has none at its start.
-  void note_memory(Nanoseconds time, std::span<const std::pair<std::uint32_t, std::uint64_t>> used);
+  using MemoryUsed = std::vector<std::pair<std::uint32_t, std::uint64_t>>;  // devices and bytes in use
+  /// A reading from `begin` to `end`: the one of all earlier edges that have none yet, unless it is later
+  /// than kLatestReading and a tenth of the window. A window that had ended by then has none at its start.
+  void note_memory(Nanoseconds begin, Nanoseconds end, const MemoryUsed& used);
+  static constexpr Nanoseconds kLatestReading = 100 * kMillisecond;
 
   RangeTracker::Span span(std::uint32_t number) const;
   /// The window that contains `time`, 0 if none does.
@@ -85,6 +86,9 @@ class WindowLog {
     bool start_read = false;  // whether there is a reading of the devices' memory
     bool end_read = false;
     HostDrops dropped;  // when it opened
+    // A reading that is late for the start, unless the window becomes long enough.
+    Nanoseconds late_by = 0;
+    MemoryUsed late;
   };
 
   mutable Mutex mutex_;

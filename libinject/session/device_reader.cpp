@@ -205,7 +205,7 @@ bool DeviceReader::find_devices() {
 
 void DeviceReader::read() {
   const Nanoseconds time = now();
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> used;
+  WindowLog::MemoryUsed used;
   for (const Reading& device : devices_) {
     if (device.handle == nullptr) continue;
     nvml::Status status = 0;
@@ -214,7 +214,7 @@ void DeviceReader::read() {
     used.emplace_back(device.device, *bytes);
     energy_.note_memory(device.device, *bytes);
   }
-  windows_.note_memory(time, used);
+  windows_.note_memory(time, now(), used);
   const auto idles = [](const Reading& device) {
     return device.handle != nullptr && device.link.pcie_generation < device.link.pcie_max_generation;
   };

@@ -109,29 +109,29 @@ TEST_CASE("records that were dropped belong to the window that was open last") {
 }
 
 TEST_CASE("readings of the devices' memory belong to the edges before them") {
-  using Used = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+  using Used = WindowLog::MemoryUsed;
   WindowLog log;
   CHECK_FALSE(log.lacks_memory());
-  log.note_memory(10, Used{{0, 1}});
+  log.note_memory(10, 10, Used{{0, 1}});
   const std::uint32_t one = log.open("api", 1000);
   CHECK(log.lacks_memory());
-  log.note_memory(999, Used{{0, 2}});  // the reading began before the window
+  log.note_memory(999, 999, Used{{0, 2}});  // the reading began before the window
   CHECK(log.lacks_memory());
-  log.note_memory(1010, Used{{0, 3}, {1, 30}});
+  log.note_memory(1010, 1010, Used{{0, 3}, {1, 30}});
   CHECK_FALSE(log.lacks_memory());
-  log.note_memory(1020, Used{{0, 4}});  // no reading was requested
+  log.note_memory(1020, 1020, Used{{0, 4}});  // no reading was requested
   log.end(one, 2000);
   CHECK(log.lacks_memory());
-  log.note_memory(1999, Used{{0, 5}});
+  log.note_memory(1999, 1999, Used{{0, 5}});
   CHECK(log.lacks_memory());
   const std::uint32_t two = log.open("api", 2100);
-  log.note_memory(2200, Used{{0, 6}});  // counts for both windows
+  log.note_memory(2200, 2200, Used{{0, 6}});  // counts for both windows
   CHECK_FALSE(log.lacks_memory());
   log.end(two, 2300);
   // It ends before anybody could read.
   log.end(log.open("api", 2400), 2410);
   CHECK(log.lacks_memory());
-  log.note_memory(2500, Used{{0, 7}});
+  log.note_memory(2500, 2500, Used{{0, 7}});
   CHECK_FALSE(log.lacks_memory());
 
   const std::vector<WindowInfo> windows = log.copy();
@@ -145,6 +145,33 @@ TEST_CASE("readings of the devices' memory belong to the edges before them") {
   CHECK(windows[1].memory[0].at_end == 7u);
   CHECK_FALSE(windows[2].memory[0].at_start);
   CHECK(windows[2].memory[0].at_end == 7u);
+}
+
+TEST_CASE("a reading of the devices' memory long after an edge is not the edge's") {
+  constexpr Nanoseconds kMs = 1'000'000;
+  constexpr Nanoseconds kOpened = 1000 * kMs;
+  const WindowLog::MemoryUsed used{{0, 1}};
+  const auto memory = [&](Nanoseconds after_start, Nanoseconds length, Nanoseconds after_end) {
+    WindowLog log;
+    const std::uint32_t number = log.open("api", kOpened);
+    // Begun at once.
+    log.note_memory(kOpened, kOpened + after_start, used);
+    const bool while_open = !log.copy()[0].memory.empty();
+    CHECK(while_open == (after_start <= 100 * kMs));
+    const Nanoseconds end = kOpened + length;
+    log.end(number, end);
+    log.note_memory(end + after_end, end + after_end, used);
+    CHECK_FALSE(log.lacks_memory());
+    WindowMemory edges;
+    for (const WindowMemory& known : log.copy()[0].memory) edges = known;
+    return std::make_pair(edges.at_start.has_value(), edges.at_end.has_value());
+  };
+  using Edges = std::pair<bool, bool>;
+  CHECK(memory(100 * kMs, 500 * kMs, 100 * kMs) == Edges{true, true});
+  CHECK(memory(300 * kMs, 500 * kMs, 100 * kMs) == Edges{false, true});
+  CHECK(memory(100 * kMs, 500 * kMs, 101 * kMs) == Edges{true, false});
+  CHECK(memory(300 * kMs, 2999 * kMs, 300 * kMs) == Edges{});
+  CHECK(memory(300 * kMs, 3000 * kMs, 300 * kMs) == Edges{true, true});
 }
 
 TEST_CASE(
@@ -167,7 +194,7 @@ TEST_CASE(
     CHECK(log.total_time() == Nanoseconds{i} * 5);
   }
   CHECK(log.lacks_memory());
-  log.note_memory(1'000'000, {});
+  log.note_memory(1'000'000, 1'000'000, {});
   CHECK_FALSE(log.lacks_memory());
 
   const std::vector<WindowInfo> listed = log.copy();
@@ -283,7 +310,7 @@ TEST_CASE("a window without times is neither open nor waited for") {
   CHECK(log.at(3000) == 2);
   CHECK(log.opened_by(10) == 0);
   log.end(2, 4000);
-  log.note_memory(5000, {});
+  log.note_memory(5000, 5000, {});
   CHECK_FALSE(log.lacks_memory());
   CHECK(log.total_time() == 1000);
   CHECK(log.without_times() == 1);
