@@ -122,6 +122,15 @@ void KernelPauses::add(Nanoseconds begin, Nanoseconds end) {
   }
 }
 
+void KernelPauses::doubt(Nanoseconds until) {
+  for (Pause& pause : longer) {
+    const Nanoseconds begin = std::clamp(until, pause.begin, pause.end);
+    rest += begin - pause.begin;
+    pause.begin = begin;
+  }
+  std::erase_if(longer, [](const Pause& pause) { return pause.begin == pause.end; });
+}
+
 std::optional<EnergyAmount> energy_in_pauses(const EnergyCounter& counter, std::uint64_t limit_mw,
                                              const KernelPauses& pauses, Nanoseconds begin, Nanoseconds end) {
   const std::optional<EnergyAmount> all = counter.between(begin, end);

@@ -56,19 +56,21 @@ class EnergyCounter {
   double most_;  // mW
 };
 
-/// Time without a kernel in a window.
+/// Time without a kernel of the window's in a window.
 struct KernelPauses {
   struct Pause {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
   };
   std::vector<Pause> longer;  ///< kLong and longer
-  std::uint64_t rest = 0;     ///< the shorter ones together
+  std::uint64_t rest = 0;     ///< the shorter ones, and doubtful ones, together
   bool complete = true;       ///< false: there were too many to keep
   static constexpr Nanoseconds kLong = 5 * kMillisecond;
   static constexpr std::size_t kMax = 4096;
 
   void add(Nanoseconds begin, Nanoseconds end);
+  /// Other kernels may have run until then.
+  void doubt(Nanoseconds until);
 };
 
 /// Energy in a window's pauses: for the longer ones from the counter; for the others as for the rest of the

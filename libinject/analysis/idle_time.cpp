@@ -143,6 +143,10 @@ bool asks_for_work(std::string_view function) {
   return contains(function, "Query");
 }
 
+bool waits_for_all_work(std::string_view function) {
+  return function == "cudaDeviceSynchronize";
+}
+
 const HostCall* HostThread::call_at(Nanoseconds time) const {
   const auto next = std::upper_bound(calls.begin(), calls.end(), time,
                                      [](Nanoseconds at, const HostCall& call) { return at < call.end; });

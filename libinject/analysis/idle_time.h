@@ -48,13 +48,17 @@ HostState host_state_of(std::string_view function, bool library);
 /// Whether a call of this name queries if work is done. A thread that makes such calls repeatedly is waiting.
 bool asks_for_work(std::string_view function);
 
+/// Whether a call of this name waits for all work on a device, on whichever stream.
+bool waits_for_all_work(std::string_view function);
+
 /// An outermost call.
 struct HostCall {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
   FunctionId function = kNoFunction;
   HostState state = HostState::kOther;
-  bool asks = false;  ///< asks_for_work()
+  bool asks = false;            ///< asks_for_work()
+  bool waited_for_all = false;  ///< waits_for_all_work(), and it succeeded
 };
 
 struct ProcessorReading {
@@ -71,6 +75,7 @@ struct HostThread {
   std::vector<Nanoseconds> small_downloads;  ///< begin times of calls that copied little to the host
   bool launches = false;                     ///< whether it submitted device work
   Nanoseconds closing = 0;                   ///< when the window closed; 0 while unknown
+  Nanoseconds waited_for_all = 0;            ///< the end of its first call that did; 0: none
 
   /// Records held in memory.
   std::size_t held() const {

@@ -102,12 +102,13 @@ Columns<EnergyRow> energy_columns(const Report& report) {
            "Maximum error, from the counter's steps and the times of the readings.");
   columns.add("Power (W)", kWatts, &Row::watts, "Energy / Duration.", kNotPrecise);
   static constexpr std::string_view kNoIdle =
-      "rows of iterations; the error is more than a third of the value; records of kernels were lost; too "
-      "many pauses";
+      "rows of iterations; the error is more than a third of the value, as without cudaDeviceSynchronize(); "
+      "records of kernels were lost; too many pauses";
   columns.of(&Row::idle, kNoIdle)
       .add("Idle Energy (J)", kJoules, joules,
-           "Energy used while no kernel ran: measured in pauses of 5 ms or more, estimated from their time "
-           "for shorter ones (energy.md).")
+           "Energy used while no kernel ran: measured in pauses of 5 ms or more, once earlier work is known "
+           "to "
+           "be over; estimated from their time for others (energy.md).")
       .add("± Idle Energy (J)", kJoules, error, "Maximum error.");
   columns.add(
       "Idle Energy (%)", kPercent,

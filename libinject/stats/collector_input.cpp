@@ -125,7 +125,8 @@ const FunctionKinds::Kind& FunctionKinds::of(FunctionId function) {
   Kind& kind = kinds_[function];
   if (!kind.known) {
     const std::string_view name = function_name(function);
-    kind = {true, host_state_of(name, is_library_function(function)), asks_for_work(name)};
+    kind = {true, host_state_of(name, is_library_function(function)), asks_for_work(name),
+            waits_for_all_work(name)};
   }
   return kind;
 }

@@ -34,7 +34,8 @@ class FunctionKinds {
   struct Kind {
     bool known = false;
     HostState state = HostState::kOther;
-    bool asks = false;  ///< asks_for_work()
+    bool asks = false;           ///< asks_for_work()
+    bool waits_for_all = false;  ///< waits_for_all_work()
   };
 
   const Kind& of(FunctionId function);

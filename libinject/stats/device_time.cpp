@@ -104,10 +104,12 @@ void DeviceTimeStatistics::work(std::uint32_t number, std::uint32_t device, cons
 void DeviceTimeStatistics::call(std::uint32_t number, std::uint32_t thread, const HostCall& call) {
   Window* found = window(number);
   if (found == nullptr) return;
-  std::vector<HostCall>& calls = found->threads[thread].calls;
+  HostThread& host = found->threads[thread];
+  std::vector<HostCall>& calls = host.calls;
   // A signal handler of the program may make calls in the middle of another.
   if (!calls.empty() && (call.begin < calls.back().end || is_part_of_computing(call, calls.back()))) return;
   calls.push_back(call);
+  if (call.waited_for_all && host.waited_for_all == 0) host.waited_for_all = call.end;
   hold(*found);
 }
 
@@ -255,6 +257,17 @@ Nanoseconds DeviceTimeStatistics::cut(Window& window, Nanoseconds begin, Nanosec
   return possible ? lost : 0;
 }
 
+/// When the device is known to have finished all work launched before the window, which may run beside the
+/// window's own on any stream. Which device a call waited for is known only if there is no choice.
+Nanoseconds DeviceTimeStatistics::earlier_work_over(const Window& window) {
+  Nanoseconds over = ~Nanoseconds{0};
+  if (window.devices.size() != 1) return over;
+  for (const auto& [number, thread] : window.threads) {
+    if (thread.launches && thread.waited_for_all != 0) over = std::min(over, thread.waited_for_all);
+  }
+  return over;
+}
+
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
   if (number <= settled_through_) return;
   settled_through_ = number;
@@ -281,6 +294,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     total.shares.merge(timeline.shares());
     if (rows_.size() == kMaxRows) continue;
     KernelPauses pauses = timeline.take_pauses();
+    pauses.doubt(earlier_work_over(window));
     if (pauses_ + pauses.longer.size() > kMaxPauses) {
       pauses.longer = {};
       pauses.complete = false;

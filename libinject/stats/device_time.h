@@ -23,7 +23,7 @@ struct DeviceTimeRow {
   std::uint32_t device = 0;
   DeviceTimes times;
   std::vector<IdleShare> shares;  ///< by descending time, from IdleShares::largest()
-  KernelPauses pauses;            ///< of a window
+  KernelPauses pauses;            ///< of a window; none known until all earlier work is over
 };
 
 /// Determines, for each window and device, when the device worked and why it did not. Exact whatever order
@@ -89,6 +89,7 @@ class DeviceTimeStatistics {
 
   Window* window(std::uint32_t number);
   void drop(Windows::iterator window);
+  static Nanoseconds earlier_work_over(const Window& window);
   static Nanoseconds cut(Window& window, Nanoseconds begin, Nanoseconds end, Nanoseconds lost);
   void hold(Window& window);
   void bound();

@@ -147,7 +147,8 @@ void Statistics::add(const CallEvent& event) {
   if (event.chain == 0) {
     const FunctionKinds::Kind& kind = c.functions.of(event.function);
     c.device_times.call(event.window, event.thread,
-                        {event.begin, event.end, event.function, kind.state, kind.asks});
+                        {event.begin, event.end, event.function, kind.state, kind.asks,
+                         kind.waits_for_all && event.status == 0});
     c.copies.call(event, kind.state);
   }
   HostWork& window = c.windows.host(event.window);

@@ -180,6 +180,13 @@ class Energy(EnergyTest):
         truth = (end - begin - busy) * IDLE / 1e9
         self.assertLessEqual(abs(float(row["Idle Energy (J)"]) - truth), float(row["± Idle Energy (J)"]) + 0.002)
 
+    def test_a_pause_in_which_earlier_work_runs_on_another_stream(self):
+        done = self.run_it(f"kernel:w:1 sync duration:k:50000000 duration:long:2000000000 kernel:long:1:1 start kernel:k:1:2 stream_sync:2 sleep:1800 "
+                           f"kernel:k:1:2 stream_sync:2 stop sync {AFTER}")
+        (row,) = self.windows(done)
+        self.check_energy(done, row, self.used(done))
+        self.assertEqual((row["Idle Energy (J)"], row["Idle Energy (%)"]), ("", ""))
+
     def test_devices_that_the_program_uses(self):
         done = self.run_it(f"kernel:k:1 device:1 kernel:k:1 sync device:0 start {kernels('', 40)} stop {AFTER}", devices=3)
         rows = {row["Device"]: row for row in self.windows(done)}

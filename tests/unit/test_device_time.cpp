@@ -1039,3 +1039,38 @@ TEST_CASE("waits are found by their ends as thread by thread", "[diagnosis]") {
     }
   }
 }
+
+TEST_CASE("Pauses are certain once all earlier work is known to be over", "[device_time]") {
+  Run run;
+  const auto wait = [&](Nanoseconds begin, Nanoseconds end, bool for_all, std::uint32_t thread = 7) {
+    run.statistics.call(
+        1, thread,
+        {Run::at(begin), Run::at(end), kSyncFunction, HostState::kSynchronization, false, for_all});
+  };
+  run.launch(0, 10, 10, 1000);
+  Nanoseconds certain = 0;
+  SECTION("nothing waits") {}
+  SECTION("for a stream") {
+    wait(10, 20'000, false);
+  }
+  SECTION("for the device") {
+    wait(10, 1000, false);
+    wait(2000, 20'000, true);
+    wait(21'000, 30'000, true);
+    certain = 20'000;
+  }
+  SECTION("of which there are two") {
+    wait(10, 20'000, true);
+    run.statistics.work(1, 1, run.work(0, 10, 0, 10));
+  }
+  SECTION("on a thread that launches nothing") {
+    wait(10, 20'000, true, 8);
+  }
+  run.launch(40'000, 40'010, 40'010, 41'000);
+  run.statistics.settle_window(1, kMs, Run::at(41'000));
+  const KernelPauses& pauses = run.statistics.row(1, 0)->pauses;
+  const Nanoseconds known = certain == 0 ? 0 : 40'010 - certain;
+  CHECK(pauses.longer.size() == (certain == 0 ? 0 : 1));
+  CHECK(pauses.rest == (10 + 39'010 - known) * kUs);
+  if (certain != 0) CHECK(pauses.longer[0].begin == Run::at(certain));
+}

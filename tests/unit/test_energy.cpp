@@ -321,6 +321,16 @@ TEST_CASE("energy while no kernel ran", "[energy]") {
     for (Nanoseconds i = 0; i < 1000; ++i) pauses.add(i * 4 * kEnergyMs, (i * 4 + 3) * kEnergyMs);
     CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_precise());
   }
+  SECTION("in doubt until the device is known to be idle") {
+    pauses.doubt(11 * kSecond);
+    const auto part = energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond);
+    CHECK(part->joules - part->error <= 300);
+    CHECK(part->joules + part->error >= 400);
+    pauses.doubt(15 * kSecond);
+    CHECK(pauses.longer.empty());
+    CHECK(pauses.rest == 4 * kSecond + 2 * kEnergyMs);
+    CHECK_FALSE(energy_in_pauses(counter, kLimit, pauses, 5 * kSecond, 20 * kSecond)->is_precise());
+  }
   SECTION("too many to keep") {
     for (std::size_t i = 0; i <= KernelPauses::kMax; ++i)
       pauses.add(i * 10 * kEnergyMs, (i * 10 + 6) * kEnergyMs);
