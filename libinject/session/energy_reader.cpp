@@ -21,6 +21,8 @@ namespace {
 
 // How often clocks and memory are read.
 constexpr Nanoseconds kPace = 50 * kMillisecond;
+// Clocks are read this often even if their reserve is not full: longer gaps make them unknown (ClockUse).
+constexpr Nanoseconds kLongestPace = 900 * kMillisecond;
 // This much of their budgets is reserved for the first second of a window, which may be all there is of it.
 constexpr Nanoseconds kKept = 3 * kMillisecond;
 // A device may come into use in the middle of a window. Querying the driver may cost much (docs/energy.md),
@@ -129,7 +131,8 @@ Nanoseconds EnergyReader::kept(Nanoseconds now) const {
 
 Nanoseconds EnergyReader::clocks_due(Nanoseconds now) {
   if (!any_usable(kPower, kReasons)) return kNever;
-  return std::max(clocks_at_ + kPace, clock_budget_.next(now, kept(now)));
+  return std::max(clocks_at_ + kPace, std::min(clock_budget_.next(now, kept(now)),
+                                               std::max(clocks_at_ + kLongestPace, clock_budget_.next(now))));
 }
 
 Nanoseconds EnergyReader::memory_due(Nanoseconds now) {
