@@ -163,7 +163,8 @@ TEST_CASE("a reading of the devices' memory long after an edge is not the edge's
     log.note_memory(end + after_end, end + after_end, used);
     CHECK_FALSE(log.lacks_memory());
     WindowMemory edges;
-    for (const WindowMemory& known : log.copy()[0].memory) edges = known;
+    const std::vector<WindowInfo> windows = log.copy();
+    for (const WindowMemory& known : windows[0].memory) edges = known;
     return std::make_pair(edges.at_start.has_value(), edges.at_end.has_value());
   };
   using Edges = std::pair<bool, bool>;
