@@ -175,8 +175,8 @@ void ClockSums::WholeSum::pass(Nanoseconds duration) {
   longest = std::max(longest, unread);
 }
 
-void ClockSums::WholeSum::add(const std::optional<std::uint32_t>& value, double duration) {
-  Sum::add(value, duration);
+void ClockSums::WholeSum::read(const std::optional<std::uint32_t>& value, double duration) {
+  add(value, duration);
   if (value) unread = 0;
 }
 
@@ -187,15 +187,15 @@ void ClockSums::pass(Nanoseconds duration) {
 
 void ClockSums::add(const ClockReading& reading, double time) {
   ++readings_;
-  sm_.add(reading.sm_mhz, time);
-  memory_.add(reading.memory_mhz, time);
-  temperature_.add(reading.temperature, time);
-  power_.add(reading.milliwatts, time);
+  sm_.read(reading.sm_mhz, time);
+  memory_.read(reading.memory_mhz, time);
+  temperature_.read(reading.temperature, time);
+  power_.read(reading.milliwatts, time);
   const auto is_throttled = [&reading](unsigned reasons) -> std::optional<std::uint32_t> {
     if (!reading.throttle_reasons) return std::nullopt;
     return (*reading.throttle_reasons & reasons) != 0 ? 1u : 0u;
   };
-  throttled_.add(is_throttled(~0u), time);
+  throttled_.read(is_throttled(~0u), time);
   by_power_.add(is_throttled(kThrottlePower), time);
   by_heat_.add(is_throttled(kThrottleHeat), time);
   by_hardware_.add(is_throttled(kThrottleHardware), time);

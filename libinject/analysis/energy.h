@@ -62,7 +62,7 @@ struct KernelPauses {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
   };
-  std::vector<Pause> longer;  ///< kLong and longer
+  std::vector<Pause> longer;  ///< kLong and longer, or what is left of those
   std::uint64_t rest = 0;     ///< the shorter ones, and doubtful ones, together
   bool complete = true;       ///< false: there were too many to keep
   static constexpr Nanoseconds kLong = 5 * kMillisecond;
@@ -127,7 +127,7 @@ class ClockSums {
     Nanoseconds unread = 0;  // since the latest reading
     Nanoseconds longest = 0;
     void pass(Nanoseconds duration);
-    void add(const std::optional<std::uint32_t>& value, double duration);
+    void read(const std::optional<std::uint32_t>& value, double duration);
   };
 
   void pass(Nanoseconds duration);

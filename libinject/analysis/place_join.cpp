@@ -140,6 +140,12 @@ class Join {
     return common == kUnknownWork ? kNoWork : common;
   }
 
+  bool equals(const Sequence& one, const Sequence& other, Number number) const {
+    return std::equal(
+        one.begin(), one.end(), other.begin(), other.end(),
+        [&](std::uint32_t a, std::uint32_t b) { return named_[a].*number == named_[b].*number; });
+  }
+
   /// How many kernels two sequences have in common, in any order.
   std::size_t in_common(const Sequence& sequence, const Sequence& other, Number number) const {
     std::unordered_map<std::uint32_t, std::size_t> left;
@@ -199,32 +205,48 @@ class Join {
   bool is_difference(const Between& between) const { return !may_replace(between.here, between.there); }
 
   void take_common(const Sequence& sequence, const std::vector<const Sequence*>& others) {
-    std::optional<Common> common = common_of(sequence, others, &LaunchedKernel::exact);
-    if (!common || common->certain() < sequence.size()) {
-      std::optional<Common> coarse = common_of(sequence, others, &LaunchedKernel::coarse);
-      if (coarse && (!common || coarse->certain() > common->certain())) common = std::move(coarse);
+    std::vector<Common> nearest = nearest_of(sequence, others, &LaunchedKernel::exact);
+    if (nearest.empty() || nearest.front().certain() < sequence.size()) {
+      std::vector<Common> coarse = nearest_of(sequence, others, &LaunchedKernel::coarse);
+      if (!coarse.empty() && (nearest.empty() || coarse.front().certain() > nearest.front().certain()))
+        nearest = std::move(coarse);
     }
-    if (common) take(sequence, *common, like(*common->other, others));
+    for (std::size_t i = 0; i < nearest.size(); ++i) {
+      std::vector<JoinedPlace> before;
+      before.reserve(sequence.size());
+      for (const std::uint32_t timed : sequence) before.push_back(std::exchange(joined_[timed], {}));
+      take(sequence, nearest[i], like(*nearest[i].other, others));
+      // It may be any of them: what they have in common is certain.
+      for (std::size_t at = 0; i > 0 && at < sequence.size(); ++at)
+        if (before[at].place != joined_[sequence[at]].place) joined_[sequence[at]] = {};
+    }
   }
 
-  std::optional<Common> common_of(const Sequence& sequence, const std::vector<const Sequence*>& others,
-                                  Number number) {
-    Common found;
-    std::size_t most = 0;
+  /// What a sequence has in common with those that differ least from it; only one of equal ones.
+  std::vector<Common> nearest_of(const Sequence& sequence, const std::vector<const Sequence*>& others,
+                                 Number number) {
+    std::vector<Common> nearest;
+    std::size_t least = ~std::size_t{0};
     for (const Sequence* other : others) {
-      const std::size_t common = in_common(sequence, *other, number);
-      if (common > most) {
-        most = common;
-        found.other = other;
-      }
+      // With less in common it may be something else.
+      if (4 * in_common(sequence, *other, number) < std::max(sequence.size(), other->size())) continue;
+      std::optional<Alignment> aligned = matches_of(sequence, *other, number);
+      if (!aligned) return {};
+      if (aligned->distance > least) continue;
+      if (aligned->distance < least) nearest.clear();
+      least = aligned->distance;
+      const auto is_equal = [&](const Common& one) { return equals(*one.other, *other, number); };
+      if (std::none_of(nearest.begin(), nearest.end(), is_equal))
+        nearest.push_back(common_of(sequence, *other, std::move(aligned->matches)));
     }
-    // With less in common it may be something else.
-    if (found.other == nullptr || 4 * most < std::max(sequence.size(), found.other->size()))
-      return std::nullopt;
-    std::optional<Matches> matches = matches_of(sequence, *found.other, number);
-    if (!matches) return std::nullopt;
-    found.matches = std::move(*matches);
-    found.betweens = betweens_of(sequence, *found.other, found.matches);
+    return nearest;
+  }
+
+  Common common_of(const Sequence& sequence, const Sequence& other, Matches matches) const {
+    Common found;
+    found.other = &other;
+    found.matches = std::move(matches);
+    found.betweens = betweens_of(sequence, other, found.matches);
     const auto is_one = [this](const Between& between) { return is_difference(between); };
     const auto first = std::find_if(found.betweens.begin(), found.betweens.end(), is_one);
     const auto last = std::find_if(found.betweens.rbegin(), found.betweens.rend(), is_one);
@@ -272,9 +294,15 @@ class Join {
                        [&](std::uint32_t timed) { return families.contains(timed_[timed].family); });
   }
 
-  /// The kernels that every longest common subsequence matches in the same way. Empty if that would take too
-  /// many comparisons.
-  std::optional<Matches> matches_of(const Sequence& sequence, const Sequence& other, Number number) {
+  /// The kernels that every longest common subsequence matches in the same way, and how many kernels are in
+  /// one of the two sequences only.
+  struct Alignment {
+    Matches matches;
+    std::size_t distance = 0;
+  };
+
+  /// Empty if that would take too many comparisons.
+  std::optional<Alignment> matches_of(const Sequence& sequence, const Sequence& other, Number number) {
     const std::size_t most = std::min(sequence.size(), other.size());
     std::size_t common_begin = 0;
     while (common_begin < most && same(sequence[common_begin], other[common_begin], number)) ++common_begin;
@@ -289,15 +317,16 @@ class Join {
       const std::size_t end = common_end - std::min(common_end, compared);
       const auto here = std::span(sequence).subspan(begin, sequence.size() - begin - end);
       const auto there = std::span(other).subspan(begin, other.size() - begin - end);
-      const std::optional<Matches> found = common_to_all(here, there, number);
+      const std::optional<Alignment> found = common_to_all(here, there, number);
       if (!found) return std::nullopt;
-      if ((begin > 0 && found->front() == kUnmatched) || (end > 0 && found->back() == kUnmatched)) continue;
+      const Matches& between = found->matches;
+      if ((begin > 0 && between.front() == kUnmatched) || (end > 0 && between.back() == kUnmatched)) continue;
       Matches matches(sequence.size(), kUnmatched);
       for (std::size_t i = 0; i < begin; ++i) matches[i] = i;
-      for (std::size_t i = 0; i < found->size(); ++i)
-        if ((*found)[i] != kUnmatched) matches[begin + i] = begin + (*found)[i];
+      for (std::size_t i = 0; i < between.size(); ++i)
+        if (between[i] != kUnmatched) matches[begin + i] = begin + between[i];
       for (std::size_t i = 1; i <= end; ++i) matches[sequence.size() - i] = other.size() - i;
-      return matches;
+      return Alignment{std::move(matches), found->distance};
     }
   }
 
@@ -339,8 +368,8 @@ class Join {
 
   /// Positions in `there` of the kernels of `here` that every longest common subsequence matches in the same
   /// way.
-  std::optional<Matches> common_to_all(std::span<const std::uint32_t> here,
-                                       std::span<const std::uint32_t> there, Number number) {
+  std::optional<Alignment> common_to_all(std::span<const std::uint32_t> here,
+                                         std::span<const std::uint32_t> there, Number number) {
     const std::size_t rows = here.size();
     const std::size_t columns = there.size();
     const auto alike = [&](std::size_t row, std::size_t column) {
@@ -395,7 +424,7 @@ class Join {
         }
         if (ways == 1) matches[i] = found;
       }
-      return matches;
+      return Alignment{std::move(matches), least};
     }
   }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr Nanoseconds kMaxWait = 2'000'000'000;
 // For a fork, once a fork has waited in vain: the use may be waiting for an allocator's lock, which the
 // forking thread holds if the allocator's handlers were registered after ours.
-constexpr Nanoseconds kMaxWaitAgain = 20'000'000;
+constexpr Nanoseconds kMaxWaitAgain = 400'000'000;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};

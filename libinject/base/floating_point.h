@@ -11,25 +11,40 @@ class FloatingPointDefaults {
  public:
 #if defined(__x86_64__)
   FloatingPointDefaults() noexcept {
-    asm volatile("stmxcsr %0" : "=m"(settings_));
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(settings_), "=m"(control_));
     constexpr unsigned kFlags = 0x3f;
     constexpr unsigned kDefault = 0x1f80;
-    if ((settings_ & ~kFlags) == kDefault) [[likely]]
-      return;
-    const unsigned set = kDefault | (settings_ & kFlags);
-    asm volatile("ldmxcsr %0" : : "m"(set));
+    if ((settings_ & ~kFlags) != kDefault) [[unlikely]] {
+      const unsigned set = kDefault | (settings_ & kFlags);
+      asm volatile("ldmxcsr %0" : : "m"(set));
+    }
+    // Of long double. The flags are restored as well: once ours were set, the program's next instruction
+    // would trap.
+    if (control_ != kControl) [[unlikely]] {
+      asm volatile("fnstenv %0\n\tfldcw %1" : "=m"(environment_) : "m"(kControl));
+    }
   }
   ~FloatingPointDefaults() {
+    if (control_ != kControl) [[unlikely]] {
+      asm volatile("fldenv %0" : : "m"(environment_));
+    }
     asm volatile("ldmxcsr %0" : : "m"(settings_));
   }
 
  private:
+  static constexpr unsigned short kControl = 0x37f;
+  struct Environment {
+    unsigned words[7];
+  };
   unsigned settings_;
+  unsigned short control_;
+  Environment environment_;
 #elif defined(__aarch64__)
   FloatingPointDefaults() noexcept {
     asm volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(settings_), "=r"(flags_));
-    if (settings_ != 0) [[unlikely]]
+    if (settings_ != 0) [[unlikely]] {
       asm volatile("msr fpcr, %0" : : "r"(0UL));
+    }
   }
   ~FloatingPointDefaults() {
     asm volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(settings_), "r"(flags_));

@@ -107,8 +107,7 @@ Columns<EnergyRow> energy_columns(const Report& report) {
   columns.of(&Row::idle, kNoIdle)
       .add("Idle Energy (J)", kJoules, joules,
            "Energy used while no kernel ran: measured in pauses of 5 ms or more, once earlier work is known "
-           "to "
-           "be over; estimated from their time for others (energy.md).")
+           "to be over; estimated from their time for others (energy.md).")
       .add("± Idle Energy (J)", kJoules, error, "Maximum error.");
   columns.add(
       "Idle Energy (%)", kPercent,

@@ -67,8 +67,7 @@ Columns<HostRow> host_columns(const Report& report) {
             return cell_if(role != HostRole::kRest && role != HostRole::kEndedChildren, row.use->count);
           },
           "Threads or child processes seen by a reading in the window; for `process`, its threads. One that "
-          "is "
-          "renamed counts in both roles, but once for `process`.",
+          "is renamed counts in both roles, but once for `process`.",
           "`[rest]` and `[ended children]`, whose threads and child processes are counted in their roles");
   const auto amount = [](HostAmount which) {
     return [which](const HostRow& row) { return Cell(row.use->use.of(which)); };

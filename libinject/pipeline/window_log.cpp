@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -68,7 +69,11 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   ended_ = std::max(ended_, number);
   total_time_ += end - window->start;
   More& more = more_[number - windows_.front().number];
-  if (is_near(more.late_by, end - window->start)) note_edge(*window, &WindowMemory::at_start, more.late);
+  try {
+    if (is_near(more.late_by, end - window->start)) note_edge(*window, &WindowMemory::at_start, more.late);
+  } catch (const std::bad_alloc&) {
+    // Without memory for it, the value is not known. A thread of the program may be closing the window.
+  }
   more.late = {};
 }
 

@@ -3,6 +3,7 @@
 #include "libinject/record/control.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace inject {
 
@@ -22,7 +23,8 @@ constinit LaunchTrigger launch_trigger;
 
 void wipe_control_in_children() noexcept {
 #ifdef MADV_WIPEONFORK
-  // Since Linux 4.14. Fails where pages are larger: then only fork()'s handlers switch recording off.
+  // Since Linux 4.14. A larger page has other variables as well: then only fork()'s handlers switch it off.
+  if (sysconf(_SC_PAGESIZE) != static_cast<long>(sizeof(recording_control))) return;
   madvise(&recording_control, sizeof(recording_control), MADV_WIPEONFORK);
 #endif
 }

@@ -31,14 +31,14 @@ struct alignas(4096) RecordingControl {
 };
 extern RecordingControl recording_control;
 
-inline constexpr std::atomic<std::uint32_t>& control_word = recording_control.word;
+inline constinit std::atomic<std::uint32_t>& control_word = recording_control.word;
 
 /// The window that is open now, 0 if none; with kNamingWindow (model/code_place.h) while what follows it is
 /// being named. A call belongs to the window that it reads here when it begins.
-inline constexpr std::atomic<std::uint32_t>& current_window = recording_control.window;
+inline constinit std::atomic<std::uint32_t>& current_window = recording_control.window;
 
 /// The blocks that records go into; nullptr if none are made (any more).
-inline constexpr std::atomic<BlockPool*>& published_pool = recording_control.pool;
+inline constinit std::atomic<BlockPool*>& published_pool = recording_control.pool;
 
 /// From now on, children with memory of their own find recording switched off: the blocks are in shared
 /// memory, and _Fork() and clone() run no handlers of pthread_atfork().

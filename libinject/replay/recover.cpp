@@ -141,6 +141,10 @@ WrittenRun read_run_file(int folder) {
       });
     }
   });
+  if (json.failed()) {  // nothing is certain
+    run.pid.reset();
+    run.base.reset();
+  }
   return run;
 }
 

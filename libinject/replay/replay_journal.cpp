@@ -214,7 +214,7 @@ bool Replay::read_settle(Entry entry, Decoder& from) {
   const std::uint64_t second = entry == Entry::kSettled ? from.number() : 0;
   if (!from.ok()) return false;
   // As the process wrote them, in pairs. Others would have the same windows settled again and again.
-  if (entry == Entry::kSettle && std::exchange(settling_, window)) return false;
+  if (entry == Entry::kSettle && std::exchange(settling_, window) == window) return false;
   if (entry == Entry::kSettled && std::exchange(settling_, std::nullopt).value_or(0) > window) return false;
   windows_.open_until(window, 0);
   windows_.end_until(window);

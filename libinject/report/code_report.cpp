@@ -34,7 +34,10 @@ class CodeSums {
       : places_(places),
         runs_text_(std::any_of(times.sums().begin(), times.sums().end(), [&](const auto& sum) {
           const std::vector<CodeNode> chain = chain_of(places.place(sum.first.place).stack, places);
-          return !chain.empty() && name(chain.back().detail) == kTextFile;
+          // A child that multiprocessing spawns runs a text as well, which calls this.
+          return !chain.empty() && name(chain.back().detail) == kTextFile &&
+                 (chain.size() < 2 ||
+                  !name(chain[chain.size() - 2].detail).ends_with("/multiprocessing/spawn.py"));
         })) {}
 
   void add(std::uint32_t number, const Totals& kernels) {

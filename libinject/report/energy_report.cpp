@@ -14,7 +14,7 @@ namespace inject {
 
 namespace {
 
-std::optional<EnergyAmount> if_sharp(const std::optional<EnergyAmount>& amount) {
+std::optional<EnergyAmount> if_precise(const std::optional<EnergyAmount>& amount) {
   return amount && amount->is_precise() ? amount : std::nullopt;
 }
 
@@ -46,7 +46,7 @@ class DeviceRows {
     const DeviceTimeRow* times = statistics_.device_times().row(window.number, readings_.device);
     if (times != nullptr && window.end != 0 && all_kernels_known(window, run_))
       row.idle =
-          if_sharp(energy_in_pauses(counter_, readings_.limit_mw, times->pauses, window.start, window.end));
+          if_precise(energy_in_pauses(counter_, readings_.limit_mw, times->pauses, window.start, window.end));
     ++total_.windows_at_all;
     if (row.energy) {
       ++total_.windows;
@@ -86,7 +86,7 @@ class DeviceRows {
     row.max_sm_mhz = readings_.max_sm_mhz;
     if (end <= begin) return row;
     row.duration = end - begin;
-    row.energy = if_sharp(counter_.between(begin, end));
+    row.energy = if_precise(counter_.between(begin, end));
     ClockSums sums(readings_.max_sm_mhz);
     sums.add(readings_.clocks, begin, end);
     row.clocks = sums.use();
@@ -99,7 +99,7 @@ class DeviceRows {
     const auto after = std::find_if_not(first, iterations.end(), is_complete_iteration);
     const auto count = static_cast<std::uint64_t>(after - first);
     if (count == 0 || std::any_of(after, iterations.end(), is_complete_iteration)) return;
-    const auto amount = if_sharp(counter_.between(first->begin, std::prev(after)->end));
+    const auto amount = if_precise(counter_.between(first->begin, std::prev(after)->end));
     if (!amount) return;
     if (run_.batch != 0) row.joules_by_sample = amount->joules / static_cast<double>(count * run_.batch);
     WorkUnits units;

@@ -239,6 +239,7 @@ bool HostSource::is_found(pid_t pid) const {
 }
 
 void HostSource::take(pid_t pid, pid_t parent, const TaskStat& stat) {
+  if (is_found(pid)) return;  // it has moved to another list meanwhile
   if (found_.size() == kMaxChildren) {
     ++beyond_;
   } else {

@@ -178,14 +178,22 @@ std::string IterationTracker::report() const {
   return search_ == nullptr ? std::string() : search_->detector().report();
 }
 
+namespace {
+
+std::string iterations(std::uint64_t count) {
+  return str_format("{} training iteration{}", count, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
 std::string IterationTracker::why_none(const WindowSpec& spec) const {
   if (search_ == nullptr) return {};
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return ": no training iterations were found; " + detector.report();
   const std::uint64_t begun = detector.begun();
   if (spec.kind == WindowKind::kIteration && begun <= spec.start)
-    return str_format(": only {} training iterations ran", begun);
-  const std::string ran = str_format(": {} training iterations ran", begun);
+    return str_format(": only {} ran", iterations(begun));
+  std::string ran = str_format(": {} ran", iterations(begun));
   // It may have been some repetition in the set-up.
   if (!detector.lock()->optimizer && detector.is_overdue())
     return ran + ", if they were iterations; they stopped long before the end";

@@ -134,7 +134,7 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   if (next.launch_end <= begin) {
     const bool other_stream = last_.stream != next.stream;
     const bool collective = last_.kind == TimedWorkKind::kCollective;
-    // Only a graph's launch has several pieces of work.
+    // Hardly anything but a graph's launch has several pieces of work.
     const bool same_launch =
         last_.launch_known && last_.thread == next.thread && last_.launch_begin == next.launch_begin;
     blame(time,

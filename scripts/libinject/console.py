@@ -53,11 +53,12 @@ def warn(message: str) -> None:
 
 def number(option: str, text: str, least: int, whole: bool = False) -> float:
     """The value of an option. Exits unless it is a number of at least `least`."""
-    form = r"-?\d+" if whole else r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+    form = r"[+-]?\d+" if whole else r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
     value = float(text) if re.fullmatch(form, text, re.ASCII | re.IGNORECASE) else math.nan
-    why = f"not a {'whole ' if whole else ''}number" if math.isnan(value) else "too small" if value < least else "too large" if value > 1e9 else ""
+    most = 1_000_000_000
+    why = f"not a {'whole ' if whole else ''}number" if math.isnan(value) else "too small" if value < least else "too large" if value > most else ""
     if why:
-        fail(f"{option} '{text[:40]}': {why}; accepted: {least} or more")
+        fail(f"{option} '{text[:40]}': {why}; accepted: {least} {f'to {most}' if value > most else 'or more'}")
     return value
 
 

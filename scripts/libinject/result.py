@@ -282,7 +282,7 @@ class Result:
 
     @property
     def stale(self) -> list[str]:
-        """Tables from an earlier moment than run.json, because they could not be rewritten."""
+        """Tables that are older than run.json, because they could not be rewritten."""
         return [name for name in self.run.get("stale_files") or [] if isinstance(name, str)]
 
     def lost(self) -> dict[str, int]:
@@ -345,7 +345,7 @@ def _with_members(written: dict, path: pathlib.Path) -> dict:
     run = dict(written)
     for name, kind in _MEMBERS.items():
         if not isinstance(run.setdefault(name, None if name in _OR_NULL else kind()), (kind, type(None)) if name in _OR_NULL else kind):
-            raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, but has to be {_KINDS[kind]}")
+            raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, but must be {_KINDS[kind]}")
     return run
 
 

@@ -235,9 +235,9 @@ class Windows(IterationTest):
 
     def test_a_validation_in_the_window_was_not_lengthened(self):
         """Only what the steps were lengthened by is subtracted, however long the window was for other reasons."""
-        def step(index):  # twice as long in the window, as with a slow profiler
-            return SYNCED + (" sleep:6" if 20 <= index < 30 else " sleep:2")
-        validation = "loop:4 [ copy:h2d:64 kernel:forward:3 sync sleep:30 ] copy:d2h:4"
+        def step(index):  # much longer in the window, as with a slow profiler
+            return SYNCED + (" sleep:20" if 20 <= index < 30 else " sleep:4")
+        validation = "loop:4 [ copy:h2d:64 kernel:forward:3 sync sleep:70 ] copy:d2h:4"
         done = self.train(Program(step, after={9: validation, 24: validation}, steps=52), WINDOW="iter:20+10")
         (row,) = (row for row in done.out.rows("window_sum.csv") if row["Device"] == "0")
         outside = [int(step["Duration (ns)"]) for step in done.out.rows("step_times.csv")]

@@ -835,7 +835,7 @@ class Stopping(MetricsTest):
                            faults="pm_enable_ms=3500")
         self.assertEqual(done.code, 4)
         (line,) = done.warnings()
-        self.assertIn("the sampling of hardware metrics does not end", line)
+        self.assertIn("sampling of hardware metrics does not stop", line)
         self.assertEqual(done.simulated_calls()["cuptiFinalize"], 0)
 
     def test_one_that_was_only_slow(self):

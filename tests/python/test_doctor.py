@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import unittest
@@ -107,8 +108,9 @@ class Command(folders.TemporaryFolder):
         self.assertTrue(found["text"].startswith("profiling would be off: INJECT_WINDOW='foo': "), found)
 
     def test_no_working_directory(self):
-        done = subprocess.run(["sh", "-c", f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} {folders.ROOT / 'scripts' / 'inject'} doctor --no-trial --json"],
-                              cwd=self.folder, capture_output=True, text=True, check=False)
+        command = shlex.join([sys.executable, str(folders.ROOT / "scripts" / "inject"), "doctor", "--no-trial", "--json"])
+        done = subprocess.run(["sh", "-c", f"mkdir gone && cd gone && rmdir ../gone && exec {command}"], cwd=self.folder, capture_output=True, text=True,
+                              env={name: value for name, value in os.environ.items() if not name.startswith("INJECT_")}, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         (found,) = (finding for finding in json.loads(done.stdout) if finding["subject"] == "output")
         self.assertEqual((found["state"], found["text"]), ("warning", "the working directory no longer exists"))

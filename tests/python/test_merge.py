@@ -174,7 +174,7 @@ class Steps(Case):
         """Jobs of equal ranks: each one's deviations from a step are `noise(job)`."""
         with Store() as store:
             for run in range(jobs * count):
-                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", run, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "", None)])
+                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", run, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None, "", None, "[]")])
                 store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, *[int(MS * (1 + each))] * 2, *[None] * 8)
                                             for number, each in enumerate(noise(run // count))])
             store.flush()
@@ -775,10 +775,10 @@ class Ranks(Case):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, state="recovered", recovered=recovered)
         job = self.job()
         self.assertEqual((job["lost"], job["by_rank"][0]["gaps"]), ({"calls_not_kept": 5, "bytes_unread": 8}, ["journal_cut"]))
-        self.assertEqual(self.said, ["killed, and not recovered completely: the journal is damaged: rank 0-1; "
-                                     "the tables are those that the process last wrote: rank 1"])
+        self.assertEqual(self.said, [("killed, and not recovered completely: the journal is damaged: rank 0-1; "
+                                      "the tables are those that the process last wrote: rank 1")])
         shutil.rmtree(self.folder / "0")
-        self.assertIn("what recovery could not complete", folders.inject("merge", self.folder).stdout)
+        self.assertIn("not counted: recovery was not complete", folders.inject("merge", self.folder).stdout)
 
     def test_processors(self):
         """Weighted by the time of the windows that were read; the tighter limit counts."""

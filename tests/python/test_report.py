@@ -145,7 +145,7 @@ class OfTheExample(folders.TemporaryFolder):
                     try:
                         result = Result(folder)
                     except BadFile as problem:
-                        self.assertRegex(str(problem), f"'{key}' is an? .*, but has to be an? |'{key}' is null, but has to be|is not a number of 64 bits$")
+                        self.assertRegex(str(problem), f"'{key}' is an? .*, but must be an? |'{key}' is null, but must be|is not a number of 64 bits$|must be a whole number, 1 or more$")
                         continue
                     json.dumps(page_model([result], []), allow_nan=False, ensure_ascii=False).encode()
 

@@ -85,11 +85,11 @@ class Bad(folders.TemporaryFolder):
                           ('{"libinject": "1", "lost": {"names": NaN}}', "foreign/run.json: not written by libinject: 'NaN' is not a number of 64 bits"),
                           ('{"libinject": "1", "pid": 1e400}', "foreign/run.json: not written by libinject: '1e400' is not a number of 64 bits"),
                           ("[" * 100_000, "foreign/run.json: not written by libinject: nested too deeply"),
-                          ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, but has to be an object"),
-                          ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, but has to be a list"),
-                          ('{"libinject": "1", "command_line": true}', "foreign/run.json: 'command_line' is a truth value, but has to be a list"),
-                          ('{"libinject": "1", "windows": null}', "foreign/run.json: 'windows' is null, but has to be a list"),
-                          ('{"libinject": "1", "versions": "x"}', "foreign/run.json: 'versions' is a text, but has to be an object")):
+                          ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, but must be an object"),
+                          ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, but must be a list"),
+                          ('{"libinject": "1", "command_line": true}', "foreign/run.json: 'command_line' is a truth value, but must be a list"),
+                          ('{"libinject": "1", "windows": null}', "foreign/run.json: 'windows' is null, but must be a list"),
+                          ('{"libinject": "1", "versions": "x"}', "foreign/run.json: 'versions' is a text, but must be an object")):
             (foreign / "run.json").write_text(text)
             self.assertEqual(self.refusal(Result, foreign), why)
 
@@ -119,7 +119,7 @@ class Bad(folders.TemporaryFolder):
         """No traceback: one line, and status 2."""
         good = folders.write_run(self.folder / "good")
         bad = folders.write_run(self.folder / "bad", diagnosis=5)
-        for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, but has to be a list"), (self.folder / ("x" * 300), "file name too long")):
+        for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, but must be a list"), (self.folder / ("x" * 300), "file name too long")):
             for arguments, end in ((("compare", good, path), "inject: nothing to compare"), (("merge", path), "inject: no result folders to merge"),
                                    (("report", path, "-o", self.folder / "r.html"), "inject: nothing to report: no folder could be read")):
                 done = folders.invoke(*arguments)

@@ -182,10 +182,11 @@ class Unreadable(folders.TemporaryFolder):
         os.chdir(gone)
         gone.rmdir()
         for arguments in (("report", "x"), ("report", self.good, "-o", "x.html"), ("check", "x"), ("merge", "x"), ("merge", self.good, "--parquet", "x"),
-                          ("compare", "x", "y"), ("sweep", "--report", "x"), ("sweep", "--var", "A=1", "--", "true", "{A}"), ("doctor", "--no-trial")):
+                          ("compare", "x", "y"), ("sweep", "--report", "x"), ("sweep", "--var", "A=1", "--", "true", "{A}")):
             with self.subTest(arguments=arguments):
                 self.lines_on_stderr({2}, *arguments)
         self.lines_on_stderr({0}, "lib")
+        self.lines_on_stderr({0, 1}, "doctor", "--no-trial")  # a finding
 
 
 if __name__ == "__main__":

@@ -308,9 +308,8 @@ TEST_CASE("Gaps that are no line's", "[code_gaps]") {
   run.settle(of_window);
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     const auto cause = static_cast<IdleCause>(i);
-    const bool on_device =
-        cause == IdleCause::kOtherStream || cause == IdleCause::kCollective ||
-        cause == IdleCause::kQueue || cause == IdleCause::kGraph;
+    const bool on_device = cause == IdleCause::kOtherStream || cause == IdleCause::kCollective ||
+                           cause == IdleCause::kQueue || cause == IdleCause::kGraph;
     CHECK(run.time({on_device ? GapPlace::Kind::kDevice : GapPlace::Kind::kUnknown, 0, cause}) == 3);
   }
 }

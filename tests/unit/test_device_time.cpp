@@ -539,8 +539,8 @@ Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
           scene.downloads.emplace_back(thread, begin);
         scene.work.push_back({device, work});
         // The launch of a graph has several kernels.
-        for (auto more = work.kind == TimedWorkKind::kKernel && random() % 4 == 0 ? random() % 4 : 0; more > 0;
-             --more) {
+        for (auto more = work.kind == TimedWorkKind::kKernel && random() % 4 == 0 ? random() % 4 : 0;
+             more > 0; --more) {
           work.stream = static_cast<std::uint32_t>(1 + random() % 3);
           Nanoseconds& next = free_at[{device, work.stream}];
           work.start = std::max(next, work.end) + upto(3 * kUs);

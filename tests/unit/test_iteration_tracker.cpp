@@ -671,7 +671,7 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
   CHECK_FALSE(some->rough);
   CHECK(some->by_shape == tracker.found().lock->by_shape);
   CHECK(some->events == 30);
-  CHECK(some->begun == 20);
+  CHECK(some->begun == 720);
   CHECK(some->changes == 0);
   CHECK(some->locked_after == tracker.found().lock->seen_before);
   CHECK_FALSE(some->begins_with.empty());

@@ -614,7 +614,8 @@ TEST_CASE("Votes of complete and incomplete places", "[place_join]") {
   CHECK(vote({}, never) == 0);
   CHECK(vote({0, 5, 0, 5}, never) == 5);
   CHECK(vote({5, 6}, always) == 0);
-  CHECK(vote({incomplete(5)}, never) == 5);
+  CHECK(vote({incomplete(5)}, always) == 5);
+  CHECK(vote({incomplete(5)}, never) == 0);
   CHECK(vote({incomplete(5), incomplete(6)}, always) == 0);
   CHECK(vote({incomplete(5), 6}, always) == 6);
   CHECK(vote({6, incomplete(5), incomplete(7)}, always) == 6);

@@ -154,9 +154,9 @@ void tell_of_fault() noexcept {
   const char* fault = python_fault.exchange(nullptr, std::memory_order_acq_rel);
   if (fault == nullptr) return;
   try {
-    Log::debug(str_format("Python's frames are not read, its layout is not a known one: {}", fault));
+    Log::debug(str_format("Python's frames are not read, its layout is unknown: {}", fault));
   } catch (...) {
-    Log::error_without_allocation("Python's frames are not read: its layout is not a known one");
+    Log::error_without_allocation("Python's frames are not read: its layout is unknown");
   }
 }
 

@@ -222,10 +222,10 @@ const char* contradiction(const PythonLayout& layout, std::uint64_t version, con
     return word(layout.minor == 13 ? words.in_313 : words.in_314);
   };
   for (const DebugMember& known : kDebugMembers) {
-    if (in(known.word) != layout.*known.member) return "its debug offsets are not known ones";
+    if (in(known.word) != layout.*known.member) return "its debug offsets are unknown";
   }
   for (const DebugConstant& known : kDebugConstants) {
-    if (in(known.word) != known.value) return "its debug offsets are not known ones";
+    if (in(known.word) != known.value) return "its debug offsets are unknown";
   }
   return nullptr;
 }

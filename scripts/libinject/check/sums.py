@@ -185,8 +185,8 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
 
 @rule("gap-sum", ERROR, "The idle time by line, and the host's own work, is that of the windows, cause by cause, and a line's causes add up to it.", compares=True)
 def gap_sum(folder: Folder) -> Iterator[Place]:
-    lines = folder.table("gap_line_sum", "Idle Time (ns)")
-    causes = idle_columns(lines)
+    causes = idle_columns(folder.table("gap_line_sum"))
+    lines = folder.table("gap_line_sum", "Idle Time (ns)", *causes)
     windows = folder.table("window_sum", "Window", "Device", "Idle (ns)", *causes)
     if lines is None or windows is None or without_devices(windows) or not phases_complete(folder):
         return

@@ -40,7 +40,8 @@ def report(
         model = page_model(results, problems)
     for result in results:
         if not result.complete:
-            console.warn(f"{result.path}: the run has not ended, or was killed: 'injectctl recover {result.path}' makes its tables")
+            console.warn(f"{result.path}: the process was killed, and its last window is not complete" if result.run.get("state") == "recovered" else
+                         f"{result.path}: the run has not ended, or was killed: 'injectctl recover {result.path}' makes its tables")
         for problem in result.problems:
             console.warn(problem)
     if as_json:

@@ -250,7 +250,7 @@ def _time(text: str | None) -> float | None:
         return None
     form = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
     if form is None or float(form[1]) <= 0:
-        console.fail(f"--timeout-each '{printable(text, 40)}': not a time; accepted: a time such as 90s, 10m or 2h")
+        console.fail(f"--timeout-each '{printable(text, 40)}': not a time; accepted: 90s, 10m, 2h and the like")
     return float(form[1]) * _TIMES[form[2]]
 
 

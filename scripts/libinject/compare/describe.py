@@ -238,7 +238,7 @@ def caveats(runs: Iterable[Run]) -> list[str]:
     lines = []
     for run in runs:
         name = printable(run.result.name, 40)
-        if not run.result.complete:
+        if not run.result.complete and run.result.run.get("state") != "recovered":
             lines.append(f"{name}: the run has not ended, or was killed: its last tables are compared")
         if run.result.stale:
             lines.append(f"{name}: {', '.join(printable(text, 40) for text in run.result.stale[:5])}{' …' if len(run.result.stale) > 5 else ''} "

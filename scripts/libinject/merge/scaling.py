@@ -10,17 +10,17 @@ from libinject.merge.jobs import Job
 from libinject.merge.store import Store
 
 # By rank: nanoseconds per step, samples and units of work per second, and the source and name of the units.
-# The tables' rates are rounded: to 0.1 in older versions.
+# The tables' rates are rounded, to 0.1 in older versions: they are used where a copy does not have the batch.
 _SAMPLES = "CASE WHEN count(batch) = count(*) AND min(batch) = max(batch) THEN min(batch) END * 1e9 / step"
 _UNPROFILED = f"""
-    SELECT rank, arg_max("Step Time (ns)", "Window") AS step, {_SAMPLES} AS samples,
+    SELECT rank, arg_max("Step Time (ns)", "Window") AS step, coalesce({_SAMPLES}, arg_max("Samples/s", "Window")) AS samples,
            arg_max("Units/s", "Window") AS units, max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
     FROM window_sum JOIN member USING (run) JOIN (SELECT run, batch, unit_ranges FROM runs) USING (run)
     WHERE job = ? AND Device = 'all' AND "Window" IS NOT NULL AND "Step Time (ns)" > 0 GROUP BY rank"""
 # Units are counted by the host's time. If the host ran ahead of the GPU, the step time is the GPU's, and such rates are meaningless.
 _IN_WINDOWS = f"""
     SELECT rank, median("Step Time (ns)") AS step,
-           {_SAMPLES} AS samples,
+           coalesce({_SAMPLES}, CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END) AS samples,
            sum("Units") FILTER (by_host) * 1e9 / sum("Duration (ns)") FILTER (by_host AND "Units" IS NOT NULL) AS units,
            max(concat_ws(' ', "Units From", nullif(unit_ranges, ''))) AS source
     FROM (SELECT *, "Step Time (ns)" = "Duration (ns)" AS by_host FROM iteration_sum) JOIN member USING (run)

@@ -72,7 +72,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         kinds = ", ".join(f"{count} {printable(kind, 40).replace('_', ' ')}" for kind, count in job["lost"].items())
         found.append(("lost", f"{kinds}, on {_count(len(losing), 'rank')}: their figures are incomplete"))
     else:
-        found.append(("lost", "what recovery could not complete" if any(row["gaps"] for row in job["by_rank"]) else "nothing"))
+        found.append(("lost", "not counted: recovery was not complete" if any(row["gaps"] for row in job["by_rank"]) else "nothing"))
     said = [(row["rank"], row["messages"][0]) for row in job["by_rank"] if row["messages"]]
     for rank, text in said[:3]:
         found.append(("said", f"rank {rank}: {printable(text, 200)}"))

@@ -42,7 +42,7 @@ _RECOVERED = {
     "records_after_full": "GPU records after the journal was full",
     "records_without_call": "GPU records whose call could not be recovered",
     "names_missing": "names shown as [not recovered]",
-    "records_refused": "records left out: damaged",
+    "records_refused": "records left out: damaged, or of an impossible time",
     "bytes_unread": "bytes of CUPTI's buffers that can't be read",
 }
 _STATES = {

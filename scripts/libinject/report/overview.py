@@ -44,7 +44,7 @@ def colour_of(kind: str) -> str:
 
 
 def _label(kind: str) -> str:
-    return "Kernels" if kind.startswith("GPU-bound") else _LABELS.get(kind, "Start-up, other streams")
+    return "Kernels" if kind.startswith("GPU-bound") else _LABELS.get(kind, "Start-up, other streams, graphs")
 
 
 def _parts(entry: dict, evidence: list[dict[str, Any]], device_time: int) -> list[dict[str, Any]]:

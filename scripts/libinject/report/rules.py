@@ -23,7 +23,7 @@ RULES = (
          "It is the verdict if such kernels run for 80% of the time or more, or if nothing else takes 10%. The potential gain is the share of the kernels with "
          "that limit; for compute it is known only where 90% of them or more do not use tensor cores."),
     Rule("launch-bound", "Idle time in which the host was in the launch call or in another call, or computed on its way to the next launch, and the time "
-         "that the GPU takes from one piece of work to the next.", _LARGEST),
+         "that the GPU takes from one piece of work to the next (within a CUDA graph, that is not part of it).", _LARGEST),
     Rule("synchronization-bound", "Idle time because the host had waited for the GPU, and so launched the next work late.", _LARGEST),
     Rule("input-bound", "Idle time in which the host waited for something other than the GPU, or did work of its own: 1 ms or more without any call.", _LARGEST),
     Rule("copy-bound", "Time with copies and no kernel, and idle time in which the host was in a copy call.", _LARGEST),

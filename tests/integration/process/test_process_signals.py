@@ -48,9 +48,12 @@ class ThreadState(harness.Case):
 
     @harness.unsanitized("the sanitizer's own arithmetic would be trapped")
     def test_floating_point_traps(self):
-        done = self.run_both(harness.victim("signals", "trap_floating_point"), env={"INJECT_TRACE": "csv,chrome"})
-        self.assertEqual((done.status, done.stdout), (0, "raised: 0, trapped: 1\n"))
-        self.assert_complete(done.output, {"short_one": 100})
+        for window in ("always", "api"):  # our thread begins before the traps are set, and after
+            with self.subTest(window):
+                done = self.run_both(harness.victim("signals", "trap_floating_point"),
+                                     env={"INJECT_TRACE": "csv,chrome", "INJECT_WINDOW": window})
+                self.assertEqual((done.status, done.stdout), (0, "raised: 0, trapped: 1\n"))
+                self.assert_complete(done.output, {"short_one": 101 if window == "always" else 100})
 
     def test_masks_handlers_and_pending_signals(self):
         done = self.run_both(harness.victim("signals", "signal_state"))

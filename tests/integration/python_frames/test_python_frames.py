@@ -193,7 +193,7 @@ class Others(unittest.TestCase):
             self.check_refused("of another version", "WHOLE", f"{version:08x}", **offsets((version + 0x100, 0)))
             self.check_refused("it has no GIL", "WHOLE", f"{version:08x}", **offsets((version, 1)))
             for number in known:
-                self.check_refused("other than is known", "WHOLE", f"{version:08x}", **offsets(other=number))
+                self.check_refused("debug offsets are unknown", "WHOLE", f"{version:08x}", **offsets(other=number))
 
     def test_memory_that_is_not_there(self):
         for library in ("WHOLE", "VERSION_3_10"):
@@ -202,7 +202,7 @@ class Others(unittest.TestCase):
                 self.assertEqual(self.look(library, OTHER_STATE="nowhere")[0], "1 0 1")
                 said, told = self.look(library, OTHER_STATE="itself")
                 self.assertEqual(said, "1 0 0")
-                self.assertIn("Python's frames are not read, its layout is not a known one: its types have other names", told)
+                self.assertIn("Python's frames are not read, its layout is unknown: its types have other names", told)
 
 
 if __name__ == "__main__":
