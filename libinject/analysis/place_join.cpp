@@ -73,16 +73,20 @@ class Join {
     return timed_[timed].*number == named_[named].*number;
   }
 
-  /// Those of `others` with the same kernels as that sequence of `kernels`.
+  /// Whether that sequence of `kernels` has the same kernels as `other`, a named one.
+  bool equals(Kernels kernels, const Sequence& sequence, const Sequence& other, Number number) const {
+    return std::equal(sequence.begin(), sequence.end(), other.begin(), other.end(),
+                      [&](std::uint32_t one, std::uint32_t named) {
+                        return kernels[one].*number == named_[named].*number;
+                      });
+  }
+
+  /// Those of `others` that it equals.
   std::vector<const Sequence*> equal_ones(Kernels kernels, const Sequence& sequence,
                                           const std::vector<const Sequence*>& others, Number number) const {
     std::vector<const Sequence*> equal;
-    const auto is_same = [&](std::uint32_t one, std::uint32_t named) {
-      return kernels[one].*number == named_[named].*number;
-    };
     for (const Sequence* other : others) {
-      if (std::equal(sequence.begin(), sequence.end(), other->begin(), other->end(), is_same))
-        equal.push_back(other);
+      if (equals(kernels, sequence, *other, number)) equal.push_back(other);
     }
     return equal;
   }
@@ -138,12 +142,6 @@ class Join {
       common = work;
     }
     return common == kUnknownWork ? kNoWork : common;
-  }
-
-  bool equals(const Sequence& one, const Sequence& other, Number number) const {
-    return std::equal(
-        one.begin(), one.end(), other.begin(), other.end(),
-        [&](std::uint32_t a, std::uint32_t b) { return named_[a].*number == named_[b].*number; });
   }
 
   /// How many kernels two sequences have in common, in any order.
@@ -235,7 +233,7 @@ class Join {
       if (aligned->distance > least) continue;
       if (aligned->distance < least) nearest.clear();
       least = aligned->distance;
-      const auto is_equal = [&](const Common& one) { return equals(*one.other, *other, number); };
+      const auto is_equal = [&](const Common& one) { return equals(named_, *one.other, *other, number); };
       if (std::none_of(nearest.begin(), nearest.end(), is_equal))
         nearest.push_back(common_of(sequence, *other, std::move(aligned->matches)));
     }

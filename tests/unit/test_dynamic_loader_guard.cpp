@@ -118,3 +118,21 @@ TEST_CASE("a wait for a fork is no place to be cancelled at", "[native]") {
   REQUIRE(pthread_join(thread, nullptr) == 0);
   CHECK(cancelled_thread_went_on);
 }
+
+// The last one here: from then on, no fork of this process waits for as long.
+TEST_CASE("after a fork that waited in vain, others wait for a short time only", "[native]") {
+  DynamicLoaderGuard::count_in_this_process();
+  std::atomic<bool> using_it{false};
+  std::atomic<bool> over{false};
+  std::thread user([&] {
+    const DynamicLoaderGuard guard;
+    using_it = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  while (!using_it) std::this_thread::yield();
+  wait_before_fork();
+  const Nanoseconds again = wait_before_fork();
+  over = true;
+  user.join();
+  CHECK(again < kSoon);
+}
