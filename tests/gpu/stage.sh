@@ -28,6 +28,12 @@ else
   echo "no $build/cuda12; cuda12_fetch.sh makes it" >&2
 fi
 # What the command inject needs, for the Python that is there.
-python3 -m pip install --quiet --no-compile --target "$folder/python" --upgrade --only-binary=:all: --python-version "${INJECT_GPU_PYTHON:-3.12}" typer jinja2 ||
-  echo "without the command inject's packages: studies in folders need them there" >&2
+packages() {
+  python3 -m pip install --quiet --no-compile --target "$folder/python" --upgrade --only-binary=:all: --python-version "${INJECT_GPU_PYTHON:-3.12}" "$@" ||
+    echo "without $*: studies in folders need them there" >&2
+}
+packages typer jinja2
+packages --no-deps plotly
+# Pages embed its script. The rest is 30 MB of Python that nothing imports.
+find "$folder/python/plotly" -mindepth 1 -maxdepth 1 ! -name package_data ! -name __init__.py -exec rm -rf {} +
 du -sh "$folder"
