@@ -116,6 +116,12 @@ class Command(folders.TemporaryFolder):
             self.assertTrue(done.stderr.startswith(f"inject: {line}"), done.stderr)
             self.assertFalse((self.folder / "sweep").exists())
 
+    def test_a_package_that_pages_need_is_missing(self):
+        (self.folder / "sitecustomize.py").write_text("import sys\nsys.modules['plotly'] = None\n")
+        done = self.sweep("--var", "A=1", "--", "touch", "ran{A}", env={"PYTHONPATH": str(self.folder)})
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: the Python package 'plotly' is not installed\n"))
+        self.assertFalse((self.folder / "ran1").exists())
+
     def test_the_example_over_its_kernels_time(self):
         done = self.sweep("--var", "NS=5000,10000,20000", "--batch-var", "NS", "--window", "api", "--set", "summary=off", "--json",
                           "--", "env", "CUDASIM_KERNEL_NS={NS}", folders.BUILD / "examples" / "inject-train")

@@ -47,6 +47,7 @@ def sweep(
 ) -> None:
     """Run a command for all combinations of values under libinject, one after the other, and draw step time, throughput, utilization, kernel
     families, GEMM rate and memory over them: SWEEPDIR/sweep.html and sweep.csv."""
+    from libinject.page import render
     from libinject.sweep import points, variables
 
     if report is not None:
@@ -77,6 +78,7 @@ def sweep(
         if name in {f"INJECT_{text.partition('=')[0].upper().removeprefix('INJECT_')}" for text in setting}:
             console.fail(f"{name} differs from point to point: use {option}")
 
+    render.require_packages()
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with points.alone(out) as mine:

@@ -8,6 +8,7 @@ import base64
 import gzip
 import hashlib
 import importlib.resources
+import importlib.util
 import json
 import pathlib
 from collections.abc import Sequence
@@ -37,6 +38,13 @@ def embedded(data: Any) -> str:
     except ValueError:  # division by nearly nothing: rare, and searching for it takes a while
         text = json.dumps(console.finite(data), ensure_ascii=True, separators=(",", ":"))
     return packed(text)
+
+
+def require_packages() -> None:
+    """Raises ModuleNotFoundError if a page can't be written, for commands that first run programs for a long time."""
+    for name in ("jinja2", "markupsafe", "plotly"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
 
 
 def articles_page(title: str, kind: str, articles: Sequence[Article], problems: Sequence[str] = (), note: str = "") -> str:
