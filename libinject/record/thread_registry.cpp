@@ -59,9 +59,9 @@ ThreadState* ThreadRegistry::acquire() noexcept {
   if (!usable_ || next_index_.load(std::memory_order_relaxed) >= kMaxEver) return refuse();
   for (std::uint32_t i = 0; i < kMaxAtOnce; ++i) {
     ThreadState& state = states_[i];
-    std::uint32_t expected = kFree;
-    if (state.life.load(std::memory_order_relaxed) != kFree ||
-        !state.life.compare_exchange_strong(expected, kClaimed, std::memory_order_acq_rel)) {
+    std::uint32_t expected = ThreadState::kFree;
+    if (state.life.load(std::memory_order_relaxed) != ThreadState::kFree ||
+        !state.life.compare_exchange_strong(expected, ThreadState::kClaimed, std::memory_order_acq_rel)) {
       continue;
     }
     state.reset();
@@ -72,7 +72,7 @@ ThreadState* ThreadRegistry::acquire() noexcept {
     // A value for the key makes on_thread_exit run; if there is no memory for it, the thread's state stays
     // taken after the thread has gone, which only costs its room.
     pthread_setspecific(key_, &state);
-    state.life.store(kLive, std::memory_order_release);
+    state.life.store(ThreadState::kLive, std::memory_order_release);
     std::uint32_t high = high_water_.load(std::memory_order_relaxed);
     while (high < i + 1 && !high_water_.compare_exchange_weak(high, i + 1, std::memory_order_seq_cst)) {
     }
@@ -117,13 +117,13 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
   prctl(PR_GET_NAME, registry->identities_[state->index].name);
   this_thread_state = nullptr;
   // Release: a drain thread that sees kDead sees the thread's last records.
-  state->life.store(kDead, std::memory_order_release);
+  state->life.store(ThreadState::kDead, std::memory_order_release);
 }
 
 void ThreadRegistry::recycle(ThreadState& state) noexcept {
   state.queue.retire(pool_);
   gone_.fetch_add(1, std::memory_order_relaxed);
-  state.life.store(kFree, std::memory_order_release);
+  state.life.store(ThreadState::kFree, std::memory_order_release);
 }
 
 void ThreadRegistry::register_barrier() noexcept {
@@ -143,7 +143,7 @@ bool ThreadRegistry::any_launching() const noexcept {
   wait_for_stores();
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) {
-    if (states_[i].life.load(std::memory_order_acquire) == kLive &&
+    if (states_[i].life.load(std::memory_order_acquire) == ThreadState::kLive &&
         states_[i].launching.load(std::memory_order_acquire) != 0) {
       return true;
     }

@@ -22,6 +22,8 @@ namespace inject {
 /// The state of one program thread while it is observed. Only its own thread touches it, except for `queue`'s
 /// consumer side and `life`.
 struct alignas(64) ThreadState {
+  enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
+
   std::uint32_t index = 0;  ///< into the run's thread list; 0 is never given
   std::uint32_t calls = 0;  ///< numbers the thread's calls
   std::uint32_t range = 0;  ///< NVTX ranges open now, as a node of the range tree
@@ -55,7 +57,7 @@ struct alignas(64) ThreadState {
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
-  std::atomic<std::uint32_t> life{0};          ///< free, live, dead
+  std::atomic<std::uint32_t> life{kFree};
   // A short call needs the end of the queue and what follows it, up to the beginning of open_calls: two
   // adjacent cache lines.
   RecordQueue queue;
@@ -71,6 +73,11 @@ struct alignas(64) ThreadState {
   UnplacedPushes unplaced;
   CollectiveGroup collectives;
   OpenOperators operators;  ///< of the program's framework, while launches are named
+
+  /// Any thread: whether the thread with that index is still the one that this state is of.
+  bool belongs_to_live(std::uint32_t thread_index) const noexcept {
+    return life.load(std::memory_order_acquire) == kLive && index == thread_index;
+  }
 
   /// Resets everything except `life`: another thread must not take the state meanwhile.
   void reset() noexcept {
@@ -192,14 +199,14 @@ class ThreadRegistry {
     for (std::uint32_t i = 0; i < most; ++i) {
       ThreadState& state = states_[i];
       const std::uint32_t life = state.life.load(std::memory_order_acquire);
-      if (life != kLive && life != kDead) continue;
+      if (life != ThreadState::kLive && life != ThreadState::kDead) continue;
       const std::uint32_t index = state.index;
       state.queue.drain(
           pool_, [&](const Slot& slot) { use(index, slot); },
           [&](const Block& block, BlockPosition from, BlockPosition to, bool done) {
-            taken(index, block, from, to, done || life == kDead);
+            taken(index, block, from, to, done || life == ThreadState::kDead);
           });
-      if (life == kDead) recycle(state);
+      if (life == ThreadState::kDead) recycle(state);
     }
   }
 
@@ -234,7 +241,6 @@ class ThreadRegistry {
   std::uint64_t gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
  private:
-  enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
   struct Identity {
     std::atomic<pid_t> tid;
     char name[16];

@@ -114,3 +114,32 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
   CHECK(lost == 0);
   for (const nvtxRangeId_t id : kept) end(id);
 }
+
+TEST_CASE(
+    "ranges of exited threads leave their places free, whether they are ended before or after the exit") {
+  attach();
+  const auto start = reinterpret_cast<Start>(functions[NVTX_CBID_CORE_RangeStartA]);
+  const auto end = reinterpret_cast<End>(functions[NVTX_CBID_CORE_RangeEnd]);
+  const bool ended_first = GENERATE(false, true);
+  // More than there are places, but few at once.
+  for (int round = 0; round < 10; ++round) {
+    std::vector<nvtxRangeId_t> ids(500);
+    std::atomic<bool> started{false};
+    std::atomic<bool> may_exit{!ended_first};
+    std::thread owner([&] {
+      for (nvtxRangeId_t& id : ids) id = start("owned");
+      started = true;
+      started.notify_one();
+      may_exit.wait(false);
+    });
+    started.wait(false);
+    if (!ended_first) owner.join();
+    for (const nvtxRangeId_t id : ids) {
+      CHECK(id != 0);
+      end(id);
+    }
+    may_exit = true;
+    may_exit.notify_one();
+    if (ended_first) owner.join();
+  }
+}

@@ -34,7 +34,8 @@ struct OpenRange {
   // 0: free. The thread that ends the range sets kEnding; only one can.
   std::atomic<std::uint32_t> serial{0};
   // Ended by a thread that does not own its path. False in a free slot, so that a thread that reads true also
-  // reads the rest of that range, and not of the one that reuses the slot.
+  // reads the rest of that range, and not of the one that reuses the slot. Who sets it to false frees the
+  // slot.
   std::atomic<bool> ended{false};
   std::atomic<bool> watched{false};  // the trigger knows that it was opened, and not that it ended
   bool on_path = false;              // of its thread: it fitted there
@@ -80,6 +81,32 @@ constinit Places range_places;
 void free_place(OpenRange& open) noexcept {
   open.serial.store(0, std::memory_order_release);
   range_places.give_back(static_cast<std::uint32_t>(&open - open_ranges.data()));
+}
+
+// Slots of ended ranges whose owners have not freed them yet, and may have exited without doing so.
+constinit std::atomic<std::uint32_t> ended_by_others{0};
+
+bool take_ended(OpenRange& open) noexcept {
+  if (!open.ended.exchange(false, std::memory_order_acq_rel)) return false;
+  ended_by_others.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+/// Frees the slots of ended ranges that belonged to threads that have exited.
+void free_places_of_exited_threads() noexcept {
+  for (OpenRange& open : open_ranges) {
+    if (open.ended.load(std::memory_order_acquire) &&
+        !open.state->belongs_to_live(open.thread.load(std::memory_order_relaxed)) && take_ended(open))
+      free_place(open);
+  }
+}
+
+/// Takes a slot for a range to open; Places::kNone if there is none.
+std::uint32_t take_place(std::uint32_t first) noexcept {
+  const std::uint32_t place = range_places.take(first);
+  if (place != Places::kNone || ended_by_others.load(std::memory_order_relaxed) == 0) return place;
+  free_places_of_exited_threads();
+  return range_places.take(first);
 }
 
 constinit std::atomic<std::uint32_t> next_serial{1};
@@ -313,7 +340,7 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   const std::uint32_t outer = nvtx_current(*thread);
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   while (serial == 0 || serial == kEnding) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
-  const std::uint32_t slot = range_places.take(next_slot.fetch_add(1, std::memory_order_relaxed) % kMaxOpen);
+  const std::uint32_t slot = take_place(next_slot.fetch_add(1, std::memory_order_relaxed) % kMaxOpen);
   if (slot == Places::kNone) {
     lost_ranges.fetch_add(1, std::memory_order_relaxed);
     return 0;
@@ -348,14 +375,15 @@ void end_range(Core* core, ThreadState* thread, OpenRange& open, std::uint32_t s
     free_place(open);
     return;
   }
-  // It lies on another thread's path, which only that thread may change. If that thread has gone, its state
-  // may have been reused: the owner's index shows it, and the slot is free again.
-  if (open.state->index != owner_index) {
+  // It lies on another thread's path, which only that thread may change. If that thread has exited, nobody
+  // needs the path any more. If it exits just now, the slot is freed when the slots run out.
+  if (!open.state->belongs_to_live(owner_index)) {
     free_place(open);
     return;
   }
   // Counted first, because the owner may find it as soon as it is marked.
   open.state->ended_ranges.fetch_add(1, std::memory_order_relaxed);
+  ended_by_others.fetch_add(1, std::memory_order_relaxed);
   open.ended.store(true, std::memory_order_release);
 }
 
@@ -539,8 +567,7 @@ void nvtx_forget_ended(ThreadState& thread) noexcept {
       continue;
     std::uint32_t name = open.name;
     thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
-    open.ended.store(false, std::memory_order_relaxed);
-    free_place(open);
+    if (take_ended(open)) free_place(open);
     thread.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
   }
 }
