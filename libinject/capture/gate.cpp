@@ -16,7 +16,6 @@ namespace inject {
 namespace {
 
 constinit std::atomic<std::uint64_t> held_launches{0};
-constinit std::atomic<std::uint64_t> timed_out_launches{0};
 constinit std::atomic<Nanoseconds> hold_time{0};
 constinit std::atomic<Nanoseconds> gate_deadline{0};
 
@@ -40,26 +39,20 @@ LaunchGate::LaunchGate(bool close) noexcept : closed_(close) {
 }
 
 LaunchGate::~LaunchGate() {
-  open();
-}
-
-void LaunchGate::open() noexcept {
-  if (!closed_) return;
-  closed_ = false;
-  release();
+  if (closed_) release();
 }
 
 void LaunchGate::wait() noexcept {
   const int saved_errno = errno;
   held_launches.fetch_add(1, std::memory_order_relaxed);
   const Nanoseconds since = now();
-  const Nanoseconds deadline = gate_deadline.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint32_t value = control_word.load(std::memory_order_acquire);
     if ((value & kControlGate) == 0) break;
+    // Of the gate that is closed now: another one may have followed the one that this launch met.
+    const Nanoseconds deadline = gate_deadline.load(std::memory_order_relaxed);
     const Nanoseconds time = now();
     if (time >= deadline) {
-      timed_out_launches.fetch_add(1, std::memory_order_relaxed);
       release();
       break;
     }
@@ -72,9 +65,6 @@ void LaunchGate::wait() noexcept {
 
 std::uint64_t LaunchGate::holds() noexcept {
   return held_launches.load(std::memory_order_relaxed);
-}
-std::uint64_t LaunchGate::timeouts() noexcept {
-  return timed_out_launches.load(std::memory_order_relaxed);
 }
 Nanoseconds LaunchGate::held_for() noexcept {
   return hold_time.load(std::memory_order_relaxed);

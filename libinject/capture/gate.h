@@ -28,18 +28,15 @@ class LaunchGate {
   LaunchGate(const LaunchGate&) = delete;
   LaunchGate& operator=(const LaunchGate&) = delete;
 
-  void open() noexcept;
-
   /// Called by a hook that found kControlGate set: returns when the gate opens or the hold time is over.
   /// Preserves errno.
   static void wait() noexcept;
 
-  static std::uint64_t holds() noexcept;     ///< launches held so far
-  static std::uint64_t timeouts() noexcept;  ///< of these, released by timeout
-  static Nanoseconds held_for() noexcept;    ///< total time that they waited
+  static std::uint64_t holds() noexcept;   ///< launches held so far
+  static Nanoseconds held_for() noexcept;  ///< total time that they waited
 
  private:
-  bool closed_ = false;
+  const bool closed_;
 };
 
 }  // namespace inject
