@@ -8,8 +8,8 @@ bool FileQueue::add(std::size_t bytes, Job job, Job done) {
   {
     const MutexLock lock(mutex_);
     jobs_.push_back({bytes, std::move(job), std::move(done)});
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return wake_();
 }
 

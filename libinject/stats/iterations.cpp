@@ -273,7 +273,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
   if (!boundaries_.empty()) {
     const IterationBoundary& before = boundaries_.back();
     if (boundary.begin <= before.begin) {
-      ++unsorted_;
+      ++lost_;
       return;
     }
     if (boundary.unprofiled_before)

@@ -130,12 +130,10 @@ class IterationStatistics {
   std::uint64_t incomplete() const { return incomplete_; }
   std::uint64_t phases(IterationLabel label) const { return phases_[static_cast<std::size_t>(label)]; }
 
-  /// Records that belong to an iteration but had to be left out of it.
+  /// Records that belong to an iteration but had to be left out of it, and boundaries that were out of order.
   std::uint64_t lost() const { return lost_; }
   /// Records that came too late for their iteration's busy time.
   std::uint64_t late() const { return late_; }
-  /// Boundaries that were out of order.
-  std::uint64_t disordered() const { return unsorted_; }
 
  private:
   /// Window and boundary; boundaries are numbered from 1, 0 stands for none.
@@ -253,7 +251,6 @@ class IterationStatistics {
   std::uint64_t phases_[3] = {};
   std::uint64_t lost_ = 0;
   std::uint64_t late_ = 0;
-  std::uint64_t unsorted_ = 0;
 };
 
 }  // namespace inject

@@ -398,7 +398,7 @@ TEST_CASE("Boundaries out of order are passed over and counted", "[stats]") {
   iterations.boundary(boundary(1, 1000, 1, 1));
   iterations.boundary(boundary(2, 900, 1, 1));
   iterations.boundary(boundary(3, 1100, 1, 1));
-  CHECK(iterations.disordered() == 2);
+  CHECK(iterations.lost() == 2);
   iterations.settle_window(1, 800, 1200);
   CHECK(iterations.rows().size() == 2);
 }
