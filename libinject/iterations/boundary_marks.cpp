@@ -16,9 +16,6 @@ constexpr std::uint64_t kMaxZone = 512;
 constexpr std::uint64_t kMaxGuessZone = 64;
 // The order of first occurrences is meaningful from this many on.
 constexpr std::size_t kMinInOrder = 4;
-// Number of events before an optimizer's last step that are examined for one that is there even if the step
-// is skipped.
-constexpr std::uint64_t kMaxBeforeStep = 8;
 // Number of signs at the stream's beginning that show whether it begins inside an iteration.
 constexpr std::uint64_t kFirstSigns = 8;
 
@@ -231,7 +228,11 @@ std::optional<std::uint64_t> oldest_work(const Cycle& cycle, const CycleEnd& end
 std::uint64_t first_end(const SignHistory& history, const Cycle& cycle, const CycleEnd& end) {
   const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
   std::vector<std::uint64_t> seen;
-  for (std::uint64_t back = launched + 1; 4 * back < cycle.length() && seen.size() < 15; ++back) {
+  // A step that may be skipped is no part of such an iteration.
+  const std::uint64_t left_out =
+      history.may_skip_step(cycle.at(end.last)) ? std::min(launched, cycle.length()) : 0;
+  for (std::uint64_t back = launched + 1;
+       4 * (back - left_out) < cycle.length() - left_out && seen.size() < 15; ++back) {
     const std::uint64_t o = end.last + cycle.length() - back;
     if (is_work(cycle.token(o).kind)) seen.push_back(cycle.token(o).first);
   }
@@ -310,20 +311,60 @@ std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end, 
   return anchors;
 }
 
+/// For iterations of one step: whether the event with that hash comes before each step of the repetition, so
+/// many events before its launches, and elsewhere only as often as steps are skipped.
+bool precedes_steps(const SignHistory& history, const Repetition& repetition, std::uint64_t hash,
+                    std::uint64_t distance) {
+  std::uint64_t steps = 0;
+  std::uint64_t times = 0;
+  for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
+    times += history.matches(p, hash);
+    if (history.token(history.event(p).function).kind != SignKind::kStep) continue;
+    ++steps;
+    const std::uint64_t before = history.steps().signs_in(p) + distance;
+    if (before > p - history.oldest() || !history.matches(p - before, hash)) return false;
+  }
+  return times <= steps || may_be_skipped(times - steps, times);
+}
+
+/// When half of the work that occurs once in each iteration had been seen.
+std::uint64_t middle_of_first_seen(const Cycle& cycle) {
+  std::vector<std::uint64_t> seen;
+  for (std::uint64_t o = 0; o < cycle.length(); ++o) {
+    if (cycle.is_single(o) && is_work(cycle.token(o).kind) && !cycle.is_optimizer(o))
+      seen.push_back(cycle.token(o).first);
+  }
+  if (seen.empty()) return ~std::uint64_t{0};
+  const auto middle = seen.begin() + static_cast<std::ptrdiff_t>((seen.size() - 1) / 2);
+  std::ranges::nth_element(seen, middle);
+  return *middle;
+}
+
 /// A skipped step is not reported, but the work right before its launches still occurs: the end of the
-/// backward pass, or a check whether gradients are finite. 0 if there is no such work.
-std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle, const CycleEnd& end,
-                                 const CycleBegin& begin) {
+/// backward pass, or a check whether gradients are finite. 0 if there is no such work, or if steps can't be
+/// skipped.
+std::uint64_t anchor_before_step(const SignHistory& history, const Repetition& repetition, const Cycle& cycle,
+                                 const CycleEnd& end, const CycleBegin& begin) {
   const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
-  for (std::uint64_t back = launched + 1; back <= launched + kMaxBeforeStep && 4 * back < cycle.length();
-       ++back) {
-    const std::uint64_t o = end.last + cycle.length() - back;
+  // The last of several steps may also differ from its first occurrence, in which it created its state.
+  const bool alone = repetition.steps == 1;
+  if (alone && !history.may_skip_step(cycle.at(end.last))) return 0;
+  // Not something that also occurs while the program sets up. An iteration may begin with what was first seen
+  // at its end, if the first step was skipped.
+  const SignHistory::Token& first = cycle.token(begin.work);
+  const std::uint64_t earliest = std::min(first.first, middle_of_first_seen(cycle));
+  bool is_read = !alone;
+  const std::uint64_t rest = cycle.length() - std::min(launched, cycle.length());
+  for (std::uint64_t before = 1; before <= SignHistory::kMaxBeforeStep && 4 * before < rest; ++before) {
+    const std::uint64_t o = end.last + cycle.length() - launched - before;
     const SignHistory::Token& token = cycle.token(o);
-    // Not something that also occurs while the program sets up.
-    if (cycle.is_single(o) && is_work(token.kind) && !cycle.is_optimizer(o) &&
-        token.first > cycle.token(begin.work).first) {
+    is_read = is_read || token.kind == SignKind::kCopyToHost;
+    if (!is_read || !is_work(token.kind) || cycle.is_optimizer(o) || token.first < earliest ||
+        token.hash == first.hash)
+      continue;
+    // An interval in which a step was skipped has two of them.
+    if (cycle.is_single(o) || (alone && precedes_steps(history, repetition, token.hash, before)))
       return token.hash;
-    }
   }
   return 0;
 }
@@ -357,7 +398,9 @@ bool marks_hold(const SignHistory& history, const Repetition& repetition, const 
   Anchored anchored = Anchored::kNo;
   bool met = false;
   unsigned boundaries = 0;
+  unsigned before_steps = 0;  // including the skipped ones
   for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
+    before_steps += marks.other_anchor != 0 && history.matches(p, marks.other_anchor);
     if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) anchored = Anchored::kNo;
     if (history.begins(p, marks, anchored)) {
       anchored = after_begin(anchored);
@@ -367,7 +410,7 @@ bool marks_hold(const SignHistory& history, const Repetition& repetition, const 
     anchored = history.anchored(p, marks, anchored);
   }
   return met && boundaries + 1 >= static_cast<unsigned>(std::popcount(repetition.covered)) &&
-         boundaries <= repetition.intervals + 1;
+         boundaries <= std::max(repetition.intervals, before_steps) + 1;
 }
 
 }  // namespace
@@ -398,7 +441,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   };
   const std::vector<std::uint64_t> anchors = anchors_for(cycle, *end, by_steps);
   std::vector<std::uint64_t> others;
-  if (by_steps) others.push_back(anchor_before_step(history, cycle, *end, begin));
+  if (by_steps) others.push_back(anchor_before_step(history, repetition, cycle, *end, begin));
   if (others.empty() || others.back() != 0) others.push_back(0);
   // By function rather than by shape, since the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {

@@ -25,6 +25,8 @@ constexpr std::uint64_t kCyclesBeforeSteps = 8;
 constexpr std::uint32_t kLatestIterations = 0xFF;
 // Gradients are accumulated if steps have been as far apart as the two before, this many times in a row.
 constexpr std::uint64_t kEquallyApart = 2;
+// What ends an iteration without a step no longer comes right before one, in so many iterations.
+constexpr std::uint64_t kAwayFromStep = 3;
 
 }  // namespace
 
@@ -77,6 +79,18 @@ bool IterationDetector::has_other_steps() const {
   return history_.knows_by_steps() && (lock_->steps == 0 || lock_->steps % steps_each() != 0);
 }
 
+// Whether what ends an iteration without a step still comes right before the step of the one that ended
+// there: the program may have put other work in between since.
+bool IterationDetector::is_before_step(std::uint64_t end) const {
+  const auto step = history_.steps().last_before(end);
+  if (!step) return true;
+  const std::uint64_t launched = history_.steps().signs_in(*step);
+  const std::uint64_t most = std::min(launched + 2 * SignHistory::kMaxBeforeStep, *step - history_.oldest());
+  for (std::uint64_t back = launched + 1; back <= most; ++back)
+    if (history_.matches(*step - back, lock_->marks.other_anchor)) return true;
+  return false;
+}
+
 // A skipped step is not reported, so what comes before it ends an iteration as well, which is wrong if it
 // does not belong to the step: if it is the end of the backward pass, gradients may have been accumulated
 // later.
@@ -89,13 +103,15 @@ void IterationDetector::look_at_steps() {
   const StepSequence& steps = history_.steps();
   if ((without_step_ & kLatestIterations) == 0) known_ = last;
   const bool without = steps.count_between(last->begin, now.begin) == 0;
+  if (!without) away_from_step_ = is_before_step(now.begin) ? 0 : away_from_step_ + 1;
   without_step_ = without_step_ << 1 | (without ? 1u : 0u);
   ++since_step_;
   if (without) return;
   equally_apart_ = since_step_ > 1 && since_step_ == between_steps_ ? equally_apart_ + 1 : 0;
   between_steps_ = std::exchange(since_step_, 0);
   // Steps that a scaler skips come at no regular distance.
-  if (equally_apart_ < kEquallyApart) return;
+  if (equally_apart_ < kEquallyApart && away_from_step_ < kAwayFromStep) return;
+  if (!known_) known_ = last;
   lock_->marks.other_anchor = 0;
   lock_->mixed = lock_->mixed || tracker_.next_number() > known_->number;
   lock_->rough = lock_->rough || lock_->mixed;
@@ -255,8 +271,11 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
       // Some steps may have been skipped, but none that was not made in vain is without an iteration. What
       // occurs once in an iteration may also occur in a validation, but not what comes right before a step.
       const std::uint64_t until = boundary.value_or(history_.total());
+      const auto step = steps.last_before(until);
       if (lock.marks.other_anchor != 0)
         over = std::min(over, history_.count_before(lock.marks.other_anchor, until));
+      else if (step && !history_.may_skip_step(*step))
+        over = 0;
       over = std::max(over, steps.trained_before(until, lock.steps) / lock.steps);
     }
   } else {
@@ -273,7 +292,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   boundaries_.clear();
   followed_ = 0;
   without_step_ = 0;
-  since_step_ = between_steps_ = equally_apart_ = 0;
+  since_step_ = between_steps_ = equally_apart_ = away_from_step_ = 0;
   latest_.reset();
   turns_ = 1;
   ++changes_;

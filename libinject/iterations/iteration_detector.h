@@ -105,6 +105,7 @@ class IterationDetector {
   void look_at_cycles();
   void look_at_iterations();
   void look_at_steps();
+  bool is_before_step(std::uint64_t end) const;
   bool is_better(const Repetition& found) const;
 
   SignHistory history_;
@@ -119,9 +120,10 @@ class IterationDetector {
   // Of the latest iterations, one bit each: no step was in it. And the last one before these, if they are
   // recognised by steps.
   std::uint32_t without_step_ = 0;
-  std::uint64_t since_step_ = 0;     // number of iterations since the latest with a step
-  std::uint64_t between_steps_ = 0;  // … between the two before that
-  std::uint64_t equally_apart_ = 0;  // how often that was the same, and more than one
+  std::uint64_t since_step_ = 0;      // number of iterations since the latest with a step
+  std::uint64_t between_steps_ = 0;   // … between the two before that
+  std::uint64_t equally_apart_ = 0;   // how often that was the same, and more than one
+  std::uint64_t away_from_step_ = 0;  // number of latest iterations with a step, but not is_before_step()
   struct Known {
     std::uint64_t number = 0;
     std::uint64_t begin = 0;

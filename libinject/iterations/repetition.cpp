@@ -28,10 +28,6 @@ constexpr unsigned kFewEventsIntervals = 64;
 constexpr Nanoseconds kLongerThanPreemption = 100 * kMillisecond;
 // Of the kinds of events in an iteration without an optimizer's name, at least one in this many occurs once.
 constexpr std::size_t kOnceShare = 10;
-// In this many intervals of this many, the optimizer's step may be missing. (With two micro-batches per step,
-// it is missing in three of seven.)
-constexpr std::size_t kSkipped = 3;
-constexpr std::size_t kOfIntervals = 8;
 // The further work of a longer repetition: as a share of the shorter one's events, …
 constexpr double kFurtherOfInner = 0.2;
 // … and, if the shorter one has been followed, as a share of its own events; and at least this many events.
@@ -65,10 +61,12 @@ int distance_class(double spacing) {
 
 /// For iterations of one step: whether each of the intervals that agree has a step, except for a few that are
 /// the same without it, since steps are skipped when a gradient is not finite. (With two alternating models
-/// there are also intervals without a step. They have less in them than the others.)
+/// there are also intervals without a step. They have less in them than the others. If gradients are
+/// accumulated over a varying number of batches, there are as well, but no step could have been skipped.)
 bool skips_steps(const SignHistory& history, const Repetition& found) {
   std::uint64_t shortest = ~std::uint64_t{0};  // shortest interval with a step, without the step's own signs
   std::vector<std::uint64_t> without;
+  bool may_skip = true;
   for (unsigned j = 0; j < found.intervals; ++j) {
     if ((found.covered >> j & 1u) == 0) continue;
     const std::uint64_t length = found.at[j] - found.at[j + 1];
@@ -77,11 +75,13 @@ bool skips_steps(const SignHistory& history, const Repetition& found) {
     if (steps == 0) {
       without.push_back(length);
     } else {
+      const auto step = history.steps().first_from(found.at[j + 1]);
+      may_skip = may_skip && step && history.may_skip_step(*step);
       shortest = std::min(shortest, length - std::min(length, history.steps().signs_in(found.at[j + 1]) + 1));
     }
   }
-  if (kOfIntervals * without.size() > kSkipped * static_cast<std::size_t>(std::popcount(found.covered)))
-    return false;
+  if (!without.empty() && !may_skip) return false;
+  if (!may_be_skipped(without.size(), static_cast<std::size_t>(std::popcount(found.covered)))) return false;
   return std::ranges::all_of(without, [&](std::uint64_t length) {
     return static_cast<double>(length) >= kCovered * static_cast<double>(shortest);
   });

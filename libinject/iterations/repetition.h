@@ -33,6 +33,12 @@ struct Repetition {
   std::uint64_t begin() const { return at[intervals]; }
 };
 
+/// Whether so many of the steps may have been skipped: at most three of eight. (With two micro-batches per
+/// step, it is missing in three of seven.)
+constexpr bool may_be_skipped(std::uint64_t missing, std::uint64_t all) {
+  return 8 * missing <= 3 * all;
+}
+
 /// How many repetitions came before `position`, by a vote of the tokens that occur once in each: some were
 /// missing from the first ones (tuning, a skipped optimizer), some came before them (a validation check).
 std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position);

@@ -141,6 +141,15 @@ const SignHistory::Gap* SignHistory::gap_before(std::uint64_t position) const {
   return gap->position == position ? &*gap : nullptr;
 }
 
+bool SignHistory::may_skip_step(std::uint64_t position) const {
+  const std::uint64_t launched = steps_.signs_in(position);
+  for (std::uint64_t back = launched + 1; back <= launched + kMaxBeforeStep && back <= position - oldest();
+       ++back) {
+    if (tokens_[event(position - back).function].kind == SignKind::kCopyToHost) return true;
+  }
+  return false;
+}
+
 std::uint64_t SignHistory::count_before(std::uint64_t hash, std::uint64_t position) const {
   const auto id = ids_.find(hash);
   if (id == ids_.end()) return 0;

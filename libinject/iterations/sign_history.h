@@ -97,6 +97,11 @@ class SignHistory {
   /// step.
   bool step_is_captured() const { return step_captured_; }
   bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }
+  /// What comes right before a step is at most so many events before its launches.
+  static constexpr std::uint64_t kMaxBeforeStep = 8;
+  /// Whether the program could have skipped the step at that position for a gradient that is not finite: to
+  /// know that, the host has to read something from the GPU right before the step.
+  bool may_skip_step(std::uint64_t position) const;
   /// Whether it is still unknown how the steps repeat.
   bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle(); }
   /// The mark of a step: its class if an iteration has only one step of that class, since its first step

@@ -157,6 +157,9 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
 // The first anchor since the boundary: what came before the last `begins_expected_` was not an iteration.
 void SpanTracker::on_anchor(const SignHistory& history) {
   if (begins_expected_ == 0) return;
+  // An optimizer's first step also creates its state, possibly with the kernel that begins iterations.
+  while (begins_.size() > begins_expected_ && history.event(begins_.back().position).in_step != 0)
+    begins_.pop_back();
   exceeded_ = exceeded_ << 1 | (in_iteration_ && begins_.size() > begins_expected_ ? 1u : 0u);
   if (std::popcount(exceeded_ & kLatest) > kMostExceeded) {
     begins_expected_ = 0;

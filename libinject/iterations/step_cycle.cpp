@@ -77,6 +77,9 @@ void StepSequence::take_for_one() {
   if (step(0).object != 0 && !are_made_anew()) {
     cycle_ = StepCycle{1, StepKey::kObject, step(0).object};
     found_ = count_;
+  } else if (cycle_ && are_made_anew() && step(0).object != 0) {
+    cycle_ = StepCycle{1, StepKey::kClass, step(0).optimizer, false, true};
+    found_ = count_;
   } else if (cycle_) {
     cycle_->may_be_one = true;
   }
@@ -294,6 +297,16 @@ bool StepSequence::has_one_of(std::uint32_t optimizer) const {
 std::uint64_t StepSequence::signs_in(std::uint64_t position) const {
   const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
   return first != steps_.end() ? first->signs : 0;
+}
+
+std::optional<std::uint64_t> StepSequence::first_from(std::uint64_t position) const {
+  const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
+  return first != steps_.end() ? std::optional(first->position) : std::nullopt;
+}
+
+std::optional<std::uint64_t> StepSequence::last_before(std::uint64_t position) const {
+  const auto next = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
+  return next != steps_.begin() ? std::optional(std::prev(next)->position) : std::nullopt;
 }
 
 const OptimizerStep* StepSequence::at(std::uint64_t position) const {

@@ -108,6 +108,9 @@ class StepSequence {
   bool has_one_of(std::uint32_t optimizer) const;
   /// The number of signs in the first step from that position on, as long as it is kept.
   std::uint64_t signs_in(std::uint64_t position) const;
+  /// Position of the first step from that position on, and of the last one before it, while they are kept.
+  std::optional<std::uint64_t> first_from(std::uint64_t position) const;
+  std::optional<std::uint64_t> last_before(std::uint64_t position) const;
   /// Position of the last step of the first iteration, as long as it is kept.
   std::optional<std::uint64_t> first_last_step() const;
   /// Position of the step `back` steps before the latest.
