@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // fmt's format strings, checked by the compiler. Formatting itself is compiled once, in format.cpp: with fmt
 // as a header-only library, each file that formats anything took 3 seconds longer to compile, and 7 with

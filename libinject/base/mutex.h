@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // std::mutex with Clang's thread-safety annotations: data for which INJECT_GUARDED_BY names a lock can't be
 // accessed without it. The linter checks that (-Wthread-safety); other compilers see plain locks.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Paths that the environment gives, or that others can foresee, in folders to which others may write: nothing
 // is written if another user has put a link, a folder or a file in the way.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // A few blocks of one size, used if there is no other memory.
 #pragma once

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Where in the program each kernel of a CUDA graph was captured (docs/code.md). Captures are rare, and mostly
 // happen before any window, so CUPTI does not see them; hooks do. Before and after each call that may have

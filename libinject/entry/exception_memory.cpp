@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Memory for the library's own exceptions, in place of libstdc++'s eh_alloc.o, which the linker then leaves
 // out. That one takes 72 KB from malloc when the library is loaded, in every process, and never frees it: a

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What newer glibc headers and the static C++ runtime need from the C library and glibc 2.28 does not have
 // (the link names what is missing: cmake/make_glibc_stubs.py). All of it is hidden: it serves this library

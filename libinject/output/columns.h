@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Typed columns: a column's header, unit, meaning and cell are defined in one place, from which headers, rows
 // and docs/columns.md are generated.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Layout of human-readable text: lines of limited width, paragraphs, tables.
 #pragma once

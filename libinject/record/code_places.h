@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Where in the program work was launched: the Python stack, the module, the operators. They are collected
 // while the iterations that follow a window are named (docs/code.md): those launches carry the number of

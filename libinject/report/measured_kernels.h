@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What the measured metrics show about kernels: how much of the device they leave unused, and where they are
 // under its roofline. docs/metrics.md has the rules.

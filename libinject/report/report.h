@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What the outputs report about a run, computed once per write. Tables, run.json, the summary and the
 // Prometheus file only format it, so that no two of them can disagree.

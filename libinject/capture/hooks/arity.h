@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Parameter and argument lists for arities 0 … 33 (cudnnNormalizationBackward): C++ has no way to define a
 // function from its type alone, so the types come from the header's declaration and only their number is

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What the arguments of cuDNN's older functions mean: their descriptors, read by the library's own getters. A
 // null descriptor is not passed to a getter, because a failure changes what cudnnGetLastErrorString returns.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // The names of types and operations in the text of a cuDNN plan. Pure.
 #pragma once

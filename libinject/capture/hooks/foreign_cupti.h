@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Reports the program's own CUPTI calls to cupti/foreign_client.h and, if they claim what we hold, to the
 // session, which releases it before they are made. Implemented as observers (observers.h); for cupti.cpp

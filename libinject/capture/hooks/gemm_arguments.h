@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What the arguments of cuBLAS's and cuBLASLt's matrix products mean. The functions have a few patterns of
 // parameters, distinguished by overloading: one pattern serves every element type and size of integer.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Notifies other parts of the library of certain calls, whether a window is open or not. A specialisation of
 // Observer has `static void before()`, `static void after(int status)` or both, or the same with the call's

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Every hook, written once: read control_word, find the real function, call it, and on the slow path do so
 // inside a CallFrame. Including a .def table after this header defines that table's exported functions. Not
@@ -233,8 +234,8 @@ struct Shim<function, R(A...)> {
                 spelling " is a macro of the vendor's: spell the exported name");
 
 // Defines `name` with the type of the header's function `like`, which for the per-thread default stream twins
-// has another name. NOLINTBEGIN(bugprone-macro-parentheses): a name that is defined can't stand in
-// parentheses.
+// has another name. A name that is defined can't stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define INJECT_SHIM(name, like, arity)                                                      \
   using InjectType_##name = decltype(inject::prototype<inject::kFn_##like>(like))::Type;    \
   static_assert(inject::Signature<InjectType_##name>::kArity == arity,                      \

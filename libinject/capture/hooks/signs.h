@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What a hooked call reports to the search for iterations (record/launch_sign.h), read from its arguments:
 // the kernel and its launch shape, the direction and size of a copy, the sizes of a matrix product. Written

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // PyTorch's caching allocator calls c10::reportMemoryUsageToProfiler() with each allocation and free, with a
 // profiler or without, from another library than the one that defines it (c10/cuda/CUDACachingAllocator.cpp,

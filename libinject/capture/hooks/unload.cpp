@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // A hook remembers the address of the real function, so it has to notice unloading. dlclose, unlike dlopen
 // and dlsym, does not depend on its caller and can be forwarded.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Guesses who is using a GPU's performance counters when they are busy: CUPTI does not report it, and the
 // counters are shared by the whole machine.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Which hardware metrics are sampled on a chip: those that it can measure in one pass. Pure;
 // metrics/metric_host makes the calls to CUPTI.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Our own Python code (memory_reading.py), which the program's interpreter runs on the program's main thread,
 // between two of its instructions: as a pending call, like the interpreter's own signal handlers. It waits

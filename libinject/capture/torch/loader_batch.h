@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // How many samples a DataLoader has returned (INJECT_BATCH=auto): the first dimension of the batch's first
 // tensor. When a fetch ends (loader_fetch.h), the iterator's `__next__` is one of our callers, and has the

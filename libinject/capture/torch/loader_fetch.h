@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // PyTorch reports each batch that is requested from a DataLoader: its iterators wrap `__next__` in a
 // RecordFunction of user scope, named `enumerate(DataLoader)#CLASS.__next__`. The name is fixed when the

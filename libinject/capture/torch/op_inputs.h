@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // The inputs of an operator for which PyTorch calls a callback. If the callback requests them, the
 // RecordFunction refers to them until it returns, as c10::IValue; one that holds a tensor is a pointer to a

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // Which of PyTorch's operators a thread is in, and which of autograd's nodes. Tracked only while launches are
 // named: every operator then costs a microsecond.

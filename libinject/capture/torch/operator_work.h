@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // What a PyTorch operator computes, derived from the sizes of its inputs: matrix products and attention,
 // counted as torch.utils.flop_counter counts them. A multiply-add is two operations; attention counts every

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // The callback for user scope stays registered: a function that is in progress when it is removed would still
 // call its end. So it checks iteration_watch.source, which is kNone outside of the search and in a forked

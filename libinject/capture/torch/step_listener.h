@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 SPDX-FileCopyrightText: The libinject authors
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
 //
 // PyTorch reports its optimizers' steps: torch.optim.Optimizer wraps each in a RecordFunction of user scope
 // named `Optimizer.step#CLASS.step`, whatever kernels it launches. A callback for that scope makes a sign of
