@@ -49,13 +49,6 @@ ConvolutionAlgorithm algorithm_of(Family family) noexcept {
       kConvolutionDirections);
 }
 
-ConvolutionDirection direction_of(Family family) noexcept {
-  if (!is_convolution(family)) return ConvolutionDirection::kUnknown;
-  return static_cast<ConvolutionDirection>(
-      (static_cast<std::size_t>(family) - static_cast<std::size_t>(Family::kConvImplicitGemm)) %
-      kConvolutionDirections);
-}
-
 ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept {
   return algorithm_of(family_of(name, Category::kConv));
 }

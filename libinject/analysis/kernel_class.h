@@ -89,9 +89,8 @@ constexpr bool is_collective(Family family) {
   return family >= Family::kAllReduce && family <= Family::kCollectiveOther;
 }
 
-/// The algorithm and direction of a convolution family; kOther and kUnknown for all others.
+/// The algorithm of a convolution family; kOther for all others.
 ConvolutionAlgorithm algorithm_of(Family family) noexcept;
-ConvolutionDirection direction_of(Family family) noexcept;
 
 /// As family_sum.csv prints them: "GEMM", "convolution implicit GEMM data gradient", "all-reduce".
 std::string_view family_name(Family family) noexcept;

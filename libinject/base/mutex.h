@@ -6,8 +6,6 @@
 // https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #pragma once
 
-#include <time.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -37,8 +35,7 @@ class INJECT_THREAD_ANNOTATION(capability("mutex")) Mutex {
 
   void lock() INJECT_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
   void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
-  bool try_lock() INJECT_THREAD_ANNOTATION(try_acquire_capability(true)) { return mutex_.try_lock(); }
-  /// As try_lock(), but waits for up to `most`.
+  /// False if it is not free within `most`.
   bool try_lock_within(Nanoseconds most) noexcept INJECT_THREAD_ANNOTATION(try_acquire_capability(true)) {
     std::unique_lock lock = lock_within(mutex_, most);
     const bool held = lock.owns_lock();
@@ -66,7 +63,6 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   void lock() INJECT_THREAD_ANNOTATION(acquire_capability()) { lock_.lock(); }
   void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { lock_.unlock(); }
 
-  void wait(std::condition_variable& condition) { condition.wait(lock_); }
   template <typename Predicate>
   void wait(std::condition_variable& condition, Predicate done) {
     condition.wait(lock_, done);

@@ -15,7 +15,6 @@ namespace inject {
 
 /// The library that a function belongs to. kDriver stands for the driver calls that CUPTI's callbacks report.
 enum class FunctionGroup : std::uint8_t { kCudart, kCublas, kCublasLt, kCudnn, kNccl, kCupti, kDriver };
-inline constexpr std::size_t kFunctionGroups = 7;
 
 /// What a call is about, as far as its name indicates.
 enum class Category : std::uint8_t {

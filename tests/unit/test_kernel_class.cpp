@@ -274,7 +274,6 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
       const Family family = convolution_family(algorithm, direction);
       CHECK(is_convolution(family));
       CHECK(algorithm_of(family) == algorithm);
-      CHECK(direction_of(family) == direction);
       std::string name = "convolution " + std::string(algorithm_name(algorithm));
       if (direction != ConvolutionDirection::kUnknown) name += " " + std::string(direction_name(direction));
       CHECK(family_name(family) == name);
@@ -282,7 +281,6 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
   }
   CHECK_FALSE(is_convolution(Family::kGemm));
   CHECK_FALSE(is_convolution(Family::kPoolingForward));
-  CHECK(direction_of(Family::kPoolingBackward) == ConvolutionDirection::kUnknown);
   CHECK(algorithm_of(Family::kGemm) == ConvolutionAlgorithm::kOther);
   CHECK(convolution_algorithm_of("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1") ==
         ConvolutionAlgorithm::kWinograd);
