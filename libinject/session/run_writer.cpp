@@ -429,13 +429,6 @@ void RunWriter::put_behind(Prepared& files, const std::function<void()>& done) n
   }
 }
 
-void RunWriter::write(const char* state) {
-  Prepared files = prepare(state);
-  put_behind(files, [] {});
-  queue_.run();
-  finish(files);
-}
-
 void RunWriter::put(Prepared& files) noexcept {
   if (closing_) {
     files.tables.reset();

@@ -122,8 +122,6 @@ class RunWriter {
   void stop() noexcept;
   /// Any thread: the run is ending. Raw records wait for a slow folder instead of being left out.
   void be_patient() noexcept { queue_.be_patient(); }
-  /// All three steps, one after the other.
-  void write(const char* state);
   /// Writes for the last time, with the summary. True if the summary on the terminal names the folder.
   bool write_last();
 

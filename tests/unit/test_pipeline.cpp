@@ -12,6 +12,7 @@
 #include "libinject/base/clock.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
+#include "tests/unit/write_files.h"
 
 using namespace inject;
 
@@ -130,9 +131,9 @@ TEST_CASE_METHOD(Running, "the files are made of what has passed", "[pipeline]")
   windows.end(1, 2000);
   locked.settle(true, 2500);
   REQUIRE(locked.writer().may_write());
-  locked.writer().write("open");
+  write_files(locked.writer(), "open");
   CHECK_FALSE(pipeline().closed_on_disk());
-  locked.writer().write("closed");
+  write_files(locked.writer(), "closed");
   CHECK(pipeline().closed_on_disk());
   CHECK(pipeline().write_interval() >= RunWriter::kInterval);
   const nlohmann::json run = run_json();
@@ -183,7 +184,7 @@ TEST_CASE_METHOD(Running, "a window that is settled has the iteration that it en
   locked.begin_settling();
   locked.settle(true, time + 1);
   REQUIRE(locked.writer().may_write());
-  locked.writer().write("closed");
+  write_files(locked.writer(), "closed");
   const std::string table = temporary.read("run/iteration_sum.csv");
   CAPTURE(table);
   // Its end has been reported, as the last row shows.
@@ -199,7 +200,7 @@ TEST_CASE_METHOD(Running, "metrics that nobody samples leave no trace", "[pipeli
   windows.end(1, 2000);
   locked.settle(true, 2500);
   locked.writer().may_write();
-  locked.writer().write("closed");
+  write_files(locked.writer(), "closed");
   CHECK_FALSE(std::filesystem::exists(options.out + "/kernel_metrics.csv"));
   CHECK(temporary.read("run/metric_samples.csv").empty());
 }

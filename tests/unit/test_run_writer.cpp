@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,6 +25,7 @@
 #include "tests/unit/catch.h"
 #include "tests/unit/gunzip.h"
 #include "tests/unit/temporary_folder.h"
+#include "tests/unit/write_files.h"
 
 using namespace inject;
 namespace fs = std::filesystem;
@@ -109,11 +109,6 @@ struct Writing {
     }
     return *writer_;
   }
-  void put(RunWriter::Prepared& files) {
-    const auto done = std::make_shared<std::promise<void>>();
-    writer().put_behind(files, [done] { done->set_value(); });
-    done->get_future().wait();
-  }
   std::string folder() const { return temporary.path() + "/run"; }
   bool exists(const std::string& name) const { return fs::exists(folder() + "/" + name); }
   std::string text(const std::string& name) const { return temporary.read("run/" + name); }
@@ -190,7 +185,7 @@ TEST_CASE_METHOD(Writing, "a folder that is another run's is left alone", "[outp
   fs::create_directory(folder());
   REQUIRE(writer().ensure_folder());
   CHECK(writer().folder() == folder() + ".1");
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(fs::is_empty(folder()));
   CHECK(fs::exists(folder() + ".1/run.json"));
 }
@@ -207,7 +202,7 @@ TEST_CASE_METHOD(Writing, "a folder that can't be made is one error, and no file
   CHECK(writer().shown_folder() == nullptr);
   CHECK(said("no files are written: INJECT_OUT=" + options.out + ": ") == 1);
   window();
-  writer().write("open");
+  write_files(writer(), "open");
   CHECK_FALSE(writer().write_last());
   CHECK(std::distance(fs::directory_iterator(temporary.path()), fs::directory_iterator()) == 1);
   CHECK(said(temporary.path()) == 1);
@@ -219,13 +214,13 @@ TEST_CASE_METHOD(Writing, "tables are written once a window has ended, run.json 
   cupti_version = 130'000;
   complete = [](RunInfo& run) { run.overhead.attachments = 4321; };
   REQUIRE(writer().may_write());
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(writer().closed_on_disk());
   CHECK(run_json()["state"] == "closed");
   CHECK_FALSE(exists(table()));
 
   windows.open("api", kBase);
-  writer().write("open");
+  write_files(writer(), "open");
   CHECK_FALSE(writer().closed_on_disk());
   const nlohmann::json run = run_json();
   CHECK(run["state"] == "open");
@@ -239,7 +234,7 @@ TEST_CASE_METHOD(Writing, "tables are written once a window has ended, run.json 
 
   windows.end(1, kBase + 500);
   window();
-  writer().write("open");
+  write_files(writer(), "open");
   for (const TableFile& file : table_files()) {
     INFO(file.name);
     CHECK(exists(std::string(file.name)) == (file.wanted == nullptr));
@@ -280,7 +275,7 @@ TEST_CASE_METHOD(Writing, "what is left for a kill says what the run is, and goe
   cupti_version = 25;
   window();
   sources.pass(nullptr);
-  writer().write("closed");
+  write_files(writer(), "closed");
   {
     const std::vector<std::uint8_t> bytes = left();
     recovery::Image image;
@@ -311,7 +306,7 @@ TEST_CASE_METHOD(Writing, "nothing is left for a kill where that is not asked fo
   writer().tend_records();
   writer().keep_run_state();
   window();
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK_FALSE(writer().write_last());
   CHECK(run_json()["state"] == "closed");
   CHECK(said("`injectctl recover " + folder()) == 0);
@@ -321,8 +316,8 @@ TEST_CASE_METHOD(Writing, "records stay where a file could not be written", "[ou
   REQUIRE(writer().ensure_folder());
   block_table();
   window();
-  writer().write("closed");
-  writer().write("closed");
+  write_files(writer(), "closed");
+  write_files(writer(), "closed");
   CHECK(said(folder() + "/" + table()) == 1);  // only once
   CHECK_FALSE(writer().write_last());
   CHECK(exists(recovery::kFileName));
@@ -334,7 +329,7 @@ TEST_CASE_METHOD(Writing, "records go once the last writing has come through", "
   REQUIRE(writer().ensure_folder());
   block_table();
   window();
-  writer().write("closed");
+  write_files(writer(), "closed");
   fs::remove(folder() + "/" + table());
   writer().write_last();
   CHECK_FALSE(exists(recovery::kFileName));
@@ -348,7 +343,7 @@ TEST_CASE_METHOD(Writing, "records stay where raw records were lost before", "[o
   {
     const QuietSignals quiet;
     const Limit limit(RLIMIT_FSIZE, 8);
-    writer().write("closed");
+    write_files(writer(), "closed");
   }
   CHECK(said(temporary.path()) == 1);
   writer().write_last();
@@ -362,7 +357,7 @@ TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever th
   REQUIRE(writer().may_write());
   RunWriter::Prepared first = writer().prepare("closed");
   window();
-  put(first);
+  put_files(writer(), first);
   CHECK(run_json().at("windows").size() == 1);
   CHECK(text(table()).find(",100,1,") != std::string::npos);  // 100 ns, one kernel
   writer().finish(first);
@@ -372,7 +367,7 @@ TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever th
   RunWriter::Prepared late = writer().prepare("closed");
   window();
   writer().write_last();
-  put(late);
+  put_files(writer(), late);
   CHECK(run_json().at("windows").size() == 3);
   CHECK(late.problems.empty());
   writer().finish(late);
@@ -385,7 +380,7 @@ TEST_CASE_METHOD(Writing, "raw records go into the folder as they come", "[outpu
   CHECK(writer().timeline().is_open());
   CHECK(writer().chrome().is_open());
   window(false);
-  writer().write("open");
+  write_files(writer(), "open");
   CHECK(text("cuda_gpu_trace.csv").find("alpha()") != std::string::npos);
   CHECK_FALSE(exists(ChromeTrace::kFileName));  // written as a whole, by a write that may be the last
   windows.end(1, kBase + 1000);
@@ -457,12 +452,12 @@ TEST_CASE_METHOD(Writing, "large tables are written less often", "[output]") {
     }
   };
   work = 30 * kMillisecond;
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(writer().interval() >= 3 * kSecond);
   const Nanoseconds once = writer().time();
   CHECK(once >= work);
   work = 310 * kMillisecond;
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(writer().interval() == 30 * kSecond);
   CHECK(writer().time() >= once + work);
 }
@@ -484,9 +479,9 @@ TEST_CASE_METHOD(Writing, "Prometheus' file is written where there is no folder"
     }
     return states;
   };
-  writer().write("open");
+  write_files(writer(), "open");
   CHECK(open() == "open");
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(open() == "waiting");
   CHECK_FALSE(writer().write_last());
   CHECK(open() == "closed");
@@ -497,8 +492,8 @@ TEST_CASE_METHOD(Writing, "a Prometheus file that can't be written is one error"
   options.prometheus_file = temporary.path() + "/none/node.prom";
   window();
   REQUIRE(writer().may_write());
-  writer().write("closed");
-  writer().write("closed");
+  write_files(writer(), "closed");
+  write_files(writer(), "closed");
   CHECK(run_json()["prometheus"]["failed"] == 2);
   writer().write_last();
   CHECK(said("INJECT_PROM: ") >= 1);
