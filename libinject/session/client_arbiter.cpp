@@ -73,14 +73,13 @@ bool ClientArbiter::may_attach() const noexcept {
   return !yielding() && foreign_client.lets_attach();
 }
 
-bool ClientArbiter::detach(bool may_gate, bool sampler_out, ContextWait contexts, bool has_context) noexcept {
+bool ClientArbiter::detach(bool sampler_out, ContextWait contexts, bool has_context) noexcept {
   // Finalize at any cost if a client is waiting for CUPTI, or after the last window.
   const bool spare_none = yielding() || parts_.windows.none_left();
   // If no further window is to come, CUPTI is released at once, and stays initialised if the program has no
   // context.
   const bool may_finalize = may_finalize_ && (has_context || !parts_.state.concluding);
-  const bool detached =
-      parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize, contexts, has_context});
+  const bool detached = parts_.cupti.detach({sampler_out, spare_none, may_finalize, contexts, has_context});
   if (detached) parts_.state.changed.notify_all();
   return detached;
 }
@@ -149,7 +148,7 @@ void ClientArbiter::yield_cupti(ForeignCall call) {
     if (!state.stopping && !state.attaching && !state.ending()) {
       tracer.stop_activity();
       tracer.flush(true);
-      detach(true, sampler_out);
+      detach(sampler_out);
     }
     if (tracer.level() != TracerLevel::kDetached)
       state.warn("CUPTI is still held by libinject, whose last window is not collected yet");
@@ -193,7 +192,7 @@ void ClientArbiter::step_yield() {
   if (!collect_for_client() || !yielding()) return;
   const bool sampler_out = stop_sampler();
   if (!yielding()) return;
-  if (detach(true, sampler_out) && tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
+  if (detach(sampler_out) && tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
   parts_.state.changed.notify_all();
 }
 

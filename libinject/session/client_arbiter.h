@@ -39,8 +39,8 @@ class ClientArbiter {
   bool may_attach() const noexcept;
   /// Attaches CUPTI unless a client is in the way (CuptiAttachment::raise()).
   bool raise(TracerLevel level, bool may_gate) noexcept;
-  bool detach(bool may_gate, bool sampler_out, ContextWait contexts = ContextWait::kNo,
-              bool has_context = true) noexcept INJECT_REQUIRES(session_mutex);
+  bool detach(bool sampler_out, ContextWait contexts = ContextWait::kNo, bool has_context = true) noexcept
+      INJECT_REQUIRES(session_mutex);
   /// If no hook sees the profiler API, we have to stay subscribed to CUPTI for it between windows.
   void watch_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
   void resume_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);

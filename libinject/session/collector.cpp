@@ -356,7 +356,7 @@ Nanoseconds Collector::leave_cupti(bool sampler_out, bool has_context) {
 
 // Returns the time of detaching, 0 if CUPTI stays.
 Nanoseconds Collector::detach(bool sampler_out, bool has_context) {
-  if (!parts_.arbiter.detach(true, sampler_out, ContextWait::kMay, has_context)) return 0;
+  if (!parts_.arbiter.detach(sampler_out, ContextWait::kMay, has_context)) return 0;
   const Nanoseconds detached = now();
   // Before a new attachment takes buffers: a finalized CUPTI does not return its buffers.
   if (parts_.cupti.tracer().finalized()) parts_.cupti.buffers().reclaim_outstanding();

@@ -115,7 +115,7 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   const Nanoseconds begin = now();
   const bool due = how.spare_none || FinalizationBudget::allows(finalizations_, begin - first_attached_);
   {
-    const LaunchGate gate(how.may_gate);
+    const LaunchGate gate(true);
     inside_.store(true, std::memory_order_relaxed);
     tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize(), how.contexts);
     inside_.store(false, std::memory_order_relaxed);

@@ -56,7 +56,6 @@ class CuptiAttachment {
   const std::string& untraced() const noexcept { return untraced_; }
 
   struct Detachment {
-    bool may_gate = false;
     bool sampler_out = true;   ///< stop_sampler()
     bool spare_none = false;   ///< finalize at any cost: the last window is over, or a client is waiting
     bool may_finalize = true;  ///< false if the program is about to finalize it itself
