@@ -133,16 +133,14 @@ void Journal::take_run(std::uint32_t thread, const Block& block, BlockPosition f
     if (slot.kind() == RecordKind::kSign || slot.kind() == RecordKind::kNone) return;
     ++count;
     if (slot.kind() == RecordKind::kCall) {
-      CallRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<CallRecord>();
       if (record.window != 0) ++calls_;
       if (record.window != 0 && record.correlation != 0) ++submissions;
       if (!full_) note_call(record);
     } else if (slot.kind() == RecordKind::kShortCalls) {
       calls_ += slot.bytes[offsetof(ShortCallsRecord, count)];
     } else if (slot.kind() == RecordKind::kRange && !full_) {
-      RangeRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<RangeRecord>();
       note_range(record.node);
     }
     if (!full_) coder.encode(slots_, words_of(slot));

@@ -3,7 +3,6 @@
 #include "libinject/pipeline/drain.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <type_traits>
@@ -72,39 +71,42 @@ Drain::Drain(Core& core, WindowLog& windows, Statistics& statistics, std::functi
                     }}) {}
 
 void Drain::take(std::uint32_t thread, const Slot& slot) {
-  if (slot.kind() == RecordKind::kCall) {
-    CallRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    if (is_naming(record.window)) {
+  switch (slot.kind()) {
+    case RecordKind::kCall: {
+      const auto record = slot.as<CallRecord>();
+      if (!is_naming(record.window)) return on_call(thread, record);
       add_launch(thread, record);
       // Even if its place is unknown: an earlier one is then not the last.
       if (record.correlation == 0 && function_category(record.function) == Category::kSync)
         statistics_.add_named_wait(thread, record.begin, record.end, record.range);
-    } else {
-      on_call(thread, record);
+      return;
     }
-  } else if (slot.kind() == RecordKind::kShortCalls) {
-    ShortCallsRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    if (!is_naming(record.window)) on_short_calls(record);
-  } else if (slot.kind() == RecordKind::kRange) {
-    RangeRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    if (is_naming(record.window)) return;
-    note_window(record.window);
-    ranges_.edge(thread, record);
-  } else if (slot.kind() == RecordKind::kProcessorTime) {
-    ProcessorTimeRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    if (!is_naming(record.window)) on_processor_time(thread, record);
-  } else if (slot.kind() == RecordKind::kFetch) {
-    FetchRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    if (!is_naming(record.window)) on_fetch(thread, record);
-  } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
-    SignRecord record;
-    std::memcpy(&record, slot.bytes, sizeof record);
-    search_->take(thread, record);
+    case RecordKind::kShortCalls: {
+      const auto record = slot.as<ShortCallsRecord>();
+      if (!is_naming(record.window)) on_short_calls(record);
+      return;
+    }
+    case RecordKind::kRange: {
+      const auto record = slot.as<RangeRecord>();
+      if (is_naming(record.window)) return;
+      note_window(record.window);
+      return ranges_.edge(thread, record);
+    }
+    case RecordKind::kProcessorTime: {
+      const auto record = slot.as<ProcessorTimeRecord>();
+      if (!is_naming(record.window)) on_processor_time(thread, record);
+      return;
+    }
+    case RecordKind::kFetch: {
+      const auto record = slot.as<FetchRecord>();
+      if (!is_naming(record.window)) on_fetch(thread, record);
+      return;
+    }
+    case RecordKind::kSign:
+      if (search_ != nullptr) search_->take(thread, slot.as<SignRecord>());
+      return;
+    case RecordKind::kNone:
+      return;
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -13,10 +14,14 @@
 
 namespace inject {
 
-/// One record as stored in the ring: a CallRecord or a RangeRecord, distinguished by its first byte.
+/// One record as stored in the ring: its first byte is its kind.
 struct alignas(64) Slot {
   unsigned char bytes[64];
   RecordKind kind() const noexcept { return static_cast<RecordKind>(bytes[0]); }
+  template <class Record>
+  Record as() const noexcept {
+    return std::bit_cast<Record>(*this);
+  }
 };
 
 /// How far a block has been filled or read: kBlockSteps for each complete record, and one for each call in

@@ -3,7 +3,7 @@
 #include "libinject/replay/replay.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "libinject/base/clock.h"
 #include "libinject/journal/run_state.h"
@@ -143,8 +143,7 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 }
 
 bool Replay::take_call(std::uint32_t thread, Slot slot) {
-  CallRecord record;
-  std::memcpy(&record, slot.bytes, sizeof record);
+  auto record = slot.as<CallRecord>();
   if (record.window != 0) ++calls_;
   if (record.end < record.begin || !is_possible(record.end) || !is_function(record.function)) return false;
   bool ended = false;
@@ -165,14 +164,13 @@ bool Replay::take_call(std::uint32_t thread, Slot slot) {
   }
   record.shape = shape_of(record.shape);
   latest_ = std::max(latest_, record.end);
-  std::memcpy(slot.bytes, &record, sizeof record);
+  slot = std::bit_cast<Slot>(record);
   drain_.take(thread, slot);
   return true;
 }
 
 bool Replay::take_short_calls(std::uint32_t thread, const Slot& slot) {
-  ShortCallsRecord record;
-  std::memcpy(&record, slot.bytes, sizeof record);
+  const auto record = slot.as<ShortCallsRecord>();
   if (record.count > ShortCallsRecord::kMost || record.window == 0) return false;
   calls_ += record.count;
   if (is_naming(record.window)) return true;
@@ -192,29 +190,26 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
     case RecordKind::kShortCalls:
       return take_short_calls(thread, slot);
     case RecordKind::kRange: {
-      RangeRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      auto record = slot.as<RangeRecord>();
       if (is_naming(record.window)) return true;
       if (record.edge < RangeEdge::kPush || record.edge > RangeEdge::kEnd || !is_possible(record.time) ||
           !windows_.open_until(record.window, record.time))
         return false;
       record.node = range_of(record.node);
       latest_ = std::max(latest_, record.time);
-      std::memcpy(slot.bytes, &record, sizeof record);
+      slot = std::bit_cast<Slot>(record);
       drain_.take(thread, slot);
       return true;
     }
     case RecordKind::kProcessorTime: {
-      ProcessorTimeRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<ProcessorTimeRecord>();
       if (is_naming(record.window)) return true;
       if (!is_possible(record.time) || !windows_.open_until(record.window, record.time)) return false;
       drain_.take(thread, slot);
       return true;
     }
     case RecordKind::kFetch: {
-      FetchRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<FetchRecord>();
       if (is_naming(record.window)) return true;
       const Nanoseconds time = std::max(record.begin, record.end);
       if (record.fetch > FetchKind::kProcessing || record.by > FetchThread::kOther || !is_possible(time) ||

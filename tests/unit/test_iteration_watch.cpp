@@ -56,8 +56,7 @@ struct Watching {
     std::map<std::uint32_t, std::vector<SignRecord>> found;
     core.threads.drain([&](std::uint32_t thread, const Slot& slot) {
       if (slot.kind() != RecordKind::kSign) return;
-      SignRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<SignRecord>();
       found[thread].push_back(record);
     });
     return found;

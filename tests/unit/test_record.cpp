@@ -84,8 +84,7 @@ CallRecord numbered(std::uint32_t n) {
   return record;
 }
 std::uint32_t number_of(const Slot& slot) {
-  CallRecord record;
-  __builtin_memcpy(&record, slot.bytes, sizeof record);
+  const auto record = slot.as<CallRecord>();
   return record.call;
 }
 
@@ -203,8 +202,7 @@ struct MixedCalls {
         [&](const Slot& slot) {
           if (slot.kind() == RecordKind::kCall) return expect(number_of(slot) & 0xFFFFu, 0);
           REQUIRE(slot.kind() == RecordKind::kShortCalls);
-          ShortCallsRecord record;
-          __builtin_memcpy(&record, slot.bytes, sizeof record);
+          const auto record = slot.as<ShortCallsRecord>();
           REQUIRE(record.count > 0);
           for (std::uint32_t i = 0; i < record.count; ++i) {
             expect(record.calls[i].function, record.window);
@@ -373,8 +371,7 @@ TEST_CASE("short calls are taken while their thread adds to them") {
         in_order = in_order && number_of(slot) == next++;
         return;
       }
-      ShortCallsRecord record;
-      __builtin_memcpy(&record, slot.bytes, sizeof record);
+      const auto record = slot.as<ShortCallsRecord>();
       for (std::uint32_t i = 0; i < record.count; ++i)
         in_order = in_order && record.calls[i].function == static_cast<FunctionId>(next++);
     });

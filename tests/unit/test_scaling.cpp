@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -128,9 +128,7 @@ class Run {
   }
   template <typename Record>
   void tell(std::uint32_t thread, const Record& record) {
-    Slot slot;
-    std::memcpy(slot.bytes, &record, sizeof record);
-    drain_.take(thread, slot);
+    drain_.take(thread, std::bit_cast<Slot>(record));
   }
 
   Core core_{ParseResult{}};

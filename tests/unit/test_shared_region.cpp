@@ -47,8 +47,7 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
   const auto take_all = [&] {
     for (std::size_t q = 0; q < queues.size(); ++q) {
       queues[q].drain(pool, [&](const Slot& slot) {
-        CallRecord record;
-        std::memcpy(&record, slot.bytes, sizeof record);
+        const auto record = slot.as<CallRecord>();
         in_order = in_order && record.correlation == expected[q]++;
       });
     }
@@ -76,8 +75,7 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
     const std::uint32_t published = block->published.load() / kBlockSteps;
     if (block->thread != 1 && block->thread != 7) continue;
     for (std::uint32_t s = 0; s < published && s < Block::kSlots; ++s) {
-      CallRecord there;
-      std::memcpy(&there, block->slots[s].bytes, sizeof there);
+      const auto there = block->slots[s].as<CallRecord>();
       found = found || there.correlation == 0xABCD'1234;
     }
   }
