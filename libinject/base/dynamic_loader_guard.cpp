@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/dynamic_loader_guard.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,10 +14,10 @@ namespace inject {
 namespace {
 
 // Loading CUPTI takes some 10 ms from a warm disk, its libraries for hardware metrics up to 300 ms.
-constexpr Nanoseconds kMaxWait = 2'000'000'000;
+constexpr Nanoseconds kMaxWait = 2 * kSecond;
 // For a fork, once a fork has waited in vain: the use may be waiting for an allocator's lock, which the
 // forking thread holds if the allocator's handlers were registered after ours.
-constexpr Nanoseconds kMaxWaitAgain = 400'000'000;
+constexpr Nanoseconds kMaxWaitAgain = 400 * kMillisecond;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};
@@ -36,11 +35,10 @@ bool counts_here() noexcept {
 template <typename Done>
 bool wait_until(Nanoseconds most, Done done) noexcept {
   const CallerState caller;
-  const timespec pause{0, 50'000};
   const Nanoseconds deadline = now() + most;
   while (!done()) {
     if (now() >= deadline) return false;
-    nanosleep(&pause, nullptr);
+    sleep_for(50 * kMicrosecond);
   }
   return true;
 }

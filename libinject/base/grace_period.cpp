@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -25,8 +24,8 @@ namespace inject {
 namespace {
 
 // A hundred times as long as such a piece of code takes.
-constexpr Nanoseconds kRunsFor = 100'000;
-constexpr Nanoseconds kPause = 200'000;
+constexpr Nanoseconds kRunsFor = 100 * kMicrosecond;
+constexpr Nanoseconds kPause = 200 * kMicrosecond;
 // If the machine is suspended for a while, as virtual ones may be, so are the other threads: the time may be
 // over before this thread has checked them once.
 constexpr int kFewestLooks = 10;
@@ -35,16 +34,6 @@ struct Thread {
   pid_t id = 0;
   Nanoseconds ran = 0;
 };
-
-// Nothing if the thread is gone, or the id is not of a thread of this process.
-std::optional<Nanoseconds> processor_time(pid_t thread) {
-  // The kernel's clock id for a thread's CPU time: pthread_getcpuclockid() returns the same, but needs a
-  // pthread_t.
-  const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(thread) << 3 | 6u);
-  timespec time;
-  if (clock_gettime(clock, &time) != 0) return std::nullopt;
-  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
-}
 
 // True if the thread is asleep or gone. Not if it is running, waiting for a CPU or for a disk, which may hold
 // a page of the code, or stopped by a debugger.
@@ -78,7 +67,7 @@ std::optional<std::vector<Thread>> other_threads() {
     const auto id = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (id == mine) listed = true;
     if (id <= 0 || id == mine) continue;
-    if (const auto ran = processor_time(id)) threads.push_back({id, *ran});
+    if (const auto ran = cpu_time_of_thread(id)) threads.push_back({id, *ran});
   }
   if (!listed) return std::nullopt;
   return threads;
@@ -87,16 +76,15 @@ std::optional<std::vector<Thread>> other_threads() {
 }  // namespace
 
 bool wait_grace_period(Nanoseconds most) noexcept {
-  const timespec pause{0, static_cast<long>(kPause)};
   const Nanoseconds deadline = now() + most;
   try {
     auto threads = other_threads();
     if (!threads) return false;
     std::vector<Thread>& inside = *threads;
     for (int looks = 1;; ++looks) {
-      nanosleep(&pause, nullptr);
+      sleep_for(kPause);
       std::erase_if(inside, [](const Thread& thread) {
-        const auto ran = processor_time(thread.id);
+        const auto ran = cpu_time_of_thread(thread.id);
         return !ran || *ran - thread.ran >= kRunsFor || sleeps(thread.id);
       });
       if (inside.empty()) return true;

@@ -21,7 +21,7 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMaxWrite = 1'000'000'000;
+constexpr Nanoseconds kMaxWrite = kSecond;
 constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};

@@ -2,12 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <mutex>
 
-#include "libinject/base/time.h"
+#include "libinject/base/clock.h"
 
 namespace inject {
 
@@ -16,14 +14,13 @@ namespace inject {
 /// longer the wait has been, the longer the pauses are, so that their number stays small.
 inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds most) noexcept {
   std::unique_lock lock(mutex, std::try_to_lock);
-  constexpr Nanoseconds kFirstPause = 100'000;
+  constexpr Nanoseconds kFirstPause = 100 * kMicrosecond;
   constexpr Nanoseconds kLongestPause = 10 * kMillisecond;
   constexpr Nanoseconds kShare = 16;  // of the wait so far
   for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most;) {
     const Nanoseconds length =
         std::min(std::clamp(waited / kShare, kFirstPause, kLongestPause), most - waited);
-    const timespec pause{0, static_cast<long>(length)};
-    nanosleep(&pause, nullptr);
+    sleep_for(length);
     waited += length;
     lock.try_lock();
   }

@@ -49,7 +49,7 @@ class TickClock {
   }
 
  private:
-  static constexpr Nanoseconds kApart = 1'000'000;
+  static constexpr Nanoseconds kApart = kMillisecond;
   struct Reading {
     std::uint64_t ticks;
     Nanoseconds time;

@@ -137,8 +137,7 @@ void ControlListener::accept_client() {
   }();
   if (number < 0) {
     // Usually out of descriptors: the client stays in the queue, and poll() would return immediately.
-    const timespec pause{0, 100'000'000};
-    if (errno != EAGAIN && errno != ECONNABORTED) nanosleep(&pause, nullptr);
+    if (errno != EAGAIN && errno != ECONNABORTED) sleep_for(100 * kMillisecond);
     return;
   }
   uid_t user = 0;

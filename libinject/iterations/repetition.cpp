@@ -20,7 +20,7 @@ constexpr double kCovered = 0.97;
 // step left out.
 constexpr double kDouble = 0.67;
 // Nothing is trained in less: it is a kernel launched over and over. Not required with an optimizer's name.
-constexpr Nanoseconds kMinDuration = 20'000;
+constexpr Nanoseconds kMinDuration = 20 * kMicrosecond;
 // With this few events, this many of the latest repetitions must look like it.
 constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
@@ -50,7 +50,7 @@ constexpr std::uint64_t kOptimizerGaps = 64;
 constexpr double kStepFreeReplays = 64;
 constexpr std::uint64_t kStepFreeGaps = 2;
 // A PyTorch program without an optimizer for this long has none that can be recognised by name.
-constexpr Nanoseconds kMinOptimizerIntervals = 30'000'000'000;
+constexpr Nanoseconds kMinOptimizerIntervals = 30 * kSecond;
 
 /// Eight classes per power of two. (libm is not linked.)
 int distance_class(double spacing) {

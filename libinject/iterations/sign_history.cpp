@@ -20,7 +20,7 @@ constexpr std::size_t kMaxGaps = 4096;
 constexpr std::size_t kCached = 4096;
 // A program that reports its optimizers' steps, but has reported none for this long or this many events, has
 // optimizers that it does not report (compiled ones, those of other libraries).
-constexpr Nanoseconds kStepTime = 20'000'000'000;
+constexpr Nanoseconds kStepTime = 20 * kSecond;
 constexpr std::uint64_t kStepPatience = 1u << 16;
 constexpr std::uint64_t kStepGaps = 64;
 

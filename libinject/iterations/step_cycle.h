@@ -68,8 +68,8 @@ class StepSequence {
   /// By class alone, only once a cycle of contents would have been seen. (An optimizer for each parameter
   /// steps hundreds of times in an iteration, and an iteration may take seconds.) Longer if contents recur.
   static constexpr std::uint64_t kMinStepsByClass = 24;
-  static constexpr Nanoseconds kMinTimeByClass = 10'000'000'000;
-  static constexpr Nanoseconds kMinTimeAlike = 60'000'000'000;
+  static constexpr Nanoseconds kMinTimeByClass = 10 * kSecond;
+  static constexpr Nanoseconds kMinTimeAlike = 60 * kSecond;
   /// If no cycle has been found by then, the steps are in no order.
   static constexpr std::uint64_t kPatience = 16'384;
 

@@ -100,7 +100,7 @@ enum CallFlags : std::uint8_t {
 /// A call of the runtime that is_bookkeeping() and shorter than this is part of its thread's computing:
 /// frameworks make ten of them per launch. Unless it is a thread's first in a window, or begins
 /// kProcessorTimeApart after the last call that was not, only its duration is kept.
-inline constexpr Nanoseconds kShortCall = 1'000;
+inline constexpr Nanoseconds kShortCall = kMicrosecond;
 
 /// Short calls of one thread in one window, in order. The thread appends to it until it has another record to
 /// write. `count` is set when it is complete; until then Block::published has the number of calls.
@@ -136,7 +136,7 @@ struct alignas(64) RangeRecord {
 
 /// Between two calls, or in one, a thread may have computed or waited: from this duration on, its CPU time is
 /// queried.
-inline constexpr Nanoseconds kProcessorTimeApart = 100'000;
+inline constexpr Nanoseconds kProcessorTimeApart = 100 * kMicrosecond;
 
 /// CPU time used by a thread until some time in an open window (record/processor_time.h).
 struct alignas(64) ProcessorTimeRecord {

@@ -3,26 +3,15 @@
 #include "libinject/output/prometheus_file.h"
 
 #include <sys/stat.h>
-#include <time.h>
 
 #include <exception>
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
+#include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 
 namespace inject {
-
-namespace {
-
-/// Nanoseconds since 1970.
-std::uint64_t wall_time() {
-  timespec time{};
-  ::clock_gettime(CLOCK_REALTIME, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-}  // namespace
 
 // The pid is in the temporary name, so that each of several processes with the same path puts a complete file
 // in place.
@@ -48,7 +37,7 @@ bool PrometheusFile::write_text(const std::string& text) {
 }
 
 std::string PrometheusFile::text(const Report& report, PrometheusState state) {
-  return metrics_.text(report, state, wall_time(), info_.failed);
+  return metrics_.text(report, state, realtime(), info_.failed);
 }
 
 bool PrometheusFile::write(const std::string& text) noexcept {

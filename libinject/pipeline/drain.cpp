@@ -32,7 +32,7 @@ std::size_t most_launches(const BlockPool& ring) {
 constexpr std::size_t kMaxPending = 1u << 16;
 // A launch is published when its call returns; one that takes longer has lost its CPU, or waits for room
 // behind queued kernels.
-constexpr Nanoseconds kOnItsWay = 20'000'000;
+constexpr Nanoseconds kOnItsWay = 20 * kMillisecond;
 // A graph's kernel waits this long for the next replay of its node, which shows whether its end is its own.
 constexpr Nanoseconds kHeldForGraphs = kSecond;
 

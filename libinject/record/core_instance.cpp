@@ -3,7 +3,6 @@
 //
 // The one Core of a profiled process. Separate from Core itself, because a reader of what another process has
 // left needs none of this.
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "libinject/base/clock.h"
 #include "libinject/base/memory_headroom.h"
 #include "libinject/base/process.h"
 #include "libinject/record/core.h"
@@ -140,8 +140,7 @@ Core* Core::get_or_wait() noexcept {
   constexpr int kMaxTries = 1000;
   for (int i = 0; core == nullptr && i < kMaxTries; ++i) {
     if (making_core.load(std::memory_order_acquire) != Making::kBegun) break;
-    const timespec pause{0, 1'000'000};
-    nanosleep(&pause, nullptr);
+    sleep_for(kMillisecond);
     core = get_if_any();
   }
   return core;

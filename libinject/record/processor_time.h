@@ -33,8 +33,7 @@ inline constinit std::atomic<bool> processor_times_refused{false};
     timespec used;
     rusage usage;
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
-      record.processor =
-          static_cast<Nanoseconds>(used.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(used.tv_nsec);
+      record.processor = nanoseconds(used);
       record.waits = static_cast<std::uint64_t>(usage.ru_nvcsw);
       record.time = time == 0 ? now() : time;
       ThreadRegistry::push(thread, record);

@@ -20,7 +20,7 @@ constinit TorchMemory torch_memory;
 
 namespace {
 
-constexpr Nanoseconds kInterval = 100'000;
+constexpr Nanoseconds kInterval = 100 * kMicrosecond;
 constexpr std::uint32_t kMaxUntimedReports = 15;
 constexpr std::array kOf = {MemoryLine::Of::kTorchAllocated, MemoryLine::Of::kTorchReserved};
 
@@ -28,7 +28,7 @@ constexpr std::array kOf = {MemoryLine::Of::kTorchAllocated, MemoryLine::Of::kTo
 std::uint64_t coarse_time() noexcept {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
+  return nanoseconds(time);
 }
 
 void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {

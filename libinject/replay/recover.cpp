@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "libinject/base/atomic_file.h"
+#include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/json_reader.h"
@@ -84,12 +84,12 @@ bool still_runs(const Header& header) {
 bool is_written_to(int file) {
   constexpr std::int64_t kOffset = kLiveOffset + offsetof(Live, passes);
   constexpr int kLooks = 20;
-  constexpr timespec kBetween{0, 10'000'000};
+  constexpr Nanoseconds kBetween = 10 * kMillisecond;
   std::uint64_t first = 0;
   std::uint64_t passes = 0;
   if (pread(file, &first, sizeof first, kOffset) != sizeof first) return false;
   for (int i = 0; i < kLooks; ++i) {
-    nanosleep(&kBetween, nullptr);
+    sleep_for(kBetween);
     if (pread(file, &passes, sizeof passes, kOffset) == sizeof passes && passes != first) return true;
   }
   return false;

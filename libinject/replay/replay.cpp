@@ -26,7 +26,7 @@ ParseResult small_ring() {
 // to a mapped page does not always show there. For a file from another boot or machine, allows for clocks
 // that have been set.
 Nanoseconds latest_possible(const Header& header) {
-  constexpr Nanoseconds kDay = Nanoseconds{86'400} * 1'000'000'000;
+  constexpr Nanoseconds kDay = 86'400 * kSecond;
   const Nanoseconds utc = realtime();
   const Nanoseconds since = utc > header.base_utc ? utc - header.base_utc : 0;
   return std::max(header.base + since + kDay, now());

@@ -213,8 +213,7 @@ bool ClientArbiter::collect_for_client() {
       const SessionUnlock unlocked(state);
       tracer.flush(false);
       outstanding = parts_.collector.pass(true);
-      const timespec pause{0, 1'000'000};
-      nanosleep(&pause, nullptr);
+      sleep_for(kMillisecond);
     }
     if (!yielding() || state.ending()) return false;
     if (!launching() && outstanding.launches == 0 && ++complete > (outstanding.graphs ? 1 : 0)) break;

@@ -26,7 +26,7 @@ namespace {
 
 // The records of a launch (many for a graph) arrive together, within this time if CUPTI is flushed in
 // between.
-constexpr Nanoseconds kRecordsCome = 1'000'000'000;
+constexpr Nanoseconds kRecordsCome = kSecond;
 // CUPTI delivers a buffer when it is full, which takes long if little is launched; until then, its contents
 // are lost if the process is killed.
 constexpr Nanoseconds kFlushInterval = kSecond;
@@ -259,8 +259,7 @@ bool Collector::stop_activity() {
                         Tracer::thread_inside());
   if (awaited) {
     const SessionUnlock unlocked(state);
-    const timespec pause{0, 200'000};
-    nanosleep(&pause, nullptr);
+    sleep_for(200 * kMicrosecond);
     return false;
   }
   // Activity is not switched while a context is being created. `stopping`, which others wait for, is not set

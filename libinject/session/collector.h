@@ -25,9 +25,9 @@ class Collector {
   // A launch that began inside the window may not have reached CUPTI yet, because its thread may have been
   // preempted. Before activity is switched off, we wait for it, but at most this long (a copy may block for
   // longer).
-  static constexpr Nanoseconds kLaunchReturns = 20'000'000;
+  static constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
   // The same for a thread inside cudaProfilerStop (Tracer::thread_inside); at exit, a launch's limit applies.
-  static constexpr Nanoseconds kProfilerStopReturns = 1'000'000'000;
+  static constexpr Nanoseconds kProfilerStopReturns = kSecond;
   // Records that have not arrived this long after the end of the last window are given up.
   static constexpr Nanoseconds kDeadline = 30 * kSecond;
 

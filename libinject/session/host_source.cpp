@@ -20,18 +20,8 @@ namespace inject {
 
 namespace {
 
-// The kernel's encoding of another task's CPU clock: the complement of its id, and what is counted.
-constexpr unsigned kScheduled = 2;
-constexpr unsigned kOfThread = 4;
 // Block size of ru_inblock.
 constexpr std::uint64_t kBlock = 512;
-
-std::optional<std::uint64_t> clock_of(pid_t task, unsigned kind) {
-  const auto clock = static_cast<clockid_t>((~static_cast<unsigned>(task) << 3) | kind);
-  timespec time{};
-  if (clock_gettime(clock, &time) != 0) return std::nullopt;
-  return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_nsec);
-}
 
 std::uint64_t nanoseconds(const timeval& time) {
   return static_cast<std::uint64_t>(time.tv_sec) * kSecond + static_cast<std::uint64_t>(time.tv_usec) * 1000;
@@ -99,14 +89,6 @@ HostSource::HostSource() : HostSource("/proc", getpid(), Clocks{}) {}
 
 HostSource::HostSource(std::string root, pid_t process, Clocks clocks)
     : root_(std::move(root)), process_(process), clocks_(clocks) {}
-
-std::optional<std::uint64_t> HostSource::thread_time(pid_t thread) {
-  return clock_of(thread, kScheduled | kOfThread);
-}
-
-std::optional<std::uint64_t> HostSource::process_time(pid_t process) {
-  return clock_of(process, kScheduled);
-}
 
 bool HostSource::resource_usage(int who, rusage& usage) {
   return getrusage(who, &usage) == 0;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "libinject/base/clock.h"
 #include "libinject/base/proc_files.h"
 #include "libinject/model/host_use.h"
 
@@ -62,8 +63,8 @@ class HostSource {
 
   /// The clocks of threads and processes, and getrusage(); nullopt if they fail.
   struct Clocks {
-    std::optional<std::uint64_t> (*thread)(pid_t thread) = &thread_time;
-    std::optional<std::uint64_t> (*process)(pid_t process) = &process_time;
+    std::optional<std::uint64_t> (*thread)(pid_t thread) = &cpu_time_of_thread;
+    std::optional<std::uint64_t> (*process)(pid_t process) = &cpu_time_of_process;
     bool (*usage)(int who, rusage& usage) = &resource_usage;
   };
 
@@ -93,8 +94,6 @@ class HostSource {
     bool drops_children = false;
   };
 
-  static std::optional<std::uint64_t> thread_time(pid_t thread);
-  static std::optional<std::uint64_t> process_time(pid_t process);
   static bool resource_usage(int who, rusage& usage);
 
   const char* path(pid_t process, const char* rest) const;

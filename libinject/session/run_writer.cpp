@@ -150,9 +150,8 @@ void RunWriter::discard_folder() {
     discarded_.store(true, std::memory_order_release);
   };
   if (!queue_.add(0, discard)) queue_.run();
-  const timespec pause{0, 1'000'000};
   const Nanoseconds deadline = now() + kMaxDiscarding;
-  while (!discarded_.load(std::memory_order_acquire) && now() < deadline) nanosleep(&pause, nullptr);
+  while (!discarded_.load(std::memory_order_acquire) && now() < deadline) sleep_for(kMillisecond);
 }
 
 bool RunWriter::make_folder() {

@@ -3,7 +3,6 @@
 #include "libinject/session/session.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -424,11 +423,10 @@ void Session::write_rest(Rest rest, Nanoseconds begin) {
   if (!started) return write_records_and_files();
   // Counted in pauses, not by the clock: a stopped process writes nothing.
   constexpr Nanoseconds kPause = 5 * kMillisecond;
-  const timespec pause{0, kPause};
   const Nanoseconds most = exit_deadline(options()) / kRestShare;
   for (Nanoseconds waited = 0; waited < most && !rest_written_.load(std::memory_order_acquire);
        waited += kPause)
-    nanosleep(&pause, nullptr);
+    sleep_for(kPause);
   if (rest_written_.load(std::memory_order_acquire)) return;
   const char* folder = parts_.pipeline.shown_folder();
   if (FileWork::lasts() || folder == nullptr) {

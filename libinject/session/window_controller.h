@@ -27,11 +27,11 @@ class WindowController {
   // Longest time that a program thread waits for CUPTI to be attached. If launches go through our hooks,
   // attaching takes about 10 ms; with 16 threads that bypassed all hooks, CUPTI's own lock starved for 2.6 …
   // 61 s (H200, CUDA 13.0).
-  static constexpr Nanoseconds kMaxOpening = 1'000'000'000;
+  static constexpr Nanoseconds kMaxOpening = kSecond;
   /// That, or less if our thread is known to be held up.
   static Nanoseconds most_opening();
   // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
-  static constexpr Nanoseconds kStayAttached = 1'000'000'000;
+  static constexpr Nanoseconds kStayAttached = kSecond;
 
   explicit WindowController(SessionParts& parts) : parts_(parts) {}
 

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -28,11 +27,6 @@ constexpr Nanoseconds kKillWait = 1'000 * kMillisecond;
 constexpr std::size_t kMaxProcesses = 65'536;
 
 constinit std::atomic<unsigned> frozen_threads{0};
-
-void sleep_for(Nanoseconds time) noexcept {
-  const timespec pause{0, static_cast<long>(time)};
-  nanosleep(&pause, nullptr);
-}
 
 // The other threads wait here for the end of the process.
 void freeze(int) noexcept {

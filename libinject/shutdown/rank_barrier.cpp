@@ -25,21 +25,18 @@ constexpr unsigned kMaxRanks = 1024;
 /// True if nothing has been written to the file for longer than `age`.
 bool is_older(int file, Nanoseconds age) {
   struct stat status {};
-  timespec time{};
-  if (fstat(file, &status) != 0 || status.st_size == 0 || clock_gettime(CLOCK_REALTIME, &time) != 0)
-    return false;
-  const std::int64_t seconds = static_cast<std::int64_t>(time.tv_sec) - status.st_mtim.tv_sec;
+  if (fstat(file, &status) != 0 || status.st_size == 0) return false;
+  const std::int64_t seconds = static_cast<std::int64_t>(realtime() / kSecond) - status.st_mtim.tv_sec;
   return seconds > static_cast<std::int64_t>(age / kSecond) + 1;
 }
 
 /// A rank that is killed while it waits leaves its byte for the launcher's next job: such bytes are removed.
 bool write_byte(int file, Nanoseconds patience) {
   constexpr int kTries = 100;  // nobody holds the lock for longer than this takes
-  const timespec pause{0, 1'000'000};
   bool locked = false;
   for (int i = 0; i < kTries && !locked; ++i) {
     locked = flock(file, LOCK_EX | LOCK_NB) == 0;
-    if (!locked) nanosleep(&pause, nullptr);
+    if (!locked) sleep_for(kMillisecond);
   }
   const bool written =
       (!locked || !is_older(file, patience) || ftruncate(file, 0) == 0) && ::write(file, "x", 1) == 1;
@@ -85,8 +82,7 @@ bool wait_at_rank_barrier(int folder, const std::string& name, unsigned count, N
       struct stat status {};
       arrived = fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= count;
       if (arrived || now() >= deadline) break;
-      const timespec pause{0, 2'000'000};
-      nanosleep(&pause, nullptr);
+      sleep_for(2 * kMillisecond);
     }
   }
   unlinkat(folder, name.c_str(), 0);

@@ -11,7 +11,7 @@ namespace inject {
 namespace {
 
 // Longer than the device takes from one piece of work to the next on a stream.
-constexpr Nanoseconds kQueueTime = 20'000;
+constexpr Nanoseconds kQueueTime = 20 * kMicrosecond;
 // CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
 constexpr std::size_t kMaxResidentGrids = 128;
 // A program copies ahead on one or two streams.

@@ -36,7 +36,7 @@ class GraphTimes {
   /// Replays needed to know how long a node takes, and how many times longer is too long.
   static constexpr std::uint32_t kMinReplays = 2;
   static constexpr std::uint64_t kTooLong = 4;
-  static constexpr Nanoseconds kMin = 10'000;
+  static constexpr Nanoseconds kMin = 10 * kMicrosecond;
 
   struct Callbacks {
     /// Receives each kernel; `usable`: whether its times are valid.

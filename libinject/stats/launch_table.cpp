@@ -15,7 +15,7 @@ constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kMinKept = 4096;
 constexpr std::size_t kMaxUnreported = 4096;  // windows
 // The records of launches on one device arrive within this time of each other if CUPTI is flushed meanwhile.
-constexpr Nanoseconds kRecordSpread = 1'000'000'000;
+constexpr Nanoseconds kRecordSpread = kSecond;
 
 // All that is known about a launch outside all windows.
 constexpr Attribution kLaunchedOutside = [] {

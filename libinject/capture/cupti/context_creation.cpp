@@ -80,7 +80,7 @@ void enter(std::uint32_t subscription) noexcept {
     if (held == 0 || time >= deadline) return;
     count(subscription, ~std::uint64_t{0});
     const Nanoseconds left = deadline - time;
-    const timespec most{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    const timespec most{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
     syscall(SYS_futex, &holds, FUTEX_WAIT_PRIVATE, held, &most, nullptr, 0);
   }
 }
@@ -131,9 +131,9 @@ void ContextHold::forget() noexcept {
 // The driver reports creations that began before the callbacks were enabled, the callbacks report those of
 // non-primary contexts. After waiting, gives the thread time to leave CUPTI.
 bool ContextHold::wait_for_creations() noexcept {
-  constexpr timespec kPause{0, 200'000};
-  constexpr timespec kAfterCreation{0, 50'000'000};
-  constexpr Nanoseconds kAtOnce = 1'000'000;
+  constexpr Nanoseconds kPause = 200 * kMicrosecond;
+  constexpr Nanoseconds kAfterCreation = 50 * kMillisecond;
+  constexpr Nanoseconds kAtOnce = kMillisecond;
   const Nanoseconds deadline = now() + kMaxWait;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
   // Done first, so that waiting for the dynamic loader is not taken for waiting for a creation.
@@ -142,14 +142,14 @@ bool ContextHold::wait_for_creations() noexcept {
     const Nanoseconds asked = now();
     const long slept = times_slept();
     bool waited = false;
-    for (; any_creating() && now() < deadline; waited = true) nanosleep(&kPause, nullptr);
+    for (; any_creating() && now() < deadline; waited = true) sleep_for(kPause);
     wait_for_driver();
     const Nanoseconds answered = now();
     // A busy machine by itself does not put the thread to sleep.
     waited = waited || (answered - asked >= kAtOnce && times_slept() != slept);
     if (!waited) return i != 0;
     if (answered > deadline) return true;
-    nanosleep(&kAfterCreation, nullptr);
+    sleep_for(kAfterCreation);
   }
   return true;
 }

@@ -17,9 +17,9 @@ enum class ContextWait : bool { kNo, kMay };
 /// hold new ones, for kMaxHold at most.
 class ContextHold {
  public:
-  static constexpr Nanoseconds kMaxHold = 1'000'000'000;
+  static constexpr Nanoseconds kMaxHold = kSecond;
   /// Longest wait for creations in progress: one context per device, one after the other.
-  static constexpr Nanoseconds kMaxWait = 20'000'000'000;
+  static constexpr Nanoseconds kMaxWait = 20 * kSecond;
 
   explicit ContextHold(ContextWait contexts) noexcept;
   ~ContextHold();

@@ -64,13 +64,13 @@ class Tracer {
   /// Held while CUPTI returns buffers or reads records, so that it is not finalized meanwhile. Waits for
   /// kMaxUse at most: a flush may be waiting for a kernel that never ends.
   static std::unique_lock<std::mutex> use() noexcept;
-  static constexpr Nanoseconds kMaxUse = 5'000'000'000;
+  static constexpr Nanoseconds kMaxUse = 5 * kSecond;
 
   /// Held while we initialise NVML, and while CUPTI is attached or finalized: one in the middle of the other
   /// leaves a lock behind that the next cuInit waits for, for ever (driver 580). Not owned if it can't be had
   /// within `most`.
   static std::unique_lock<std::mutex> no_switch(Nanoseconds most = kMaxNoSwitch) noexcept;
-  static constexpr Nanoseconds kMaxNoSwitch = 1'000'000'000;
+  static constexpr Nanoseconds kMaxNoSwitch = kSecond;
 
   TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
   bool activity_on() const noexcept { return activity_on_; }

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxBytesInBuffer = 8192;
 // In addition to a sample's own records, as many are written each time this much of it has passed, whatever
 // its length: on an H200 every 150 us in a product in bfloat16, every 40 to 80 in one in fp32 or where memory
 // is the limit, and at much longer intervals while it idles.
-constexpr Nanoseconds kRecordsRepeat = 40'000;
+constexpr Nanoseconds kRecordsRepeat = 40 * kMicrosecond;
 // Both have to hold what arrives between two decodes, and as much again if our thread is late: what does not
 // fit is lost. Emptying the image takes ten microseconds for each sample that it can hold, so it can hold
 // more than that.
