@@ -3,7 +3,6 @@
 #include "libinject/capture/cupti/tracer.h"
 
 #include <cuda.h>
-#include <time.h>
 
 #include <array>
 #include <cstddef>
@@ -11,6 +10,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/base/grace_period.h"
+#include "libinject/base/lock_within.h"
 #include "libinject/capture/cupti/buffer_callbacks.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/context_creation.h"
@@ -36,16 +36,6 @@ constinit std::atomic<Nanoseconds> clock_ahead{0};
 
 std::uint64_t timestamp() {
   return now();
-}
-
-std::unique_lock<std::mutex> lock_in_time(std::mutex& mutex, Nanoseconds most) noexcept {
-  std::unique_lock lock(mutex, std::try_to_lock);
-  constexpr timespec kPause{0, 100'000};
-  for (const Nanoseconds deadline = now() + most; !lock.owns_lock() && now() < deadline;) {
-    nanosleep(&kPause, nullptr);
-    lock.try_lock();
-  }
-  return lock;
 }
 
 }  // namespace
@@ -216,8 +206,8 @@ bool Tracer::raise_to(TracerLevel level, bool all_driver_calls, std::string& err
   if (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity) return true;
   watch_creations();
   // A thread may just have passed the point where the driver checks for callbacks.
-  constexpr timespec kUnseen{0, 300'000};
-  if (contexts == ContextWait::kMay) nanosleep(&kUnseen, nullptr);
+  constexpr Nanoseconds kUnseen = 300 * kMicrosecond;
+  if (contexts == ContextWait::kMay) sleep_for(kUnseen);
   // Last, because loading CUPTI and subscribing may take as long as creating a context.
   const ContextHold hold(contexts);
   return enable_activity(error);
@@ -258,11 +248,11 @@ void Tracer::keep_launches() noexcept {
 }
 
 std::unique_lock<std::mutex> Tracer::use() noexcept {
-  return lock_in_time(use_mutex, kMaxUse);
+  return lock_within(use_mutex, kMaxUse);
 }
 
 std::unique_lock<std::mutex> Tracer::no_switch(Nanoseconds most) noexcept {
-  return lock_in_time(switch_mutex, most);
+  return lock_within(switch_mutex, most);
 }
 
 void Tracer::flush(bool force) noexcept {
@@ -280,7 +270,7 @@ void Tracer::flush(bool force) noexcept {
 // context is created. So the driver is queried about contexts last: a creation may have begun since the
 // collector queried it. If the query had to wait, start over.
 bool Tracer::wait_until_left(ContextWait contexts) noexcept {
-  constexpr Nanoseconds kMost = 300'000'000;
+  constexpr Nanoseconds kMost = 300 * kMillisecond;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
   for (int i = 0; i < kMostCreations; ++i) {
     if (thread_inside() || !wait_grace_period(kMost) || thread_inside()) return false;
