@@ -47,6 +47,15 @@ enum class HostAmount : std::uint8_t {
 };
 inline constexpr std::size_t kHostAmounts = 7;
 
+/// Empty if one of them is.
+inline void add_to(std::optional<std::uint64_t>& sum, const std::optional<std::uint64_t>& more) {
+  if (!more) {
+    sum.reset();
+  } else if (sum) {
+    *sum += *more;
+  }
+}
+
 /// Amounts; empty where unreadable.
 struct HostUse {
   std::array<std::optional<std::uint64_t>, kHostAmounts> amounts;

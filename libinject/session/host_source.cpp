@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -20,6 +21,9 @@ namespace inject {
 
 namespace {
 
+// What /proc shows for each thread on its own, and not for a process.
+constexpr std::array kOfThreads{HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches,
+                                HostAmount::kInvoluntarySwitches};
 // Block size of ru_inblock.
 constexpr std::uint64_t kBlock = 512;
 
@@ -51,14 +55,6 @@ bool is_drivers(std::string_view name) {
   if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return false;
   const char next = name[kPrefix.size()];
   return next == '-' || (next >= '0' && next <= '9');
-}
-
-void add_to(std::optional<std::uint64_t>& sum, const std::optional<std::uint64_t>& more) {
-  if (!more) {
-    sum.reset();
-  } else if (sum) {
-    *sum += *more;
-  }
 }
 
 std::string_view name_in(std::string_view status) {
@@ -202,9 +198,7 @@ void HostSource::read_threads(HostReading& reading) {
     HostUse& use = thread.use;
     use.of(HostAmount::kMinorFaults) = stat->minor_faults;
     use.of(HostAmount::kMajorFaults) = stat->major_faults;
-    for (const HostAmount amount :
-         {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
-      use.of(amount) = 0;
+    for (const HostAmount amount : kOfThreads) use.of(amount) = 0;
     Status status;
     if (!add_switches_and_wait(use, process_, id, status)) return;
     use.of(HostAmount::kReadBytes) = parse_read_bytes(read_text(task_path(process_, id, "io"), text_));
@@ -331,9 +325,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   HostUse& use = task.use;
   use.of(HostAmount::kMinorFaults) = child.stat.minor_faults;
   use.of(HostAmount::kMajorFaults) = child.stat.major_faults;
-  for (const HostAmount amount :
-       {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
-    use.of(amount) = 0;
+  for (const HostAmount amount : kOfThreads) use.of(amount) = 0;
   bool cuda = std::find(with_cuda_.begin(), with_cuda_.end(), child.pid) != with_cuda_.end();
   std::size_t tasks = 0;
   std::array<pid_t, kMaxTasksOfChild> ids;
@@ -351,9 +343,7 @@ void HostSource::read_child(const Found& child, HostReading& reading) {
   }
   // There were more threads than are read.
   if (child.stat.threads > tasks && tasks == ids.size()) {
-    for (const HostAmount amount :
-         {HostAmount::kRunQueueWait, HostAmount::kVoluntarySwitches, HostAmount::kInvoluntarySwitches})
-      use.of(amount).reset();
+    for (const HostAmount amount : kOfThreads) use.of(amount).reset();
   }
   // Includes what its ended children read.
   if (task.ended_children.of(HostAmount::kReadBytes))

@@ -42,15 +42,8 @@ HostUse difference(const HostUse& after, const HostUse& before) {
   return more;
 }
 
-/// Empty if one of them is.
 void add_all(HostUse& sum, const HostUse& more) {
-  for (std::size_t i = 0; i < kHostAmounts; ++i) {
-    if (sum.amounts[i] && more.amounts[i]) {
-      *sum.amounts[i] += *more.amounts[i];
-    } else {
-      sum.amounts[i].reset();
-    }
-  }
+  for (std::size_t i = 0; i < kHostAmounts; ++i) add_to(sum.amounts[i], more.amounts[i]);
 }
 
 HostUse nothing() {
@@ -255,13 +248,7 @@ HostWindow HostTally::window(const Mark& open, const Mark& close) {
     const Sum& after = close.sums[i];
     HostRoleUse row{role, before.alive + after.born - before.born, between(before, after)};
     if (is_thread(role)) {
-      for (std::size_t a = 0; a < kHostAmounts && row.count != 0; ++a) {
-        if (threads.amounts[a] && row.use.amounts[a]) {
-          *threads.amounts[a] += *row.use.amounts[a];
-        } else {
-          threads.amounts[a].reset();
-        }
-      }
+      if (row.count != 0) add_all(threads, row.use);
     } else if (role == HostRole::kRest) {
       const auto all = static_cast<std::size_t>(HostRole::kProcess);
       process = between(open.sums[all], close.sums[all]);
