@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/memory_use.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include "libinject/base/mapping.h"
 #include "libinject/model/code_place.h"
 #include "libinject/record/control.h"
+#include "libinject/record/turn.h"
 
 namespace inject {
 
@@ -34,15 +33,6 @@ void add_up(std::atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
   std::uint64_t before = sum.load(std::memory_order_relaxed);
   while (!sum.compare_exchange_weak(before, sum_up(before, more), std::memory_order_relaxed)) {
   }
-}
-
-/// True if the value was raised.
-bool raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
-  std::uint64_t known = greatest.load(std::memory_order_relaxed);
-  while (value > known) {
-    if (greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -183,7 +173,7 @@ bool MemoryChanges::any() const noexcept {
 
 std::uint64_t MemoryUse::Level::add(std::uint64_t bytes, Nanoseconds time) noexcept {
   const std::uint64_t now_live = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (raise(peak, now_live)) raise(peak_at, time);
+  if (raise_to(peak, now_live)) raise_to(peak_at, time);
   return now_live;
 }
 
@@ -208,8 +198,8 @@ void MemoryUse::note(const Allocation& allocation, std::uint64_t live, Nanosecon
   Place& place = place_of(allocation.api, allocation.device);
   if (!changes_.add({time, live, static_cast<std::uint32_t>(&place - places_.data()),
                      open_window(current_window.load(std::memory_order_relaxed))})) {
-    if (raise(place.spilled.highest, live)) raise(place.spilled.highest_at, time);
-    raise(place.spilled.lowest, ~live);
+    if (raise_to(place.spilled.highest, live)) raise_to(place.spilled.highest_at, time);
+    raise_to(place.spilled.lowest, ~live);
     spilled_.store(true, std::memory_order_release);
   }
   take_changes();
@@ -279,7 +269,7 @@ void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t 
   Counts& counts = counts_of(api, device);
   counts.allocations.fetch_add(1, std::memory_order_relaxed);
   counts.allocated.fetch_add(allocation.bytes, std::memory_order_relaxed);
-  raise(counts.largest, allocation.bytes);
+  raise_to(counts.largest, allocation.bytes);
   Allocation replaced;
   switch (table_.add(address, allocation, replaced)) {
     case AllocationTable::Added::kNoRoom:
@@ -299,7 +289,7 @@ void MemoryUse::failed(AllocationApi api, std::uint64_t bytes, std::uint32_t dev
   Counts& counts = counts_of(api, device);
   counts.failed.fetch_add(1, std::memory_order_relaxed);
   add_up(counts.failed_bytes, bytes);
-  raise(counts.largest_failed, bytes);
+  raise_to(counts.largest_failed, bytes);
   counts.last_failed.store(bytes, std::memory_order_relaxed);
   place_of(api, device).last_failed.store(bytes, std::memory_order_relaxed);
 }
@@ -335,15 +325,7 @@ void MemoryUse::reset(bool success) noexcept {
   }
 }
 
-// A thread keeps the turn for microseconds, unless it is preempted.
-MemoryUse::Turn::Turn(MemoryUse& use) noexcept : use_(use) {
-  constexpr int kPauses = 100;
-  constexpr timespec kPause{0, kMillisecond};
-  for (int i = 0; i < kPauses && !has_; ++i) {
-    has_ = !use_.turn_.exchange(true, std::memory_order_acquire);
-    if (!has_) nanosleep(&kPause, nullptr);
-  }
-}
+MemoryUse::Turn::Turn(MemoryUse& use) noexcept : use_(use), has_(wait_for_turn(use.turn_)) {}
 
 MemoryUse::Turn::~Turn() {
   if (has_) use_.turn_.store(false, std::memory_order_release);

@@ -171,7 +171,7 @@ class MemoryUse {
 
    private:
     MemoryUse& use_;
-    bool has_ = false;
+    bool has_;
   };
   /// Number of allocations that did not fit in the table: they are in neither live nor peak bytes.
   std::uint64_t not_held() const noexcept { return not_held_.load(std::memory_order_relaxed); }

@@ -13,6 +13,7 @@
 #include "libinject/model/code_place.h"
 #include "libinject/record/control.h"
 #include "libinject/record/core.h"
+#include "libinject/record/turn.h"
 
 namespace inject {
 
@@ -29,12 +30,6 @@ std::uint64_t coarse_time() noexcept {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
   return nanoseconds(time);
-}
-
-void raise_to(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
-  std::uint64_t known = greatest.load(std::memory_order_relaxed);
-  while (value > known && !greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
-  }
 }
 
 // 0 as long as the length of a tick is not known.
@@ -156,8 +151,6 @@ void TorchMemory::take_spilled(Device& device) noexcept {
 }
 
 std::uint64_t TorchMemory::copy(std::vector<MemoryLine>& lines) {
-  constexpr int kPauses = 100;
-  constexpr timespec kPause{0, kMillisecond};
   std::uint64_t missing = 0;
   for (std::uint32_t number = 0; number < kDevices; ++number) {
     Device& device = devices_[number];
@@ -165,11 +158,7 @@ std::uint64_t TorchMemory::copy(std::vector<MemoryLine>& lines) {
     // Before taking the turn: of reports that find it taken, only the highest and lowest level are kept.
     std::array<std::vector<MemoryInterval>, kLevels> copies;
     for (std::vector<MemoryInterval>& copy : copies) copy.reserve(MemorySeries::kRoom);
-    bool has_turn = false;
-    for (int i = 0; i < kPauses && !has_turn; ++i) {
-      has_turn = !device.turn.exchange(true, std::memory_order_acquire);
-      if (!has_turn) nanosleep(&kPause, nullptr);
-    }
+    const bool has_turn = wait_for_turn(device.turn);
     if (!has_turn || device.no_room) {
       missing += kLevels;
     } else {
