@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -299,8 +298,7 @@ int run(const std::vector<std::string>& words) {
   if (words.size() != 2) return usage_error(command + " takes one process id");
   pid_t pid = 0;
   const std::string& number = words[1];
-  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), pid);
-  if (code != std::errc() || end != number.data() + number.size() || pid <= 0) {
+  if (!read_number(number, pid) || pid <= 0) {
     return usage_error(quoted(number) + " is not a process id");
   }
   const ControlAnswer answer = ask(folders(), pid, command);

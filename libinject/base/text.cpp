@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "libinject/base/format.h"
@@ -29,6 +30,11 @@ std::string quoted(std::string_view text) {
     }
   }
   return result + "'";
+}
+
+std::string error_text(int code) {
+  std::array<char, 128> text;
+  return strerror_r(code, text.data(), text.size());
 }
 
 std::string one_line(std::string_view text, std::size_t longest) {

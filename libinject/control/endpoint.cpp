@@ -12,12 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 
 #include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/text.h"
 
 namespace inject {
 
@@ -42,8 +42,7 @@ pid_t pid_of(std::string_view name, std::string_view suffix) {
   if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return 0;
   name.remove_suffix(suffix.size());
   pid_t pid = 0;
-  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), pid);
-  return code == std::errc() && end == name.data() + name.size() && pid > 0 ? pid : 0;
+  return read_number(name, pid) && pid > 0 ? pid : 0;
 }
 
 bool is_socket(int folder, const char* name) {

@@ -29,6 +29,7 @@
 #include "libinject/base/memory_headroom.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
+#include "libinject/base/text.h"
 #include "libinject/journal/record_place.h"
 
 namespace inject::recovery {
@@ -59,11 +60,6 @@ constexpr Nanoseconds kLookInterval = kSecond;
 constexpr std::uint64_t kUnshareAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
 // The file may take at most a quarter of what the memory limit leaves.
 constexpr std::uint64_t kMemoryShare = 4;
-
-std::string text_of(int code) {
-  std::array<char, 128> text;
-  return strerror_r(code, text.data(), text.size());
-}
 
 std::string in_megabytes(std::uint64_t bytes) {
   return std::to_string((bytes + 999'999) / 1'000'000) + " MB";
@@ -174,7 +170,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   struct statfs system {};
   struct statvfs room {};
   if (fstatfs(folder, &system) != 0 || fstatvfs(folder, &room) != 0) {
-    problem = text_of(errno);
+    problem = error_text(errno);
     return false;
   }
   problem = filesystem_problem(static_cast<std::uint64_t>(system.f_type));
@@ -230,15 +226,15 @@ int RecordFile::make(const ParentFolder& where, std::size_t bytes, std::string& 
   };
   struct stat made {};
   struct statfs system {};
-  if (fstat(file, &made) != 0 || fstatfs(file, &system) != 0) return give_up(text_of(errno));
+  if (fstat(file, &made) != 0 || fstatfs(file, &system) != 0) return give_up(error_text(errno));
   if (is_one_of(kOverlay, system) && !keeps_its_blocks(file)) {
     unfit_ = true;
     return give_up("space allocated on what is below this overlay does not guarantee later writes");
   }
   if (const int failed = allocate_file(file, bytes); failed != 0)
-    return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
+    return give_up("they take " + in_megabytes(bytes) + ": " + error_text(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (mapped == MAP_FAILED) return give_up(text_of(errno));
+  if (mapped == MAP_FAILED) return give_up(error_text(errno));
   // Shortening the file would end the process (SIGBUS): with this mode, only the administrator could do so by
   // mistake. If the mode can't be changed, it stays as open_output() set it.
   [[maybe_unused]] const int changed = fchmod(file, S_IRUSR);

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 #include <functional>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "libinject/base/host_io.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
+#include "libinject/base/text.h"
 
 namespace inject::recovery {
 
@@ -28,13 +28,6 @@ namespace {
 
 constexpr std::string_view kTitle = "libinject records\n";
 constexpr std::string_view kPrefix = "records-";
-
-/// Parses all of `text` as a number.
-template <typename Number>
-bool read_number(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
 
 /// Gets what follows `key` on the first line of `text`, and removes the line.
 bool take_line(std::string_view& text, std::string_view key, std::string_view& value) {

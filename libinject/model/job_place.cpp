@@ -3,7 +3,6 @@
 #include "libinject/model/job_place.h"
 
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "libinject/base/text.h"
@@ -50,9 +49,7 @@ Number number_of(const EnvironmentLookup& environment, std::string_view variable
   const std::optional<std::string> text = environment(variable);
   if (!text) return {};
   std::uint32_t number = 0;
-  const char* end = text->data() + text->size();
-  const auto [parsed, code] = std::from_chars(text->data(), end, number);
-  if (code != std::errc() || parsed != end || number > kMax) return {};
+  if (!read_number(*text, number) || number > kMax) return {};
   return number;
 }
 

@@ -42,11 +42,6 @@ namespace inject::recovery {
 
 namespace {
 
-std::string text_of(int code) {
-  std::array<char, 128> text;
-  return strerror_r(code, text.data(), text.size());
-}
-
 /// A descriptor, closed by the destructor.
 class Opened {
  public:
@@ -68,10 +63,10 @@ constexpr int kRead = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 /// What is wrong with the record file; empty if nothing is.
 std::string map_records(const Opened& file, MappedFile& contents) {
   struct stat status {};
-  if (fstat(file.number(), &status) != 0) return text_of(errno);
+  if (fstat(file.number(), &status) != 0) return error_text(errno);
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
   return contents.open(file.number(), static_cast<std::size_t>(status.st_size)) ? std::string()
-                                                                                : text_of(errno);
+                                                                                : error_text(errno);
 }
 
 bool still_runs(const Header& header) {
@@ -168,7 +163,7 @@ class Records {
     if (none_) {
       follow_pointer(shown);
     } else {
-      problem_ = name_ + ": " + (errno == ELOOP ? "it is a link" : text_of(errno));
+      problem_ = name_ + ": " + (errno == ELOOP ? "it is a link" : error_text(errno));
     }
   }
   Records(const Records&) = delete;
@@ -251,7 +246,7 @@ class Aside {
                    ? openat(folder, kName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
                    : -1),
         entered_(aside_.is_open() && fchdir(aside_.number()) == 0) {
-    if (!entered_) problem_ = std::string(kName) + ": " + text_of(errno);
+    if (!entered_) problem_ = std::string(kName) + ": " + error_text(errno);
   }
   ~Aside() {
     if (entered_ && before_.is_open() && fchdir(before_.number()) != 0) entered_ = false;
@@ -276,7 +271,7 @@ class Aside {
   /// What went wrong; empty if nothing did. Also removes the process's own unfinished version of the file.
   std::string put_in_place(const std::string& name) {
     if (renameat(aside_.number(), name.c_str(), folder_, name.c_str()) != 0)
-      return name + ": " + text_of(errno);
+      return name + ": " + error_text(errno);
     unlinkat(folder_, ("." + name + ".new").c_str(), 0);
     if (name == kRunFile) {
       for (const std::string& spare : ReservedFile::spare_names(name)) unlinkat(folder_, spare.c_str(), 0);
@@ -440,10 +435,10 @@ Outcome recover(const std::string& folder, bool keep) {
   if (!parent.is_open()) return failed(shown, parent.problem());
   // From here on, the folder is used through this descriptor: its path could lead elsewhere the next time.
   const Opened locked(openat(parent.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!locked.is_open()) return failed(shown, text_of(errno));
+  if (!locked.is_open()) return failed(shown, error_text(errno));
   const int within = locked.number();
   if (flock(within, LOCK_EX | LOCK_NB) != 0)
-    return failed(shown, errno == EWOULDBLOCK ? "another recovery is under way" : text_of(errno));
+    return failed(shown, errno == EWOULDBLOCK ? "another recovery is under way" : error_text(errno));
 
   Records records(within, shown);
   if (!records.problem().empty()) return {false, records.problem(), {}};

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <iterator>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 
 #include "libinject/base/clock.h"
@@ -163,14 +162,12 @@ bool DeviceReader::load(std::string& problem) {
       problem = error != nullptr ? error : "libnvidia-ml.so.1 can't be loaded";
       return false;
     }
-    const auto find = [library](auto*& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    };
-    find(init, "nvmlInit_v2");
-    find(get_handle_, "nvmlDeviceGetHandleByPciBusId_v2");
-    find(memory_.get, "nvmlDeviceGetMemoryInfo");
-    find(memory_.get2, "nvmlDeviceGetMemoryInfo_v2");
-    for (std::size_t i = 0; i < std::size(get_link_); ++i) find(get_link_[i], kLinkFunctions[i]);
+    nvml::find(library, init, "nvmlInit_v2");
+    nvml::find(library, get_handle_, "nvmlDeviceGetHandleByPciBusId_v2");
+    nvml::find(library, memory_.get, "nvmlDeviceGetMemoryInfo");
+    nvml::find(library, memory_.get2, "nvmlDeviceGetMemoryInfo_v2");
+    for (std::size_t i = 0; i < std::size(get_link_); ++i)
+      nvml::find(library, get_link_[i], kLinkFunctions[i]);
     energy_.load(library, memory_);
   }
   if (init == nullptr || get_handle_ == nullptr || !memory_.exist()) {

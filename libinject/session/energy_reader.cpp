@@ -2,10 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/energy_reader.h"
 
-#include <dlfcn.h>
-
 #include <iterator>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -59,18 +56,15 @@ EnergyReader::EnergyReader(const WindowLog& windows) noexcept : windows_(windows
 
 void EnergyReader::load(void* library, const nvml::MemoryFunctions& memory) {
   get_memory_ = memory;
-  const auto find = [library](auto*& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-  };
-  find(get_energy_, "nvmlDeviceGetTotalEnergyConsumption");
-  find(get_power_, "nvmlDeviceGetPowerUsage");
-  find(get_clock_, "nvmlDeviceGetClockInfo");
-  find(get_temperature_, "nvmlDeviceGetTemperature");
-  find(get_reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
+  nvml::find(library, get_energy_, "nvmlDeviceGetTotalEnergyConsumption");
+  nvml::find(library, get_power_, "nvmlDeviceGetPowerUsage");
+  nvml::find(library, get_clock_, "nvmlDeviceGetClockInfo");
+  nvml::find(library, get_temperature_, "nvmlDeviceGetTemperature");
+  nvml::find(library, get_reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
   // Its name until CUDA 12.2.
-  if (get_reasons_ == nullptr) find(get_reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
-  find(get_max_clock_, "nvmlDeviceGetMaxClockInfo");
-  find(get_limit_, "nvmlDeviceGetEnforcedPowerLimit");
+  if (get_reasons_ == nullptr) nvml::find(library, get_reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  nvml::find(library, get_max_clock_, "nvmlDeviceGetMaxClockInfo");
+  nvml::find(library, get_limit_, "nvmlDeviceGetEnforcedPowerLimit");
 }
 
 void EnergyReader::add(std::uint32_t number, nvml::Device handle) {

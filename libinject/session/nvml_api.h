@@ -6,6 +6,8 @@
 // functions have not changed since CUDA 11.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <optional>
 
@@ -48,6 +50,12 @@ using GetNumber = Status(Device, unsigned*);
 using GetLongNumber = Status(Device, unsigned long long*);
 /// nvmlDeviceGetClockInfo, nvmlDeviceGetMaxClockInfo (MHz), nvmlDeviceGetTemperature (°C)
 using GetNumberOf = Status(Device, int what, unsigned*);
+
+/// nullptr if the library has no such function.
+template <typename Function>
+void find(void* library, Function*& function, const char* name) noexcept {
+  function = reinterpret_cast<Function*>(dlsym(library, name));
+}
 
 /// Memory in use on a device, by all processes.
 struct MemoryFunctions {

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <initializer_list>
 #include <optional>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/text.h"
 #include "libinject/shutdown/process_tree.h"
 
 namespace inject {
@@ -52,9 +52,7 @@ unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
     const std::optional<std::string> value = environment(name);
     unsigned count = 0;
     if (!value) continue;
-    const auto [end, code] = std::from_chars(value->data(), value->data() + value->size(), count);
-    if (code == std::errc() && end == value->data() + value->size() && count >= 1 && count <= kMaxRanks)
-      return count;
+    if (read_number(*value, count) && count >= 1 && count <= kMaxRanks) return count;
   }
   return 1;
 }
