@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "libinject/base/json_text.h"
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 #include "libinject/output/event_text.h"
 
 namespace inject::timeline {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 #include "libinject/pipeline/window_log.h"
 
 namespace inject::recovery {

@@ -5,8 +5,8 @@
 #include <condition_variable>
 
 #include "libinject/base/mutex.h"
+#include "libinject/base/time.h"
 #include "libinject/config/options.h"
-#include "libinject/model/records.h"
 
 namespace inject {
 

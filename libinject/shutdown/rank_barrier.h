@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "libinject/base/out_path.h"
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

@@ -12,7 +12,7 @@
 
 #include "libinject/analysis/device_times.h"
 #include "libinject/analysis/idle_time.h"
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 #include "libinject/stats/device_timeline.h"
 #include "libinject/stats/idle_shares.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

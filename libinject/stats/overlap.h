@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 
 namespace inject {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libinject/model/records.h"
+#include "libinject/base/time.h"
 #include "libinject/stats/sample_mixture.h"
 
 namespace inject {

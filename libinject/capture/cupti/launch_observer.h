@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "libinject/base/time.h"
 #include "libinject/capture/cupti/driver_functions.h"
-#include "libinject/model/records.h"
 
 namespace inject {
 

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <string>
 
+#include "libinject/base/time.h"
 #include "libinject/capture/cupti/api.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/context_creation.h"
-#include "libinject/model/records.h"
 #include "libinject/record/buffers.h"
 
 namespace inject {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "libinject/base/time.h"
 #include "libinject/capture/metrics/metric_host.h"
 #include "libinject/capture/metrics/pm_api.h"
-#include "libinject/model/records.h"
 
 namespace inject {
 
