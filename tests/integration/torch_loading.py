@@ -8,7 +8,6 @@ the next one's, as [nanoseconds, seconds that its samples sleep in the process i
 usage: torch_loading.py MODULE PATTERN ITERATIONS
 """
 
-import ctypes
 import json
 import queue
 import sys
@@ -17,21 +16,11 @@ import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset
+from training_calls import copy, launch
 
-cuda = ctypes.CDLL(sys.argv[1])
 ITERATIONS = int(sys.argv[3])
 SLEEP = 0.008
 fetched = [[] for _ in range(ITERATIONS + 1)]  # the first one: before the first iteration
-
-
-def launch(name, blocks=1):
-    if cuda.training_launch(name.encode(), blocks) != 0:
-        sys.exit("a launch failed")
-
-
-def copy(size, to_device):
-    if cuda.training_copy(ctypes.c_size_t(size), to_device) != 0:
-        sys.exit("a copy failed")
 
 
 class Samples(Dataset):

@@ -19,16 +19,11 @@ import time
 import warnings
 
 import torch
+from training_calls import copy, launch
 
 warnings.simplefilter("ignore")
-cuda = ctypes.CDLL(sys.argv[1])
 PATTERN = sys.argv[2]
 SLACK = 512
-
-
-def launch(name, blocks=1):
-    if cuda.training_launch(name.encode(), blocks) != 0:
-        sys.exit("a launch failed")
 
 
 class Libraries:
@@ -187,7 +182,7 @@ caught = failures = 0
 
 def iteration(k):
     time.sleep(0.002)
-    cuda.training_copy(ctypes.c_size_t(64), 1)
+    copy(64, to_device=1)
     optimizer.zero_grad(set_to_none=True)
     for kernel in ("gemm", "norm", "relu", "dropout", "gemm", "norm"):
         launch(kernel, 3)

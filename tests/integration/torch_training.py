@@ -18,19 +18,9 @@ import threading
 import time
 
 import torch
+from training_calls import copy, launch
 
-cuda = ctypes.CDLL(sys.argv[1])
 ITERATIONS = int(sys.argv[3])
-
-
-def launch(name, blocks=1):
-    if cuda.training_launch(name.encode(), blocks) != 0:
-        sys.exit("a launch failed")
-
-
-def copy(size, to_device):
-    if cuda.training_copy(ctypes.c_size_t(size), to_device) != 0:
-        sys.exit("a copy failed")
 
 
 def optimizer_of(base, sizes):

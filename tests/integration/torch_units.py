@@ -8,7 +8,6 @@ many tokens each step had.
 usage: torch_units.py MODULE PATTERN ITERATIONS
 """
 
-import ctypes
 import json
 import random
 import sys
@@ -17,22 +16,12 @@ import time
 import looks
 import torch
 from torch.utils.data import DataLoader
+from training_calls import copy, launch
 
 import libinject
 
-cuda = ctypes.CDLL(sys.argv[1])
 PATTERN, ITERATIONS = sys.argv[2], int(sys.argv[3])
 numbers = random.Random(PATTERN)
-
-
-def launch(name, blocks=1):
-    if cuda.training_launch(name.encode(), blocks) != 0:
-        sys.exit("a launch failed")
-
-
-def copy(size, to_device):
-    if cuda.training_copy(ctypes.c_size_t(size), to_device) != 0:
-        sys.exit("a copy failed")
 
 
 def layers(length):
