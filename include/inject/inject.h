@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Opens a window named "inject_start" now; returns after CUPTI is attached (some 15 ms) if it is not. 0 on
+/* Opens a window named "inject_start" now; returns after CUPTI is attached (some 10 ms) if it is not. 0 on
  * success, -1 if a window is open already or none may be opened (INJECT_WINDOW=off or launch:..., xN used up,
  * profiling over or switched off). With INJECT_WINDOW=auto no window opens by itself after it. */
 __attribute__((weak)) int inject_start(void);
@@ -26,8 +26,8 @@ __attribute__((weak)) int inject_flush(void);
 /* 1 while a window is open, else 0. */
 __attribute__((weak)) int inject_is_open(void);
 
-/* Says that the GPU work which follows, on whatever thread, is of so many units: samples, tokens, seconds of
- * audio. Numbers add up; each is of the training iteration that the next launch, copy or synchronization
+/* Declares that the GPU work that follows, on any thread, processes this many units: samples, tokens, seconds
+ * of audio. Numbers add up; each is of the training iteration that the next launch, copy or synchronization
  * belongs to, so say it before the work that it is of. From any thread; takes less than 0.1 us. 0 on success;
  * -1 if INJECT_BATCH says what an iteration's units are (not known before the first CUDA or NVTX call: 0), or
  * `units` is neither 0 nor between 1e-12 and 1e12, which leaves the iteration without a number. */

@@ -46,14 +46,14 @@ std::string_view input_cause_name(InputCause cause) {
 std::string_view input_cause_advice(InputCause cause) {
   switch (cause) {
     case InputCause::kWorkers:
-      return "the loader's workers compute all the time: more workers while processors are free, cheaper "
+      return "the loader's workers compute all the time: use more workers while processors are free, cheaper "
              "decoding and augmentation, or decoding on the GPU";
     case InputCause::kProcessors:
       return "the input waits for processors: allow more of them (affinity, control group, the job's "
-             "request), fewer threads that compete, or decode on the GPU; more workers do not help";
+             "request), run fewer competing threads, or decode on the GPU; more workers do not help";
     case InputCause::kStorage:
-      return "the loader's workers wait, for storage or the network: faster or nearer storage, larger files "
-             "read in sequence, a cache, or more workers, which wait side by side";
+      return "the loader's workers wait for storage or the network: use faster or nearer storage, larger "
+             "files read in sequence, a cache, or more workers, which can wait in parallel";
     case InputCause::kMain:
       return "the launching thread makes the batches itself: decode and collate in worker processes "
              "(num_workers), pass tensors rather than objects to unpickle";

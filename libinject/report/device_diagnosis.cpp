@@ -159,7 +159,7 @@ std::string cause_evidence(InputCause cause, const InputTimes& times, const Host
       text += "; other processes use the rest";
     return text;
   }
-  std::string text = "by storage, or what else its workers wait on: ";
+  std::string text = "by storage, or something else that its workers wait for: ";
   if (host.workers != 0) text += workers + " computed " + computing + " of their time; ";
   text += "at " + share_text(host.moments.asleep, host.moments.all) + " of " +
           plural(host.moments.all, "moment") + " of waiting for a batch, no worker was running";

@@ -9,7 +9,7 @@ namespace inject {
 namespace {
 
 // CUPTI is attached this long before a window's first iteration, in whole iterations, at least one: attaching
-// takes some 15 ms, and the first launches after it are slower.
+// takes some 10 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
 constexpr std::uint64_t kMaxLead = 1000;
 constexpr std::uint64_t kAutoIterations = 10;

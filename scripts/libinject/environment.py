@@ -26,7 +26,7 @@ def library_to_preload() -> str:
     """libinject.so in a form that LD_PRELOAD accepts. Exits if there is none."""
     found = library.find_library()
     if found is None:
-        console.fail("libinject.so is neither in this package nor in the source tree's build folder: build it or install the package")
+        console.fail("libinject.so was not found in this package, in the source tree's build folder, or installed: build it or install the package")
     if ":" in str(found) or " " in str(found):
         console.fail(f"the dynamic loader cannot preload '{found}': its path has a space or a colon")
     return str(found)

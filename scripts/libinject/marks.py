@@ -91,11 +91,12 @@ class window:
 
     Without the preload (`inject run`, LD_PRELOAD) it does nothing, which takes a microsecond or two. It never loads libinject.
 
-    The block opens a window as it begins, which takes some 15 ms if CUPTI is not attached, and closes it as it ends, whether by an
-    exception or not; exceptions pass through. Nothing waits for the GPU: the work submitted in the block belongs to the window whenever the
-    GPU executes it. If a window is open already, by a block around this one, in another thread, or by INJECT_WINDOW, the block opens none
-    and closes none. Neither does it open one where none is allowed: INJECT_WINDOW=off or launch:…, xN used up, profiling over. With
-    INJECT_WINDOW=auto no window opens by itself after the first block; with `api`, only blocks open windows.
+    The block opens a window as it begins, which takes some 10 ms if CUPTI is not attached, and closes it as it ends, whether by an
+    exception or not; exceptions pass through. Closing does not wait for the GPU; opening may wait for kernels that are already running, if
+    CUPTI is not attached yet. Work submitted in the block belongs to the window whenever the GPU executes it. If a window is open already,
+    by a block around this one, in another thread, or by INJECT_WINDOW, the block opens none and closes none. Neither does it open one where
+    none is allowed: INJECT_WINDOW=off or launch:…, xN used up, profiling over. With INJECT_WINDOW=auto no window opens by itself after the
+    first block; with `api`, only blocks, cudaProfilerStart and injectctl open windows.
 
     `name`: the library's interface takes no name, so `Reason` in window_sum.csv is `inject_start` whatever the name. It is the name of an
     NVTX range around the block (nvtx_sum.csv, nvtx_kern_sum.csv), in nested blocks as well, if PyTorch, CuPy or the package nvtx has been

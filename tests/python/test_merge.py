@@ -128,7 +128,7 @@ class Steps(Case):
         """Its time is that of the launches. An iteration's own time is known for all but the last, and that is what counts."""
         for rank, step in enumerate((100 * MS, 120 * MS)):
             ranks.write_rank(self.folder / "job" / str(rank), rank, [30 * MS] * 10, steps=[step] * 9 + [""], start=40 * MS * rank, units=("called", 7))
-        ahead = "rank 1 begins its iterations 1.3 steps after those of the same numbers on its host's other ranks"
+        ahead = "rank 1 starts its iterations 1.3 steps later than other ranks on its host start those with the same numbers"
         folders.invoke("merge", self.folder / "job", "--parquet", self.folder / "copy")
         for place in ("job", "copy"):
             job = self.job(self.folder / place)
@@ -222,8 +222,8 @@ class Alignment(Case):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 20, first=101 if rank == 1 else 100)
         job = self.job()
         self.assertEqual((job["compared"]["first"], job["compared"]["last"]), (101, 119))
-        self.assertEqual(self.said, [("rank 1 begins its iterations 1.0 steps before those of the same numbers on its host's other ranks: the numbers may "
-                                     "not correspond, in which case the skew is wrong")])
+        self.assertEqual(self.said, [("rank 1 starts its iterations 1.0 steps earlier than other ranks on its host start those with the same numbers: "
+                                     "the numbers may not correspond, in which case the skew is wrong")])
 
     def test_clocks_of_hosts(self):
         for rank in range(3):
@@ -902,7 +902,7 @@ class NotProfiled(Case):
         (job,) = built["jobs"]
         self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [12, 10, 11, 12])
         self.assertEqual((job["compared"]["iterations"], job["compared"]["left_out"]), (9, 3))
-        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks have no step time of are left out", dict(shown.lines(job)).get("", ""))
+        self.assertIn("9 iterations, 100 to 1111; 3 are left out because some ranks have no step time for them", dict(shown.lines(job)).get("", ""))
 
 
 class Hostile(Case):

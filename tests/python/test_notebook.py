@@ -371,7 +371,7 @@ class Damaged(folders.TemporaryFolder):
         (folder / "nvtx_sum.csv").write_text(",".join(map(str, range(5000))) + "\n")
         (folder / "metric_samples.csv").touch()
         run = libinject.load(folder)
-        for name, why in (("gpu_trace", "far too large for a DataFrame"), ("ranges", "far too many columns"),
+        for name, why in (("gpu_trace", ": too large for a DataFrame"), ("ranges", "far too many columns"),
                           ("metric_samples", "no sample was taken")):
             with self.assertRaisesRegex(libinject.BadFile, why):
                 getattr(run, name)

@@ -51,8 +51,8 @@ class Variables(unittest.TestCase):
                           ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "at least two numbers before"),
                           ("X=a,b,…,z", "at least two numbers before them and one after"), ("X=0..8*2", "never reaches its end"), ("X=1..8*1", "never reaches its end"),
                           ("X=1..8+0", "never reaches its end"), ("X=8..1+1", "never reaches its end"), ("X=1..99999999", "too many values"),
-                          ("X=1..2..3", "is not a range"), ("X=1e-999999999..1", "is not a range"), ("X=1e-5..1e-3", "no value but its first"),
-                          ("X=1..8*10", "no value but its first"), ("X=\x1b[2J", "is not a value"), ("X=4,4,4,…,8", "does not grow by a constant")):
+                          ("X=1..2..3", "is not a range"), ("X=1e-999999999..1", "is not a range"), ("X=1e-5..1e-3", "contains only its first value"),
+                          ("X=1..8*10", "contains only its first value"), ("X=\x1b[2J", "is not a value"), ("X=4,4,4,…,8", "does not grow by a constant")):
             with self.assertRaises(BadVariable) as caught:
                 variables.parse(text)
             self.assertIn(why, str(caught.exception), text)
@@ -297,14 +297,14 @@ class Command(folders.TemporaryFolder):
         self.assertTrue(runs(left))
         self.assertEqual(self.statuses(), ["running"])
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
-        self.assertIn("inject: N=1: ended what still ran of its last run, 1 process\n", done.stderr)
+        self.assertIn("inject: N=1: ended what was still running from its last run, 1 process\n", done.stderr)
         self.assertFalse(runs(left))
         self.assertEqual(self.statuses(), ["failed"])
 
     def test_bad_use(self):
         for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} does not occur in the command"),
                                (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is not a variable"),
-                               (("--var", "N=1,x", "--batch-var", "N", "--", "true", "{N}"), "whole numbers above 0"),
+                               (("--var", "N=1,x", "--batch-var", "N", "--", "true", "{N}"), "positive whole numbers"),
                                (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "no variable of that name"),
                                (("--var", "N=1", "--timeout-each", "5", "--", "true", "{N}"), "--timeout-each '5': not a time; accepted: 90s, 10m, 2h and the like"),
                                (("--var", "N=1", "--set", "OUT=x", "--", "true", "{N}"), "INJECT_OUT differs from point to point"),

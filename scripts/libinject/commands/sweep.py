@@ -68,7 +68,7 @@ def sweep(
     except variables.BadVariable as problem:
         console.fail(str(problem))
     if batch_var is not None and (batch_var not in varied or not all(re.fullmatch(r"[1-9]\d{0,17}", value) for value in varied[batch_var])):
-        console.fail(f"--batch-var {printable(batch_var, 40)}: no variable of that name, or not all its values are whole numbers above 0")
+        console.fail(f"--batch-var {printable(batch_var, 40)}: not a variable of this sweep whose values are all positive whole numbers")
     unused = [name for name in varied if name not in variables.used(command)]
     if unused:
         console.fail(f"{{{unused[0]}}} does not occur in the command: all its points would be the same")
@@ -177,7 +177,7 @@ def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> 
     try:
         for point in whole.points:
             if point.status is Status.RUNNING and (count := runner.end_earlier(whole, point)):
-                console.err.print(f"inject: {point.title}: ended what still ran of its last run, {count} process{'' if count == 1 else 'es'}")
+                console.err.print(f"inject: {point.title}: ended what was still running from its last run, {count} process{'' if count == 1 else 'es'}")
         whole.write()
         clock = _Clock(len(todo))
         for number, point in enumerate(todo, 1):

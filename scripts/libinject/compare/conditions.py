@@ -91,7 +91,7 @@ def check(condition: Condition, comparison: Comparison, strict: bool, least: flo
             raise BadCondition(f"'{printable(condition.text)}': not all runs have '{condition.kind}': {comparison.left_out[condition.kind]}")
         names = condition.matching([change.name for change in comparison.tables[condition.kind]])
         if not names:
-            raise BadCondition(f"'{printable(condition.text)}': neither run has a row of '{condition.kind}' with a name like that")
+            raise BadCondition(f"'{printable(condition.text)}': no '{condition.kind}' row in either run matches that name")
         kind = next(kind for kind in KINDS if kind.name == condition.kind)
         change = sum_of(condition.name, comparison.before, comparison.after, kind, names, least)
     else:

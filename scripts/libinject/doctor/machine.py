@@ -71,7 +71,7 @@ def variables(known: list[str], found: pathlib.Path) -> Iterator[Finding]:
                           "unset it, unless this run is for that tool")
     for preloaded in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":"):
         if preloaded and not os.path.exists(preloaded) and "/" in preloaded:
-            yield Finding(WARNING, "LD_PRELOAD", f"names '{printable(preloaded, 120)}', which does not exist", "take it out")
+            yield Finding(WARNING, "LD_PRELOAD", f"names '{printable(preloaded, 120)}', which does not exist", "remove it from LD_PRELOAD")
 
 
 def driver() -> Iterator[Finding]:

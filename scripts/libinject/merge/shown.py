@@ -75,7 +75,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("lost", "not counted: recovery was not complete" if any(row["gaps"] for row in job["by_rank"]) else "nothing"))
     said = [(row["rank"], row["messages"][0]) for row in job["by_rank"] if row["messages"]]
     for rank, text in said[:3]:
-        found.append(("said", f"rank {rank}: {printable(text, 200)}"))
+        found.append(("warning", f"rank {rank}: {printable(text, 200)}"))
     if len(said) > 3:
         found.append(("", f"… and {_count(len(said) - 3, 'rank')} more"))
     return found
@@ -103,7 +103,7 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     if not skew or not compared:
         return []
     iterations = _count(compared["iterations"], "iteration")
-    left_out = f"; {compared['left_out']} that some ranks have no step time of are left out" if compared["left_out"] else ""
+    left_out = f"; {compared['left_out']} are left out because some ranks have no step time for them" if compared["left_out"] else ""
     mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
     most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
     return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),

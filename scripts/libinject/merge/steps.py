@@ -141,9 +141,9 @@ def _check_starts(store: Store, number: int, job: Job) -> None:
         HAVING steps > ? ORDER BY steps DESC, what"""
     inside = store.rows(sql.format(group="host, iteration", what="rank"), [number, OUT_OF_STEP])
     for row in inside[:8]:
-        apart = f"{row['steps']:.1f} steps {'after' if row['off'] > 0 else 'before'}"
-        job.problems.append(f"rank {row['what']} begins its iterations {apart} those of the same numbers on its host's other ranks: the "
-                            "numbers may not correspond, in which case the skew is wrong")
+        apart = f"{row['steps']:.1f} steps {'later' if row['off'] > 0 else 'earlier'}"
+        job.problems.append(f"rank {row['what']} starts its iterations {apart} than other ranks on its host start those with the same numbers: "
+                            "the numbers may not correspond, in which case the skew is wrong")
     if len(inside) > 8:
         job.problems.append(f"… and so do {len(inside) - 8} more ranks")
     across = store.rows(sql.format(group="iteration", what="host"), [number, OUT_OF_STEP])

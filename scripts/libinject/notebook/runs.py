@@ -360,7 +360,7 @@ def load(source: Source | Iterable[Source], frames: str = "pandas", totals: Tota
 
     `frames`: the library of the DataFrames, `pandas` or `polars`. It is imported with the first one; everything else works without it.
 
-    `totals`: rows that are sums of others, which a plain sum would count twice: `Device` = `all` in `windows` and `iterations`, `Kind` =
+    `totals`: rows that are sums of others, which a plain sum would count twice: `Device` = `all` in `windows` and `iterations`, `API` =
     `[all]` in `memory`. False leaves them out, True includes them, "only" leaves out all others. Columns of the host are only in the rows
     `all`, such as `API Calls`, `Launches`, `Step Time (ns)` and `Samples/s`: run.table("windows", totals="only").
 

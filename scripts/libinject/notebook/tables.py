@@ -106,7 +106,7 @@ class Frames(Generic[Frame]):
     copies: Table[Frame] = Table("copy_sum", "copies on one device, by direction and kinds of memory.")
     copy_times: Table[Frame] = Table("cuda_gpu_mem_time_sum", "copies of one kind, or memsets: durations.")
     copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "copies of one kind, or memsets: sizes.")
-    memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("Kind", "[all]"))
+    memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("API", "[all]"))
     memory_over_time: Table[Frame] = Table("memory_timeline", "a stretch of time: memory allocated, or in use on a device.",
                                            texts=frozenset({"Device", "Of", "Label"}))
     memory_purposes: Table[Frame] = Table("memory_purpose", "PyTorch's memory on a device for one purpose.", _NAMED, total=("Purpose", "[all]"))
@@ -160,7 +160,7 @@ def read(result: Result, table: Table[Any], totals: Totals) -> list[Column]:
         if table.file == SAMPLES and not size:
             raise NotInRun(path, "empty: no sample was taken")
         if size > LARGEST_TABLE:  # cells take about ten times as much memory
-            raise BadFile(path, f"far too large for a DataFrame: {size} bytes, at most {LARGEST_TABLE} are read")
+            raise BadFile(path, f"too large for a DataFrame: {size} bytes, at most {LARGEST_TABLE} are read")
         cells = Cells(path)
     except FileNotFoundError:
         if path.name in result.run["files"]:

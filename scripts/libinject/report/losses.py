@@ -83,6 +83,6 @@ def losses(result: Result) -> dict[str, Any]:
         notes += [f"Window{'s' if len(which) > 1 else ''} {', '.join(which[:20])}{' …' if len(which) > 20 else ''} {what}: {reason}"
                   for reason, which in list(reasons.items())[:10]]
     for key, what in (("stale_files", "Out of date, because it could not be rewritten"),
-                      ("write_errors", "A file could not be written"), ("messages", "libinject said")):
+                      ("write_errors", "A file could not be written"), ("messages", "Warnings from libinject")):
         notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
     return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= METRIC_LOSSES, "notes": notes}

@@ -96,7 +96,7 @@ def parse(text: str) -> tuple[str, list[str]]:
             if found is None:
                 raise BadVariable(f"--var {name}: '{printable(item, 40)}' never reaches its end, or has too many values; accepted values: {_FORMS}")
             if len(found) == 1 and first != last:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' has no value but its first, as its step is longer than the range; accepted values: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' contains only its first value, because the step is longer than the range; accepted values: {_FORMS}")
             values += [_text(value) for value in found]
         elif not item:
             raise BadVariable(f"--var {name}: an empty value; accepted values: {_FORMS}")
