@@ -330,7 +330,7 @@ def steps(luck, count, kind, alike, factor=1.0):
     for _ in range(count):
         value = alike * value + math.sqrt(1 - alike * alike) * luck.gauss(0, 1)
         step = 1 + 0.01 * value
-        if kind == "two heaps":
+        if kind == "two clusters":
             step = (1.05 if value > 0 else 1) + 0.001 * luck.gauss(0, 1)
         elif kind == "spikes":
             step += luck.random() < 0.05
@@ -430,7 +430,7 @@ class Calibration(unittest.TestCase):
 
     def test_false_alarms_and_what_is_found(self):
         for alike, most in ((0.0, 8), (0.5, 24)):
-            for kind in ("normal", "two heaps", "spikes", "skewed"):
+            for kind in ("normal", "two clusters", "spikes", "skewed"):
                 for count in (5, 10, 40):
                     luck = random.Random(f"{kind} {alike} {count}")
                     pairs = [step_change(steps(luck, count, kind, alike), steps(luck, count, kind, alike)) for _ in range(300)]
@@ -441,7 +441,7 @@ class Calibration(unittest.TestCase):
         """By 10 and 55 %: found, or too few samples to tell."""
         for factor in (1.1, 1.55):
             for alike in (0.0, 0.5):
-                for kind in ("normal", "two heaps", "spikes", "skewed"):
+                for kind in ("normal", "two clusters", "spikes", "skewed"):
                     for count in (3, 5, 10, 40):
                         luck = random.Random(f"{kind} {alike} {count} {factor}")
                         pairs = [step_change(steps(luck, count, kind, alike), steps(luck, count, kind, alike, factor)) for _ in range(50)]

@@ -131,7 +131,7 @@ def median_with_error(values: Sequence[float]) -> tuple[float, float, float] | N
         return None
     ordered = sorted(few)
     center = quantile(ordered, 0.5)
-    # Both are the standard deviation of normally distributed values, and blind to outliers. Where values come in two heaps the
+    # Both are the standard deviation of normally distributed values, and blind to outliers. Where values come in two clusters the
     # median may lie in either: then the quartiles tell.
     by_median = 1.4826 * statistics.median(abs(value - center) for value in few)
     by_quartiles = (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.349
