@@ -305,7 +305,7 @@ class Command(folders.TemporaryFolder):
         for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} does not occur in the command"),
                                (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is not a variable"),
                                (("--var", "N=1,x", "--batch-var", "N", "--", "true", "{N}"), "positive whole numbers"),
-                               (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "no variable of that name"),
+                               (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "not a variable of this sweep"),
                                (("--var", "N=1", "--timeout-each", "5", "--", "true", "{N}"), "--timeout-each '5': not a time; accepted: 90s, 10m, 2h and the like"),
                                (("--var", "N=1", "--set", "OUT=x", "--", "true", "{N}"), "INJECT_OUT differs from point to point"),
                                (("--report", self.folder, "--", "true"), "takes neither a command nor --var"),
