@@ -47,17 +47,6 @@ std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept {
                   volume(shape.filter, shape.dimensions)});
 }
 
-std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
-  if (shape.groups == 0) return 0;
-  for (const DataType type : {shape.x, shape.w, shape.y}) {
-    if (data_type_bits(type) == 0) return 0;
-  }
-  return sum(
-      {bytes_of(product({shape.n, shape.c, volume(shape.in, shape.dimensions)}), shape.x),
-       bytes_of(product({shape.k, shape.c / shape.groups, volume(shape.filter, shape.dimensions)}), shape.w),
-       bytes_of(product({shape.n, shape.k, volume(shape.out, shape.dimensions)}), shape.y)});
-}
-
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept {
   // These have 32 bits each: their products fit into 64 bits, and so do the results below.
   const std::uint64_t queries = shape.query_length;
@@ -82,16 +71,6 @@ std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexce
   const std::uint64_t value = shape.value_head_size;
   const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;
   return product({2, shape.batch, shape.heads, *pairs, depth});
-}
-
-std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
-  if ((shape.flags & kAttentionProjected) != 0) return 0;
-  const std::uint64_t head = shape.head_size;
-  const std::uint64_t value = shape.value_head_size;
-  const std::uint64_t elements =
-      sum({product({shape.batch, shape.heads, shape.query_length, head + value}),
-           product({shape.batch, shape.kv_heads, shape.key_length, head + value})});
-  return bytes_of(shape.direction == 2 ? product({2, elements}) : elements, shape.type);
 }
 
 std::uint64_t rnn_gates(std::uint8_t cell) noexcept {

@@ -19,8 +19,6 @@ inline constexpr std::uint64_t kTooLarge = std::numeric_limits<std::uint64_t>::m
 /// 2 · N · K · out · C / groups · filter, forward and for either gradient. Products with padding are
 /// included.
 std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
-/// Input, filter and output, once each.
-std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept;
 
 /// Number of pairs of a query and a key whose score is kept by a causal mask of this kind, or of all pairs
 /// without a mask. Empty if that depends on the position of the mask's diagonal, which is unknown.
@@ -28,8 +26,6 @@ std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexce
 /// Over the pairs that the mask keeps: two products forward (queries and keys, scores and values), five
 /// backward, since the scores are recomputed. If the lengths of sequences vary, the longest is used.
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept;
-/// Queries, keys, values and output, once each; backward, also their gradients.
-std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
 
 /// Matrices per cell for its input, and as many for its state. 0 for unknown cells.
 std::uint64_t rnn_gates(std::uint8_t cell) noexcept;

@@ -119,7 +119,7 @@ ShapeWork model_work_of(const CallShape& shape) noexcept {
   auto attention = shape.as<AttentionShape>();
   const bool is_partial = (attention.flags & (kAttentionWindow | kAttentionRagged)) != 0;
   attention.flags &= ~(kAttentionCausal | kAttentionBottomRight | kAttentionShifted);
-  return is_partial ? work(std::nullopt, attention_bytes(attention), attention.type, attention.compute)
+  return is_partial ? work(std::nullopt, attention.bytes, attention.type, attention.compute)
                     : work_of(attention);
 }
 
@@ -134,11 +134,11 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();
       const DataType type = convolution.direction == 2 ? convolution.y : convolution.x;
-      return work(convolution_flops(convolution), convolution_bytes(convolution), type, convolution.compute);
+      return work(convolution_flops(convolution), convolution.bytes, type, convolution.compute);
     }
     case ShapeKind::kAttention: {
       const auto attention = shape.as<AttentionShape>();
-      return work(attention_flops(attention), attention_bytes(attention), attention.type, attention.compute);
+      return work(attention_flops(attention), attention.bytes, attention.type, attention.compute);
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();

@@ -51,7 +51,9 @@ struct GemmShape {
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;
   std::uint64_t flops = 0;  ///< of the whole call; eight per multiply-add of complex numbers
-  std::uint64_t bytes = 0;  ///< A and B read, C written, once each; data shared within a batch, once
+  /// A and B read, C written, once each; data shared within a batch, once. In a cuDNN graph, all tensors in
+  /// memory. 0: unknown.
+  std::uint64_t bytes = 0;
 };
 
 enum GemmFlags : std::uint8_t {
@@ -83,6 +85,8 @@ struct ConvolutionShape {
   std::array<std::uint16_t, 3> dilation{};
   std::uint16_t legacy = 0;  ///< 1: `engine` is a legacy algorithm
   std::uint32_t notes = 0;   ///< EngineNotes
+  std::uint32_t reserved = 0;
+  std::uint64_t bytes = 0;  ///< of all tensors that the call reads or writes, once each; 0: unknown
 };
 
 /// cuDNN's numerical notes on an engine's arithmetic, by their numbers.
@@ -111,6 +115,7 @@ struct AttentionShape {
   std::uint32_t key_length = 0;
   std::uint32_t head_size = 0;  ///< of queries and keys
   std::uint32_t value_head_size = 0;
+  std::uint64_t bytes = 0;  ///< as for convolutions
 };
 
 enum AttentionFlags : std::uint32_t {

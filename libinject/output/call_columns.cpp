@@ -149,7 +149,8 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       .add(
           "Bytes", kBytes,
           [](const CallReport& call) { return cell_if(call.call->work.bytes != 0, call.call->work.bytes); },
-          "Per call, with operands read once and results written once.", "not known")
+          "Per call, with operands read once and results written once, including those of what is fused.",
+          "not known")
       .add(
           "FLOP/Byte", kIntensity,
           [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },

@@ -155,8 +155,11 @@ class Functions(CudnnTest):
                            Calls="2", Kernels="2", FLOPs=str(4 * SAMPLE // 8))
 
     def test_what_is_fused(self):
-        row = self.row("conv_sum.csv", f"{BEGIN} start conv:fused stop sync")
-        self.check_row(row, API="cudnnConvolutionBiasActivationForward", Fused="bias + relu", Algorithm="implicit GEMM")
+        input, output, filters, bias = 2 * 8 * 64 * 56 * 56, 2 * 8 * 128 * 28 * 28, 2 * 128 * 64 * 9, 4 * 128
+        for call, fused, size in (("fused", "bias + relu", input + filters + bias + output),
+                                  ("sum", "bias + add + relu", input + filters + bias + 2 * output)):
+            row = self.row("conv_sum.csv", f"{BEGIN} start conv:{call} stop sync")
+            self.check_row(row, API="cudnnConvolutionBiasActivationForward", Fused=fused, Algorithm="implicit GEMM", Bytes=str(size))
 
     def test_null_descriptors(self):
         for direction in ("forward", "data", "filter", "fused"):

@@ -68,7 +68,6 @@ TEST_CASE("Convolution: two operations for each product") {
   // ResNet's first: 64 filters of 7 × 7 × 3 at 112 × 112 positions.
   const ConvolutionShape first = shape_of({224, 3, 64, 7, 2, 3}, 1);
   CHECK(convolution_flops(first) == 2ull * 118'013'952);
-  CHECK(convolution_bytes(first) == 2ull * (3 * 224 * 224 + 64 * 3 * 49 + 64 * 112 * 112));
   CHECK(convolution_flops(shape_of({224, 3, 64, 7, 2, 3}, 256)) == 256ull * 2 * 118'013'952);
 
   // The gradients of input and filter take as many.
@@ -80,7 +79,6 @@ TEST_CASE("Convolution: two operations for each product") {
 
   const ConvolutionShape depthwise = shape_of({56, 64, 64, 3, 1, 1, 64}, 8);
   CHECK(convolution_flops(depthwise) == 2ull * 8 * 64 * 56 * 56 * 9);
-  CHECK(convolution_bytes(depthwise) == 2ull * (2 * 8 * 64 * 56 * 56 + 64 * 9));
   CHECK(convolution_flops(shape_of({56, 64, 128, 3, 1, 1, 4}, 1)) == 2ull * 128 * 56 * 56 * 16 * 9);
 }
 
@@ -111,16 +109,9 @@ TEST_CASE("Convolution: what can't be") {
   CHECK(convolution_flops(shape) == 0);
   shape.groups = 0;
   CHECK(convolution_flops(shape) == 0);
-  CHECK(convolution_bytes(shape) == 0);
   shape = shape_of({224, 3, 64, 7, 2, 3}, 1);
   shape.n = shape.k = shape.c = shape.out[1] = shape.out[2] = 0xFFFF'FFFF;
   CHECK(convolution_flops(shape) == ~0ull);
-  CHECK(convolution_bytes(shape) == ~0ull);
-  // A tensor of a type without a size.
-  shape = shape_of({224, 3, 64, 7, 2, 3}, 1);
-  CHECK(convolution_bytes(shape) != 0);
-  shape.w = DataType::kOther;
-  CHECK(convolution_bytes(shape) == 0);
 }
 
 TEST_CASE("ResNet-50: 4.1 billion products forward, twice that backward") {
@@ -150,18 +141,15 @@ TEST_CASE("Attention: two products forward, five backward") {
   shape.value_head_size = 64;
   const std::uint64_t forward = 4ull * 2 * 8 * 512 * 512 * 64;
   CHECK(attention_flops(shape) == forward);
-  CHECK(attention_bytes(shape) == 2ull * 4 * 2 * 8 * 512 * 64);
   shape.flags = kAttentionCausal;
   CHECK(attention_flops(shape) == forward / 512 / 512 * (512 * 513 / 2));
   shape.flags = kAttentionDropout;
   CHECK(attention_flops(shape) == forward);
   shape.direction = 2;
   CHECK(attention_flops(shape) == forward / 2 * 5);
-  CHECK(attention_bytes(shape) == 2ull * 8 * 2 * 8 * 512 * 64);
   // The sizes of the projections are unknown.
   shape.flags |= kAttentionProjected;
   CHECK_FALSE(attention_flops(shape));
-  CHECK(attention_bytes(shape) == 0);
 
   // Heads that share keys and values; values of a different size.
   AttentionShape shared;
@@ -175,7 +163,6 @@ TEST_CASE("Attention: two products forward, five backward") {
   shared.head_size = 192;
   shared.value_head_size = 128;
   CHECK(attention_flops(shared) == 2ull * 16 * 300 * 700 * (192 + 128));
-  CHECK(attention_bytes(shared) == 2ull * (16 * 300 + 4 * 700) * (192 + 128));
   shared.direction = 2;
   CHECK(attention_flops(shared) == 2ull * 16 * 300 * 700 * (3 * 192 + 2 * 128));
 }

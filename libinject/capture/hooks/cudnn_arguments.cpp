@@ -102,6 +102,10 @@ struct Tensor {
     return tensor_layout(std::span<const int>(size).first(dimensions),
                          std::span<const int>(stride).first(dimensions));
   }
+  void add_to(TensorBytes& bytes) const noexcept {
+    bytes.add(data_type_of(type), std::span<const int>(size).first(static_cast<std::size_t>(rank)),
+              std::span<const int>());
+  }
 };
 
 std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) noexcept {
@@ -194,10 +198,24 @@ void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& 
   shape.y = data_type_of(y.type);
   shape.compute = compute_type_of(compute, shape.x, math);
   shape.layout = x.layout() != 0 ? x.layout() : y.layout();
+  TensorBytes bytes;
+  x.add_to(bytes);
+  y.add_to(bytes);
+  bytes.add(shape.w, std::span<const int>(filter).first(static_cast<std::size_t>(filter_rank)),
+            std::span<const int>());
   if (call.fused) {
-    shape.fused = operation_bit(GraphOperation::kBias) | activation_of(real, call.activation);
-    if (is_factor(call.sum, y.type)) shape.fused |= operation_bit(GraphOperation::kAdd);
+    // Without a descriptor, the rank is 0 and the sum unknown.
+    const auto add = [&](GraphOperation operation, cudnnTensorDescriptor_t descriptor) {
+      Tensor operand;
+      if (!operand.read(real, descriptor)) operand.rank = 0;
+      operand.add_to(bytes);
+      shape.fused |= operation_bit(operation);
+    };
+    shape.fused = activation_of(real, call.activation);
+    add(GraphOperation::kBias, call.bias);
+    if (is_factor(call.sum, y.type)) add(GraphOperation::kAdd, call.z);
   }
+  shape.bytes = bytes.sum();
   shape.engine = call.algorithm;
   shape.legacy = 1;
   shape.n = clamped<std::uint32_t>(x.size[0]);

@@ -27,8 +27,10 @@ struct ConvolutionCall {
   cudnnTensorDescriptor_t y = nullptr;
   cudnnConvolutionDescriptor_t convolution = nullptr;
   int algorithm = 0;
-  bool fused = false;         ///< with bias and activation
-  const void* sum = nullptr;  ///< another operand, multiplied by this factor: a double if y has doubles
+  bool fused = false;  ///< with bias and activation
+  cudnnTensorDescriptor_t bias = nullptr;
+  cudnnTensorDescriptor_t z = nullptr;  ///< another operand, added …
+  const void* sum = nullptr;            ///< … if this factor is not 0: a double if y has doubles
   cudnnActivationDescriptor_t activation = nullptr;
 };
 void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept;
@@ -61,8 +63,8 @@ struct CallArguments<kFn_cudnnConvolutionBiasActivationForward> {
   static void tell(CallFrame& frame, void* real, cudnnHandle_t, const void*, cudnnTensorDescriptor_t x,
                    const void*, cudnnFilterDescriptor_t w, const void*,
                    cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm, void*,
-                   std::size_t, const void* scale, cudnnTensorDescriptor_t, const void*,
-                   cudnnTensorDescriptor_t, const void*, cudnnActivationDescriptor_t activation,
+                   std::size_t, const void* scale, cudnnTensorDescriptor_t z, const void*,
+                   cudnnTensorDescriptor_t bias, const void*, cudnnActivationDescriptor_t activation,
                    cudnnTensorDescriptor_t y, void*) noexcept {
     set_convolution_shape(frame, real,
                           {.direction = 1,
@@ -72,6 +74,8 @@ struct CallArguments<kFn_cudnnConvolutionBiasActivationForward> {
                            .convolution = convolution,
                            .algorithm = algorithm,
                            .fused = true,
+                           .bias = bias,
+                           .z = z,
                            .sum = scale,
                            .activation = activation});
   }

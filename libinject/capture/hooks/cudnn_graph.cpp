@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
-#include <utility>
 
 #include "libinject/capture/hooks/cudnn_sizes.h"
 #include "libinject/capture/hooks/plan_attention.h"
@@ -57,6 +56,7 @@ CallShape convolution_shape(const PlanGraph& graph, const Node& node, std::uint3
   set_last_dimensions(shape.stride, node.stride.all());
   set_last_dimensions(shape.dilation, node.dilation.all());
   shape.notes = notes;
+  shape.bytes = graph.given_bytes();
   return shape;
 }
 
@@ -88,12 +88,12 @@ CallShape normalization_shape(const PlanGraph& graph, const Node& node) noexcept
 /// that is never stored.
 struct Operand {
   const Tensor* tensor = nullptr;  ///< the one that is stored
-  const Node* scaling = nullptr;   ///< the node in between, if there is one
+  bool scaled = false;
 };
 
 /// Scaling nodes name their tensors differently: the one with the operand's size is what they scale.
 Operand stored_operand(const PlanGraph& graph, const Tensor* tensor) noexcept {
-  if (tensor == nullptr || !tensor->is_virtual) return {tensor, nullptr};
+  if (tensor == nullptr || !tensor->is_virtual) return {tensor, false};
   for (const Node& node : graph.nodes()) {
     if (node.operation != GraphOperation::kScaling) continue;
     const Tensor* stored = nullptr;
@@ -104,17 +104,17 @@ Operand stored_operand(const PlanGraph& graph, const Tensor* tensor) noexcept {
       is_its = is_its || other == tensor;
       if (other->is_given() && other->size == tensor->size) stored = other;
     }
-    if (is_its && stored != nullptr) return {stored, &node};
+    if (is_its && stored != nullptr) return {stored, true};
   }
-  return {tensor, nullptr};
+  return {tensor, false};
 }
 
 /// A product with a row-major result is, in column-major terms, that of the operands' transposes in reverse
 /// order.
 CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t notes) noexcept {
-  const auto [a, scaling_a] = stored_operand(graph, graph.tensor(node, "matA"));
-  const auto [b, scaling_b] = stored_operand(graph, graph.tensor(node, "matB"));
-  const auto [c, scaling_c] = stored_operand(graph, graph.tensor(node, "matC"));
+  const auto [a, scaled_a] = stored_operand(graph, graph.tensor(node, "matA"));
+  const auto [b, scaled_b] = stored_operand(graph, graph.tensor(node, "matB"));
+  const Tensor* c = stored_operand(graph, graph.tensor(node, "matC")).tensor;
   if (a == nullptr || b == nullptr || c == nullptr) return {};
   for (const Tensor* matrix : {a, b, c})
     if (matrix->size.count < 2 || matrix->stride.count != matrix->size.count) return {};
@@ -134,7 +134,7 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
   shape.c = graph.stored_type(*c);
   shape.d = shape.c;
   shape.compute = plan_compute_type(node.math, graph.stored_type(*a), notes);
-  if (scaling_a != nullptr || scaling_b != nullptr) shape.flags |= kGemmBlockScaled;
+  if (scaled_a || scaled_b) shape.flags |= kGemmBlockScaled;
   const std::uint32_t fused = graph.operations_except(&node);
   constexpr std::uint32_t kBias = operation_bit(GraphOperation::kBias);
   constexpr std::uint32_t kRelu = operation_bit(GraphOperation::kRelu);
@@ -159,22 +159,7 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
   for (const std::int64_t factor : {shape.m, shape.n, shape.k, batch})
     if (__builtin_mul_overflow(flops, factor, &flops)) return {};
   shape.flops = static_cast<std::uint64_t>(flops);
-  const auto add = [&shape](const Tensor& matrix, DataType type) {
-    std::int64_t bits = 0;
-    const auto element = static_cast<std::int64_t>(data_type_bits(type));
-    if (!__builtin_mul_overflow(matrix.size.product(), element, &bits))
-      shape.bytes += static_cast<std::uint64_t>(bits) / 8;
-  };
-  for (const Tensor* matrix : {a, b, c}) add(*matrix, graph.stored_type(*matrix));
-  // The scaling factors of the blocks.
-  for (const auto& [scaling, matrix] :
-       {std::pair(scaling_a, a), std::pair(scaling_b, b), std::pair(scaling_c, c)}) {
-    if (scaling == nullptr) continue;
-    for (const Port& port : scaling->ports) {
-      const Tensor* factors = graph.find_tensor(port.tensor);
-      if (factors != nullptr && factors->is_given() && factors != matrix) add(*factors, factors->type);
-    }
-  }
+  shape.bytes = graph.given_bytes();
   return shape;
 }
 

@@ -11,6 +11,8 @@
 #include <limits>
 #include <span>
 
+#include "libinject/model/data_type.h"
+
 namespace inject {
 
 /// `value`, clamped to the non-negative values of `To`.
@@ -28,6 +30,29 @@ std::uint8_t tensor_layout(std::span<const Size> size, std::span<const Size> str
   if (stride.back() == 1) return 1;
   return stride[1] == 1 ? 2 : 0;
 }
+
+/// The bytes of several tensors.
+class TensorBytes {
+ public:
+  /// A dimension whose stride is 0 is in memory once.
+  template <typename Size>
+  void add(DataType type, std::span<const Size> size, std::span<const Size> stride) noexcept {
+    std::uint64_t bits = data_type_bits(type);
+    known_ = known_ && bits != 0 && !size.empty();
+    for (std::size_t i = 0; i < size.size(); ++i) {
+      if (i < stride.size() && stride[i] == 0) continue;
+      known_ =
+          known_ && size[i] >= 0 && !__builtin_mul_overflow(bits, static_cast<std::uint64_t>(size[i]), &bits);
+    }
+    known_ = known_ && !__builtin_add_overflow(sum_, bits / 8, &sum_);
+  }
+  /// 0 if a type is unknown, or the number does not fit into 64 bits.
+  std::uint64_t sum() const noexcept { return known_ ? sum_ : 0; }
+
+ private:
+  std::uint64_t sum_ = 0;
+  bool known_ = true;
+};
 
 /// Sets a shape's three dimensions; if there are fewer sizes, they are the last ones.
 template <typename To, typename Size>

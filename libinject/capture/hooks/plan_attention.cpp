@@ -71,6 +71,11 @@ std::uint32_t attention_flags(const PlanGraph& graph, std::int64_t key_length) n
   return flags;
 }
 
+/// How much is read is unknown if only a part of the tensors is.
+std::uint64_t attention_bytes(const PlanGraph& graph, std::uint32_t flags) noexcept {
+  return (flags & (kAttentionRagged | kAttentionWindow | kAttentionPaged)) != 0 ? 0 : graph.given_bytes();
+}
+
 /// True if a tensor goes through pointwise operations into an exponential: the scores that softmax takes.
 bool leads_to_exponential(const PlanGraph& graph, std::string_view from) noexcept {
   const std::span<const Node> nodes = graph.nodes();
@@ -111,6 +116,7 @@ CallShape attention_shape(const PlanGraph& graph, const Node& node, std::uint32_
   shape.compute =
       plan_compute_type(node.math == DataType::kUnknown ? DataType::kF32 : node.math, q->type, notes);
   shape.flags = attention_flags(graph, k->size.at[2]);
+  shape.bytes = attention_bytes(graph, shape.flags);
   shape.engine = graph.engine();
   shape.batch = clamped<std::uint32_t>(q->size.at[0]);
   shape.heads = clamped<std::uint32_t>(q->size.at[1]);
@@ -163,6 +169,7 @@ CallShape composed_attention_shape(const PlanGraph& graph, std::uint32_t notes) 
   shape.type = q->type;
   shape.compute = plan_compute_type(scores->math, q->type, notes);
   shape.flags = attention_flags(graph, s->size.at[3]);
+  shape.bytes = attention_bytes(graph, shape.flags);
   shape.engine = graph.engine();
   shape.batch = clamped<std::uint32_t>(s->size.at[0]);
   shape.heads = clamped<std::uint32_t>(q->size.at[1]);

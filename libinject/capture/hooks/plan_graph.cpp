@@ -167,6 +167,14 @@ DataType PlanGraph::stored_type(const Tensor& tensor) const noexcept {
   return tensor.type;
 }
 
+std::uint64_t PlanGraph::given_bytes() const noexcept {
+  if (tensor_count_ == kMaxTensors) return 0;  // some may have been left out
+  TensorBytes bytes;
+  for (const Tensor& tensor : tensors())
+    if (tensor.is_given()) bytes.add(tensor.type, tensor.size.all(), tensor.stride.all());
+  return bytes.sum();
+}
+
 ComputeType plan_compute_type(DataType math, DataType operand, std::uint32_t notes) noexcept {
   switch (math) {
     case DataType::kF32:

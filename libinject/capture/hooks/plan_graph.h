@@ -93,6 +93,8 @@ class PlanGraph {
   /// The type in which a tensor is stored. Intermediate results of fused operations are never stored: then
   /// the type of a stored tensor of the same size.
   DataType stored_type(const Tensor& tensor) const noexcept;
+  /// Bytes of all tensors in memory, whatever reads or writes them, once each; 0 if unknown.
+  std::uint64_t given_bytes() const noexcept;
 
  private:
   void read_graph(JsonReader& json) noexcept;

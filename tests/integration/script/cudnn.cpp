@@ -79,10 +79,13 @@ void convolve(const Arguments& a, bool with_null) {
     report("cudnnCreateActivationDescriptor", cudnnCreateActivationDescriptor(&activation));
     report("cudnnSetActivationDescriptor",
            cudnnSetActivationDescriptor(activation, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
+    cudnnTensorDescriptor_t bias = tensor(CUDNN_DATA_FLOAT, {1, kFilters, 1, 1});
     report("cudnnConvolutionBiasActivationForward",
            cudnnConvolutionBiasActivationForward(handle(), &kOne, given, nullptr, w, nullptr, how,
                                                  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, nullptr, 0,
-                                                 &kZero, y, nullptr, y, nullptr, activation, y, nullptr));
+                                                 direction == "sum" ? &kOne : &kZero, y, nullptr, bias,
+                                                 nullptr, activation, y, nullptr));
+    report("cudnnDestroyTensorDescriptor", cudnnDestroyTensorDescriptor(bias));
     report("cudnnDestroyActivationDescriptor", cudnnDestroyActivationDescriptor(activation));
   }
   report("cudnnDestroyConvolutionDescriptor", cudnnDestroyConvolutionDescriptor(how));
