@@ -400,6 +400,15 @@ TEST_CASE("cuDNN plan: other graphs say which operations they have") {
   CHECK(shape_of_plan(unknown, 0).as<OtherGraphShape>().operations == operation_bit(GraphOperation::kOther));
 }
 
+TEST_CASE("cuDNN plan: sizes that may count vectors are no shape") {
+  const std::string strided = text_of("forward_fp16_strided");
+  for (const char* count : {"4", "32"}) {
+    const std::string vectors = std::string("\"vectCount\":") + count;
+    CHECK(shape_of_plan(replaced(strided, "\"vectCount\":1", vectors), 0).kind() == ShapeKind::kNone);
+  }
+  CHECK(shape_of_plan(strided, 0).kind() == ShapeKind::kConvolution);
+}
+
 TEST_CASE("cuDNN plan: text that tells nothing") {
   for (const char* text : {"", "null", "[]", "{}", "{\"operationGraph\":{}}", "{\"operationGraph\":[]}",
                            "{\"operationGraph\":{\"nodes\":[],\"tensors\":[]}}", "{\"nodes\":[{}]}"}) {

@@ -191,7 +191,8 @@ CallShape first_shape(const PlanGraph& graph, std::initializer_list<GraphOperati
 
 CallShape shape_of(const PlanGraph& graph, std::uint32_t notes) noexcept {
   using enum GraphOperation;
-  if (graph.nodes().empty()) return {};
+  // Whether the dimension along a vector counts numbers or vectors is not documented.
+  if (graph.nodes().empty() || graph.has_vectors()) return {};
   CallShape shape = first_shape(
       graph,
       {kConvolution, kConvolutionDataGradient, kConvolutionFilterGradient, kAttention, kAttentionGradient},

@@ -67,6 +67,7 @@ void PlanGraph::read_tensor(JsonReader& json) noexcept {
     if (key == "dataType" && next == '"') tensor.type = cudnn_data_type(json.string());
     if (key == "dim" && next == '[') read_numbers(json, tensor.size);
     if (key == "stride" && next == '[') read_numbers(json, tensor.stride);
+    if (key == "vectCount" && next >= '0' && next <= '9') tensor.of_vectors = json.integer() > 1;
     if (next == 't' || next == 'f') {
       const bool value = json.boolean();
       if (key == "isVirtual") tensor.is_virtual = value;
@@ -104,6 +105,11 @@ void PlanGraph::read_node(JsonReader& json) noexcept {
     }
   });
   node.ports = {ports_.data() + first_port, port_count_ - first_port};
+}
+
+bool PlanGraph::has_vectors() const noexcept {
+  return std::any_of(tensors().begin(), tensors().end(),
+                     [](const Tensor& tensor) { return tensor.of_vectors; });
 }
 
 std::size_t PlanGraph::count(GraphOperation operation) const noexcept {

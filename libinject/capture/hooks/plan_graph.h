@@ -46,6 +46,7 @@ class PlanGraph {
     bool is_virtual = false;
     bool by_value = false;
     bool ragged = false;
+    bool of_vectors = false;  // an element is several numbers
 
     /// True if it is in memory, an input or output of the graph.
     bool is_given() const noexcept { return !is_virtual && !by_value; }
@@ -75,6 +76,8 @@ class PlanGraph {
 
   void read(std::string_view text) noexcept;
 
+  /// True if the sizes of some tensor count vectors (4 or 32 int8) instead of numbers in one dimension.
+  bool has_vectors() const noexcept;
   std::int32_t engine() const noexcept { return engine_; }
   std::span<const Tensor> tensors() const noexcept { return {tensors_.data(), tensor_count_}; }
   std::span<const Node> nodes() const noexcept { return {nodes_.data(), node_count_}; }
