@@ -56,8 +56,8 @@ TEST_CASE("a plan's text becomes tensors and nodes") {
   CHECK(graph->tensor(product, "matB") == nullptr);
   CHECK(graph->producer(graph->tensors()[3]) == &sum);
   CHECK(graph->producer(a) == nullptr);
-  // An intermediate result has the type of the stored tensor of the same size.
-  CHECK(graph->stored_type(graph->tensors()[1]) == DataType::kBf16);
+  // An intermediate result has the type of the tensor that it goes to.
+  CHECK(graph->result_type(graph->tensors()[1]) == DataType::kBf16);
 
   CHECK(graph->count(GraphOperation::kMatmul) == 1);
   CHECK(graph->first(GraphOperation::kPointwise) == &sum);
@@ -65,6 +65,44 @@ TEST_CASE("a plan's text becomes tensors and nodes") {
   CHECK(graph->operations_except(&product) == operation_bit(GraphOperation::kBias));
   CHECK(graph->operations_except(nullptr) ==
         (operation_bit(GraphOperation::kBias) | operation_bit(GraphOperation::kMatmul)));
+}
+
+TEST_CASE("a result's type is that of the tensor that it goes to, an operand's that of where it comes from") {
+  const auto tensor = [](const std::string& name, const std::string& type, bool inner) {
+    return R"({"name": ")" + name + R"(", "dataType": "CUDNN_DATA_)" + type +
+           R"(", "dim": [1, 64, 64], "isVirtual": )" + (inner ? "true}" : "false}");
+  };
+  const auto pointwise = [](const std::string& ports) {
+    return R"(, {"operation": "POINTWISE", "mode": "CUDNN_POINTWISE_ADD", )" + ports + "}";
+  };
+  // The operands, in fp8 and int8, have the result's size; int8 is converted, and a residual is added.
+  const auto types = [&](const std::string& more_tensors, const std::string& more_nodes) {
+    const std::string text =
+        R"({"operationGraph": {"tensors": [)" + tensor("a", "FP8_E4M3", false) + ", " +
+        tensor("stored", "INT8", false) + ", " + tensor("b", "HALF", true) + ", " +
+        tensor("c", "FLOAT", true) + ", " + tensor("scaled", "FLOAT", true) + ", " +
+        tensor("residual", "FLOAT", false) + ", " + tensor("mask", "BOOLEAN", false) + more_tensors +
+        R"(], "nodes": [{"operation": "MATMUL", "matA": "a", "matB": "b", "matC": "c"})" +
+        pointwise(R"("X": "stored", "Y": "b")") + pointwise(R"("X": "c", "B": "mask", "Y": "scaled")") +
+        more_nodes + "]}}";
+    const auto graph = graph_of(text);
+    const auto at = [&](std::string_view name) -> const PlanGraph::Tensor& {
+      return *graph->find_tensor(name);
+    };
+    CHECK(graph->operand_type(at("a")) == DataType::kF8E4M3);
+    CHECK(graph->operand_type(at("b")) == DataType::kI8);
+    return graph->result_type(at("c"));
+  };
+  CHECK(types("", "") == DataType::kUnknown);  // never stored
+  const std::string out = ", " + tensor("out", "BFLOAT16", false);
+  const std::string add = pointwise(R"("X": "scaled", "B": "residual", "Y": "out")");
+  CHECK(types(out, add) == DataType::kBf16);
+  CHECK(types(out, add + pointwise(R"("X": "scaled", "Y": "mask")")) == DataType::kBf16);
+  CHECK(types(out, pointwise(R"("dY": "scaled", "X": "residual", "dX": "out")")) == DataType::kBf16);
+  CHECK(types(out + ", " + tensor("copy", "HALF", false), add + pointwise(R"("X": "c", "Y": "copy")")) ==
+        DataType::kUnknown);
+  // A circle ends.
+  CHECK(types("", pointwise(R"("X": "scaled", "Y": "c")")) == DataType::kUnknown);
 }
 
 TEST_CASE("a plan's graph has room for so many tensors and nodes") {

@@ -36,9 +36,9 @@ CallShape convolution_shape(const PlanGraph& graph, const Node& node, std::uint3
   ConvolutionShape shape;
   shape.direction = forward ? 1 : to_data ? 2 : 3;
   shape.dimensions = static_cast<std::uint8_t>(rank - 2);
-  shape.x = graph.stored_type(*x);
-  shape.w = graph.stored_type(*w);
-  shape.y = graph.stored_type(*y);
+  shape.x = to_data ? graph.result_type(*x) : graph.operand_type(*x);
+  shape.w = forward || to_data ? graph.operand_type(*w) : graph.result_type(*w);
+  shape.y = forward ? graph.result_type(*y) : graph.operand_type(*y);
   shape.compute = plan_compute_type(node.math, to_data ? shape.y : shape.x, notes);
   for (const Tensor* of : {x, y, w})
     if (shape.layout == 0) shape.layout = layout_of(*of);
@@ -129,11 +129,11 @@ CallShape product_shape(const PlanGraph& graph, const Node& node, std::uint32_t 
   const Tensor* right = row_major ? a : b;
   shape.op_a = is_row_major(*left) == row_major ? 'N' : 'T';
   shape.op_b = is_row_major(*right) == row_major ? 'N' : 'T';
-  shape.a = graph.stored_type(*left);
-  shape.b = graph.stored_type(*right);
-  shape.c = graph.stored_type(*c);
+  shape.a = graph.operand_type(*left);
+  shape.b = graph.operand_type(*right);
+  shape.c = graph.result_type(*c);
   shape.d = shape.c;
-  shape.compute = plan_compute_type(node.math, graph.stored_type(*a), notes);
+  shape.compute = plan_compute_type(node.math, graph.operand_type(*a), notes);
   if (scaled_a || scaled_b) shape.flags |= kGemmBlockScaled;
   const std::uint32_t fused = graph.operations_except(&node);
   constexpr std::uint32_t kBias = operation_bit(GraphOperation::kBias);

@@ -166,11 +166,37 @@ const PlanGraph::Node* PlanGraph::producer(const Tensor& tensor) const noexcept 
   return nullptr;
 }
 
-DataType PlanGraph::stored_type(const Tensor& tensor) const noexcept {
-  if (!tensor.is_virtual) return tensor.type;
-  for (const Tensor& other : tensors())
-    if (other.is_given() && other.size == tensor.size) return other.type;
-  return tensor.type;
+DataType PlanGraph::stored_type(const Tensor& tensor, bool onward) const noexcept {
+  // A gradient's operands are X and dY.
+  const auto is_result = [](const Port& port) { return port.name == "Y" || port.name == "dX"; };
+  DataType type = DataType::kUnknown;
+  std::array<const Tensor*, kMaxTensors> reached{&tensor};
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Tensor& from = *reached[i];
+    if (from.is_given()) {
+      if (type != DataType::kUnknown && type != from.type) return DataType::kUnknown;
+      type = from.type;
+      continue;
+    }
+    for (const Node& node : nodes()) {
+      const auto has_it = [&](const Port& port) {
+        return port.tensor == from.name && is_result(port) != onward;
+      };
+      if (node.operation != GraphOperation::kPointwise ||
+          std::none_of(node.ports.begin(), node.ports.end(), has_it)) {
+        continue;
+      }
+      for (const Port& port : node.ports) {
+        const Tensor* to = is_result(port) == onward ? find_tensor(port.tensor) : nullptr;
+        // Masks select; they do not hold what is multiplied.
+        if (to == nullptr || to->by_value || to->type == DataType::kBool || to->size != tensor.size) continue;
+        const auto end = reached.begin() + static_cast<std::ptrdiff_t>(count);
+        if (std::find(reached.begin(), end, to) == end) reached[count++] = to;
+      }
+    }
+  }
+  return type;
 }
 
 std::uint64_t PlanGraph::given_bytes() const noexcept {

@@ -93,9 +93,11 @@ class PlanGraph {
   const Tensor* find_tensor(std::string_view name) const noexcept;
   /// The node that produces a tensor; null if there is none.
   const Node* producer(const Tensor& tensor) const noexcept;
-  /// The type in which a tensor is stored. Intermediate results of fused operations are never stored: then
-  /// the type of a stored tensor of the same size.
-  DataType stored_type(const Tensor& tensor) const noexcept;
+  /// The type in which an operand of an operation is stored. If pointwise operations compute it, it is not in
+  /// memory itself: then that of the tensors of its size that they begin with. Unknown if these differ.
+  DataType operand_type(const Tensor& operand) const noexcept { return stored_type(operand, false); }
+  /// The same for a result, and the tensors in which pointwise operations on it end.
+  DataType result_type(const Tensor& result) const noexcept { return stored_type(result, true); }
   /// Bytes of all tensors in memory, whatever reads or writes them, once each; 0 if unknown.
   std::uint64_t given_bytes() const noexcept;
 
@@ -104,6 +106,7 @@ class PlanGraph {
   void read_tensor(JsonReader& json) noexcept;
   void read_node(JsonReader& json) noexcept;
   GraphOperation pointwise_operation(const Node& node) const noexcept;
+  DataType stored_type(const Tensor& tensor, bool onward) const noexcept;
 
   std::array<Tensor, kMaxTensors> tensors_{};
   std::array<Node, kMaxNodes> nodes_{};
