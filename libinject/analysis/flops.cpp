@@ -65,8 +65,9 @@ std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexce
 }
 
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept {
+  if ((shape.flags & (kAttentionProjected | kAttentionRagged | kAttentionWindow)) != 0) return std::nullopt;
   const std::optional<std::uint64_t> pairs = attention_pairs(shape);
-  if (!pairs || (shape.flags & kAttentionProjected) != 0) return std::nullopt;
+  if (!pairs) return std::nullopt;
   const std::uint64_t head = shape.head_size;
   const std::uint64_t value = shape.value_head_size;
   const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;

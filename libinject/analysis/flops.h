@@ -24,7 +24,8 @@ std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
 /// without a mask. Empty if that depends on the position of the mask's diagonal, which is unknown.
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept;
 /// Over the pairs that the mask keeps: two products forward (queries and keys, scores and values), five
-/// backward, since the scores are recomputed. If the lengths of sequences vary, the longest is used.
+/// backward, since the scores are recomputed. Empty if the mask does not tell which pairs are computed: where
+/// lengths vary, or only nearby keys are used.
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept;
 
 /// Matrices per cell for its input, and as many for its state. 0 for unknown cells.

@@ -117,10 +117,8 @@ std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores
 ShapeWork model_work_of(const CallShape& shape) noexcept {
   if (shape.kind() != ShapeKind::kAttention) return work_of(shape);
   auto attention = shape.as<AttentionShape>();
-  const bool is_partial = (attention.flags & (kAttentionWindow | kAttentionRagged)) != 0;
   attention.flags &= ~(kAttentionCausal | kAttentionBottomRight | kAttentionShifted);
-  return is_partial ? work(std::nullopt, attention.bytes, attention.type, attention.compute)
-                    : work_of(attention);
+  return work_of(attention);
 }
 
 ShapeWork work_of(const CallShape& shape) noexcept {

@@ -44,7 +44,7 @@ struct ShapeWork {
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
 /// The same as PyTorch's flop counter has it: attention counts every pair of a query and a key, including
-/// those masked out by a causal mask. Its FLOPs are unknown where only nearby keys are used, or lengths vary.
+/// those masked out by a causal mask.
 ShapeWork model_work_of(const CallShape& shape) noexcept;
 
 /// The arithmetic of tensor cores for elements of this type, on any device; empty for types that they do not

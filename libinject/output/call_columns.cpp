@@ -131,7 +131,8 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
           [](const CallReport& call) { return cell_if(call.call->work.flops_known, call.call->work.flops); },
           "FLOPs per call. A multiply-add counts as two; normalizations, activations and biases are not "
           "counted.",
-          "rows in brackets: no single shape is known; the number exceeds 64 bits")
+          "rows in brackets: no single shape is known; sizes do not determine the number (shapes.md), or it "
+          "exceeds 64 bits")
       .add(
           "TFLOP/s", kTeraflops,
           [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },

@@ -137,7 +137,7 @@ Columns<CallTableRow> attention_columns(const Report&) {
   flag("Bias", kAttentionBias, "1: something is added to the scores.");
   flag("Dropout", kAttentionDropout, "1: dropout is part of the call.");
   flag("Varying Lengths", kAttentionRagged,
-       "1: sequences differ in length; FLOPs and bytes are for the longest.");
+       "1: sequences differ in length; S Query and S Key are the longest.");
   shape.add("Type", kText, data_type(&AttentionShape::type), "Element type of queries, keys and values.");
   shape.add("Compute Type", kText, compute_type<AttentionShape>, kComputeType);
   shape.add("Engine", kNumber, engine<AttentionShape>, "cuDNN's engine number.",

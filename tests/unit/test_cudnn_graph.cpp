@@ -193,6 +193,8 @@ TEST_CASE("cuDNN plan: attention, in one operation or spelled out") {
       CHECK(attention.value_head_size == known.value);
       CHECK(attention.flags == known.flags);
       CHECK(attention.engine >= 0);
+      // An upper bound is no figure.
+      CHECK(work_of(shape).flops_known == ((known.flags & (kAttentionRagged | kAttentionWindow)) == 0));
     }
   }
 }
