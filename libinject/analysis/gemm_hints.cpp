@@ -29,7 +29,7 @@ std::string number(std::int64_t value) {
 
 /// Whether the call has a single set of sizes: those of a grouped product may differ.
 bool has_sizes(const GemmShape& shape) {
-  return shape.m > 0 && shape.n > 0 && shape.k > 0;
+  return shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.op_a != 0 && shape.op_b != 0;
 }
 
 std::int64_t tiles(const GemmShape& shape) {

@@ -126,7 +126,9 @@ TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& 
   if (sized && std::min(shape.m, shape.n) == 1) return {Eligible::kNo, "a matrix-vector product"};
   // fp64 is loaded in whole elements of 8 bytes.
   if (tensor_arithmetic(shape.a, shape.compute) == Arithmetic::kFp64Tensor) return by_type;
-  if (shape.groups > 1 && !sized) return {Eligible::kUnknown, "its groups are of different sizes"};
+  if (shape.groups > 1 &&
+      (!sized || shape.lda == 0 || shape.ldb == 0 || shape.ldc == 0 || shape.op_a == 0 || shape.op_b == 0))
+    return {Eligible::kUnknown, "its groups differ"};
   if ((shape.flags & kGemmOtherOrder) != 0) return {Eligible::kUnknown, "matrices are not all column-major"};
 
   Misaligned wrong;

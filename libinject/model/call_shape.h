@@ -30,7 +30,7 @@ enum class ShapeKind : std::uint8_t {
 struct GemmShape {
   static constexpr ShapeKind kKind = ShapeKind::kGemm;
   ShapeKind kind = kKind;
-  char op_a = 'N';  ///< N, T or C
+  char op_a = 'N';  ///< N, T or C; 0 where the groups of a grouped product differ
   char op_b = 'N';
   DataType a = DataType::kUnknown;
   DataType b = DataType::kUnknown;
@@ -38,7 +38,7 @@ struct GemmShape {
   DataType d = DataType::kUnknown;  ///< the output; equals `c` except in cuBLASLt
   ComputeType compute = ComputeType::kUnknown;
   std::uint32_t epilogue = 0;  ///< cublasLtEpilogue_t; 0: none
-  std::uint32_t groups = 0;    ///< of a grouped product, in which M, N, K are 0 where they differ
+  std::uint32_t groups = 0;    ///< of a grouped product, in which a size is 0 if it differs
   std::uint8_t align_a = 0;    ///< log2 of the alignment of the matrix's address, at most 4
   std::uint8_t align_b = 0;
   std::uint8_t align_c = 0;

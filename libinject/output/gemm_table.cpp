@@ -78,24 +78,25 @@ Columns<CallTableRow> gemm_columns(const Report&) {
         [member](const CallTableRow& row) {
           const auto gemm = shape_of<GemmShape>(row);
           if (!gemm) return Cell();
-          const bool sized = is_derived(row)
-                                 ? (*gemm).*member != 0
-                                 : gemm->groups <= 1 || gemm->m != 0 || gemm->n != 0 || gemm->k != 0;
-          return cell_if(sized, (*gemm).*member);
+          const bool may_differ = is_derived(row) || gemm->groups > 1;
+          return cell_if(!may_differ || (*gemm).*member != 0, (*gemm).*member);
         },
         meaning, empty);
   };
-  constexpr std::string_view kNoSize = "rows in brackets; products of different sizes";
-  constexpr std::string_view kNoStride =
-      "rows in brackets; groups of products of different sizes; derived rows";
+  constexpr std::string_view kNoSize = "rows in brackets; products that differ in it";
+  constexpr std::string_view kNoStride = "rows in brackets; groups that differ in it; derived rows";
+  const auto operation = [&shape](std::string header, char GemmShape::*member) {
+    shape.add(
+        std::move(header), kText,
+        [member](const GemmShape& gemm) { return std::string(gemm.*member != 0 ? 1 : 0, gemm.*member); },
+        "`N`, `T` or `C`.", "rows in brackets; groups that differ in it");
+  };
   size("M", &GemmShape::m, "Rows of op(A) and of the result, column-major as in the library (gemm.md).",
        kNoSize);
   size("N", &GemmShape::n, "Columns of op(B) and of the result.", kNoSize);
   size("K", &GemmShape::k, "Columns of op(A), rows of op(B).", kNoSize);
-  shape.add(
-      "Op A", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_a); }, "`N`, `T` or `C`.");
-  shape.add(
-      "Op B", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_b); }, "`N`, `T` or `C`.");
+  operation("Op A", &GemmShape::op_a);
+  operation("Op B", &GemmShape::op_b);
   shape.add("Type A", kText, data_type(&GemmShape::a), "Element type of A.");
   shape.add("Type B", kText, data_type(&GemmShape::b), "Element type of B.");
   shape.add("Type C", kText, data_type(&GemmShape::d), "Element type of the result.");

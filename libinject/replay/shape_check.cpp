@@ -16,8 +16,8 @@ template <typename... Types>
 bool are_types(Types... types) {
   return (is_type(types) && ...);
 }
-bool is_operation(char op) {
-  return op == 'N' || op == 'T' || op == 'C';
+bool is_operation(char op, std::uint32_t groups) {
+  return op == 'N' || op == 'T' || op == 'C' || (op == 0 && groups > 1);
 }
 
 // All small counts and sizes are accepted; values computed from them are checked for overflow only as far as
@@ -33,9 +33,10 @@ bool is_shape(const CallShape& shape) {
   switch (shape.kind()) {
     case ShapeKind::kGemm: {
       const auto s = shape.as<GemmShape>();
-      return is_operation(s.op_a) && is_operation(s.op_b) && are_types(s.a, s.b, s.c, s.d, s.compute) &&
-             s.align_a <= 4 && s.align_b <= 4 && s.align_c <= 4 && is_size(s.m) && is_size(s.n) &&
-             is_size(s.k) && is_size(s.lda) && is_size(s.ldb) && is_size(s.ldc);
+      return is_operation(s.op_a, s.groups) && is_operation(s.op_b, s.groups) &&
+             are_types(s.a, s.b, s.c, s.d, s.compute) && s.align_a <= 4 && s.align_b <= 4 && s.align_c <= 4 &&
+             is_size(s.m) && is_size(s.n) && is_size(s.k) && is_size(s.lda) && is_size(s.ldb) &&
+             is_size(s.ldc);
     }
     case ShapeKind::kConvolution: {
       const auto s = shape.as<ConvolutionShape>();

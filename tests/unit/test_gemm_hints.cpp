@@ -155,7 +155,15 @@ TEST_CASE("Whether tensor cores could: shape and alignment", "[analysis]") {
   // A grouped product whose sizes differ.
   shape = product(0, 0, 0, DataType::kF16);
   shape.groups = 3;
-  check(shape, kH200, Eligible::kUnknown, "its groups are of different sizes");
+  check(shape, kH200, Eligible::kUnknown, "its groups differ");
+  shape = product(1024, 1024, 1024, DataType::kF16);
+  shape.groups = 3;
+  check(shape, kH200, Eligible::kYes, "");
+  shape.ldb = 0;
+  check(shape, kH200, Eligible::kUnknown, "its groups differ");
+  shape.ldb = 1024;
+  shape.op_a = 0;
+  check(shape, kH200, Eligible::kUnknown, "its groups differ");
 }
 
 TEST_CASE("The least time of operations, also on a device that lacks a unit", "[analysis]") {

@@ -1072,6 +1072,10 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
 TEST_CASE("shapes that no library call has are not taken", "[recovery]") {
   GemmShape gemm;
   CHECK(is_shape(gemm));
+  gemm.op_a = 0;
+  CHECK_FALSE(is_shape(gemm));
+  gemm.groups = 2;  // which differ
+  CHECK(is_shape(gemm));
   gemm.a = static_cast<DataType>(200);
   CHECK_FALSE(is_shape(gemm));
   CollectiveShape collective;

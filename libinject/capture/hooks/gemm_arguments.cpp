@@ -360,32 +360,6 @@ CallShape shape_of(const GemmCall& call) noexcept {
   return shape;
 }
 
-void GroupedGemm::add(const GemmCall& group) noexcept {
-  GemmShape shape;
-  if (!fill(shape, group)) {
-    bad_ = true;
-    return;
-  }
-  if (sum_.groups++ == 0) {
-    shape.groups = 1;
-    sum_ = shape;
-    return;
-  }
-  differ_ = differ_ || shape.m != sum_.m || shape.n != sum_.n || shape.k != sum_.k ||
-            shape.op_a != sum_.op_a || shape.op_b != sum_.op_b;
-  sum_.batch =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(plus(sum_.batch, shape.batch), 0xFFFF'FFFFu));
-  sum_.flops = plus(sum_.flops, shape.flops);
-  sum_.bytes = plus(sum_.bytes, shape.bytes);
-}
-
-CallShape GroupedGemm::shape() const noexcept {
-  if (bad_ || sum_.groups == 0) return {};
-  GemmShape shape = sum_;
-  if (differ_) shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = 0;
-  return shape;
-}
-
 void GemmArguments::tell(CallFrame& frame, void* real, cublasHandle_t handle, GemmCall call) noexcept {
   if (!call.pedantic) call.compute = allowed(call.compute, call.a, handle, real);
   // What several small products may share is a weight: the first operand in PyTorch's calls.

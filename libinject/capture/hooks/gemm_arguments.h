@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "libinject/capture/hooks/frame.h"
+#include "libinject/capture/hooks/grouped_gemm.h"
 #include "libinject/capture/hooks/shim.h"
 #include "libinject/model/functions.h"
 
@@ -67,17 +68,6 @@ inline constexpr DataType kElement<cuDoubleComplex> = DataType::kC128;
 
 /// The call's shape; empty if the arguments are invalid.
 CallShape shape_of(const GemmCall& call) noexcept;
-/// Combines several groups of products in one call.
-class GroupedGemm {
- public:
-  void add(const GemmCall& group) noexcept;
-  CallShape shape() const noexcept;
-
- private:
-  GemmShape sum_{};
-  bool differ_ = false;
-  bool bad_ = false;
-};
 /// Further groups are ignored.
 inline constexpr std::int64_t kMaxGroups = 4096;
 
@@ -265,8 +255,10 @@ struct GemmArguments {
     if (!pedantic) compute = allowed(compute, a, handle, real);
     GroupedGemm sum;
     for (I i = 0; i < groups; ++i) {
-      sum.add({ta[i], tb[i], m[i], n[i], k[i], sizes[i], a, b, c, DataType::kUnknown, compute, lda[i], ldb[i],
-               ldc[i]});
+      const CallShape group = shape_of(GemmCall{ta[i], tb[i], m[i], n[i], k[i], sizes[i], a, b, c,
+                                                DataType::kUnknown, compute, lda[i], ldb[i], ldc[i]});
+      if (group.kind() == ShapeKind::kNone) return;
+      sum.add(group.as<GemmShape>());
     }
     frame.shape(sum.shape());
   }
