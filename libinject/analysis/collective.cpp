@@ -121,7 +121,7 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
 
 std::optional<double> CollectiveRow::algorithm_bandwidth() const {
   // Bytes per nanosecond are 10^9 bytes per second.
-  if (gpu.sum == 0 || !is_known()) return std::nullopt;
+  if (gpu.sum == 0 || !is_known() || shape.bytes == kUnknownBytes) return std::nullopt;
   // What failed calls moved is unknown.
   if (gpu.count > calls - captured + replayed) return std::nullopt;
   return static_cast<double>(shape.bytes) * static_cast<double>(gpu.count) / static_cast<double>(gpu.sum);

@@ -201,7 +201,7 @@ struct CollectiveShape {
   std::uint8_t reduction = 0;    ///< ncclRedOp_t + 1, 0 for none; all custom ones have one value
   std::uint32_t ranks = 0;       ///< 0: unknown, or several in a group
   std::uint64_t count = 0;       ///< elements, as passed to the call
-  std::uint64_t bytes = 0;       ///< as nccl-tests count them: the larger of the bytes sent and received
+  std::uint64_t bytes = 0;       ///< as in collective_bytes(): the larger of what is sent and received
   std::int32_t peer = -1;        ///< or root
   std::uint32_t operations = 0;  ///< number of calls in the submitted group
   GroupRole role = GroupRole::kNone;

@@ -33,8 +33,9 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
           "Reduction", kText, [](const Row& row) { return reduction_name(row.shape.reduction); },
           "`sum`, `avg`, ….", "nothing is reduced; `[unknown]`")
       .add(
-          "Bytes", kBytes, [](const Row& row) { return row.shape.bytes; },
-          "Per call, counted as in collectives.md.")
+          "Bytes", kBytes,
+          [](const Row& row) { return cell_if(row.shape.bytes != kUnknownBytes, row.shape.bytes); },
+          "Per call, counted as in collectives.md.", "`[unknown]`; the type is not known")
       .add(
           "Ranks", kCount, [](const Row& row) { return cell_if(row.shape.ranks != 0, row.shape.ranks); },
           "Ranks in the communicator.", "not known")

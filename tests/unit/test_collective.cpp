@@ -67,7 +67,7 @@ TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
   CHECK(collective_bytes(Collective::kGather, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kScatter, kFp32, 1000, 8) == 32000);
   CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 0) == 4000);
-  CHECK(collective_bytes(Collective::kAllReduce, 12, 1000, 8) == 0);
+  CHECK(collective_bytes(Collective::kAllReduce, 12, 1000, 8) == kUnknownBytes);
   CHECK(collective_bytes(Collective::kAllReduce, kFp32, 0, 8) == 0);
   // Beyond 32 and beyond 64 bits.
   CHECK(collective_bytes(Collective::kAllGather, kFp32, std::uint64_t{1} << 33, 8) == std::uint64_t{1} << 38);
@@ -130,6 +130,19 @@ TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collect
   CHECK(with_failed.overlap() == 0.25);
   input.calls = 3;
   input.failed = 0;
+
+  // An element of an unknown type has an unknown size; so has a group with such a call.
+  input.shape.type = 12;
+  input.shape.bytes = collective_bytes(Collective::kAllReduce, 12, 1'000'000, 4);
+  const CollectiveRow untyped = collective_rows({input}).at(0);
+  CHECK_FALSE(untyped.algorithm_bandwidth().has_value());
+  CHECK_FALSE(untyped.bus_bandwidth().has_value());
+  CollectiveGroup group;
+  group.start(1);
+  put(group, call(Collective::kAllReduce, 100, 4));
+  input.shape.role = GroupRole::kMember;
+  put(group, input.shape);
+  CHECK(end_of(group).bytes == kUnknownBytes);
 
   input.gpu = {};
   input.kernel_time = 0;
@@ -540,6 +553,11 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
   compute.start = 2500;
   compute.end = 4100;
   run.statistics.add(compute);
+  CollectiveShape later = call(Collective::kReduce, 1000, 4, 2);
+  later.type = 12;
+  later.bytes = collective_bytes(Collective::kReduce, 12, 1000, 4);
+  later.role = GroupRole::kNone;
+  add_call("ncclReduce", later);
   KernelEvent unknown = run.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 500);
   unknown.start = 6000;
   unknown.end = 6500;
@@ -557,7 +575,7 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
       ",0x0123456789abcdef\nAllGather,fp32,,16000,4,,yes,2,0,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10."
       "0,1," +
       all_reduce +
-      ",\n[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
+      ",\nReduce,,,,4,2,no,1,0,0,0,10,0.0,0,0.0,0,0,,,,0,,\n[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
       "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>),\n";
   const auto files = table_files();
   const auto table = std::find_if(files.begin(), files.end(),

@@ -160,8 +160,11 @@ struct CollectiveArguments : Collected {
     // The rank of a gather's or scatter's root is not checked.
     const bool gives_all = operation == Collective::kReduceScatter || operation == Collective::kAllToAll;
     const bool gets_all = operation == Collective::kAllGather || operation == Collective::kAllToAll;
-    library_buffers.note(given, gives_all ? shape.bytes : part, BufferUse::kCommunication);
-    library_buffers.note(got, gets_all ? shape.bytes : part, BufferUse::kCommunication);
+    const auto note = [](const void* buffer, std::uint64_t bytes) {
+      if (bytes != kUnknownBytes) library_buffers.note(buffer, bytes, BufferUse::kCommunication);
+    };
+    note(given, gives_all ? shape.bytes : part);
+    note(got, gets_all ? shape.bytes : part);
   }
 };
 
