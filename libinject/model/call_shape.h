@@ -177,7 +177,7 @@ enum class Collective : std::uint8_t {
   kSend,
   kRecv,
   kSendRecv,  ///< a group of sends and receives
-  kAllToAll,  ///< also a group with as many sends and receives as there are ranks, all of one size
+  kAllToAll,  ///< also a group with one send to and one receive from every rank, all of one size
   kMixed,     ///< a group of different operations
   kGather,
   kScatter,

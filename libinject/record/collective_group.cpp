@@ -25,19 +25,22 @@ Collective common(Collective a, Collective b) noexcept {
 
 }  // namespace
 
-void CollectiveGroup::add(const CollectiveShape& call) noexcept {
+void CollectiveGroup::add(const CollectiveShape& call, const void* communicator) noexcept {
   if (call.operation == Collective::kSend || call.operation == Collective::kRecv) {
     Side& side = call.operation == Collective::kSend ? sent_ : received_;
     ++side.calls;
     side.bytes = sum(side.bytes, call.bytes);
-    side.peers += static_cast<std::uint32_t>(call.peer);
+    if (call.peer >= 0 && static_cast<std::size_t>(call.peer) < kMaxRanks)
+      side.peers[static_cast<std::size_t>(call.peer)] = true;
   }
   if (++calls_ == 1) {
     first_ = all_ = call;
+    communicator_ = communicator;
     return;
   }
   equal_ = equal_ && call == first_;
   same_size_ = same_size_ && call.bytes == first_.bytes;
+  one_communicator_ = one_communicator_ && communicator == communicator_;
   all_.operation = common(all_.operation, call.operation);
   if (call.type != all_.type) all_.type = CollectiveShape::kSeveral;
   if (call.reduction != all_.reduction) all_.reduction = CollectiveShape::kSeveral;
@@ -49,9 +52,8 @@ void CollectiveGroup::add(const CollectiveShape& call) noexcept {
 }
 
 bool CollectiveGroup::is_all_to_all() const noexcept {
-  const std::uint64_t ranks = all_.ranks;
-  return ranks > 1 && same_size_ && sent_.calls == ranks && received_.calls == ranks &&
-         sent_.peers == ranks * (ranks - 1) / 2 && received_.peers == sent_.peers;
+  return all_.ranks > 1 && one_communicator_ && same_size_ && sent_.has_each_once(all_.ranks) &&
+         received_.has_each_once(all_.ranks);
 }
 
 bool CollectiveGroup::end(std::uint32_t window, CollectiveShape& submitted) noexcept {

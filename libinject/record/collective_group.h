@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <bitset>
+#include <cstddef>
 #include <cstdint>
 
 #include "libinject/model/call_shape.h"
@@ -21,11 +23,15 @@ class CollectiveGroup {
 
   bool is_open(std::uint32_t window) const noexcept { return depth_ != 0 && window == window_; }
 
-  /// A call is about to be made, in the group if its role says so.
-  void offer(const CollectiveShape& call) noexcept { offered_ = call; }
+  /// A call is about to be made, in the group if its role says so. `communicator`: its handle, which stands
+  /// for one rank.
+  void offer(const CollectiveShape& call, const void* communicator) noexcept {
+    offered_ = call;
+    offered_to_ = communicator;
+  }
   /// The call has been made, and was not rejected.
   void accept() noexcept {
-    if (offered_.role == GroupRole::kMember) add(offered_);
+    if (offered_.role == GroupRole::kMember) add(offered_, offered_to_);
   }
 
   /// The end of a group. True if it is the outermost one and not empty: `submitted` is then what the library
@@ -33,13 +39,20 @@ class CollectiveGroup {
   bool end(std::uint32_t window, CollectiveShape& submitted) noexcept;
 
  private:
+  /// Among more ranks, it is unknown whether a group is all to all.
+  static constexpr std::size_t kMaxRanks = 1024;
+
   struct Side {  // sends or receives
     std::uint32_t calls = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peers = 0;  // sum: distinguishes "every rank once" from most other patterns
+    std::bitset<kMaxRanks> peers;
+
+    bool has_each_once(std::uint32_t ranks) const noexcept {
+      return calls == ranks && peers.count() == ranks;
+    }
   };
 
-  void add(const CollectiveShape& call) noexcept;
+  void add(const CollectiveShape& call, const void* communicator) noexcept;
   bool is_all_to_all() const noexcept;
 
   std::uint32_t window_ = 0;
@@ -47,7 +60,10 @@ class CollectiveGroup {
   std::uint32_t calls_ = 0;
   bool equal_ = true;
   bool same_size_ = true;
+  bool one_communicator_ = true;
   CollectiveShape offered_;
+  const void* offered_to_ = nullptr;
+  const void* communicator_ = nullptr;
   CollectiveShape first_;
   CollectiveShape all_;
   Side sent_;

@@ -36,8 +36,9 @@ CollectiveShape call(Collective operation, std::uint64_t count, std::uint32_t ra
   return shape;
 }
 
-void put(CollectiveGroup& group, const CollectiveShape& shape) {
-  group.offer(shape);
+/// `communicator`: a handle.
+void put(CollectiveGroup& group, const CollectiveShape& shape, const void* communicator = nullptr) {
+  group.offer(shape, communicator);
   group.accept();
 }
 
@@ -251,6 +252,40 @@ TEST_CASE("Groups of sends and receives", "[collectives]") {
     CHECK(submitted.operation == Collective::kSendRecv);
     CHECK(submitted.bytes == 1600);  // that of the receives
   }
+  SECTION("to neighbours twice, with the peers' sum of all to all: not") {
+    group.start(1);
+    for (const std::int32_t peer : {1, 1, 2, 2}) {
+      put(group, call(Collective::kSend, 100, 4, peer));
+      put(group, call(Collective::kRecv, 100, 4, peer));
+    }
+    CHECK(end_of(group).operation == Collective::kSendRecv);
+  }
+  SECTION("on two communicators, or by two ranks of one: not") {
+    group.start(1);
+    const int handles[2] = {};
+    for (std::int32_t peer = 0; peer < 4; ++peer) {
+      put(group, call(Collective::kSend, 100, 4, peer), &handles[peer / 2]);
+      put(group, call(Collective::kRecv, 100, 4, peer), &handles[peer / 2]);
+    }
+    CHECK(end_of(group).operation == Collective::kSendRecv);
+  }
+  SECTION("three to one rank of three: not") {
+    group.start(1);
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      put(group, call(Collective::kSend, 100, 3, 1));
+      put(group, call(Collective::kRecv, 100, 3, 1));
+    }
+    CHECK(end_of(group).operation == Collective::kSendRecv);
+  }
+  SECTION("to each of many ranks: all to all, unless there are too many to tell") {
+    const std::uint32_t ranks = GENERATE(65, 1024, 1025);
+    group.start(1);
+    for (std::uint32_t peer = ranks; peer-- > 0;) {
+      put(group, call(Collective::kSend, 100, ranks, static_cast<std::int32_t>(peer)));
+      put(group, call(Collective::kRecv, 100, ranks, static_cast<std::int32_t>(peer)));
+    }
+    CHECK(end_of(group).operation == (ranks <= 1024 ? Collective::kAllToAll : Collective::kSendRecv));
+  }
   SECTION("a ring's step") {
     group.start(1);
     put(group, call(Collective::kSend, 100, 4, 2));
@@ -287,7 +322,7 @@ TEST_CASE("What a window's end leaves open in a group does not reach the next wi
 TEST_CASE("A rejected call, and one outside of the group, are not in it", "[collectives]") {
   CollectiveGroup group;
   group.start(1);
-  group.offer(call(Collective::kAllReduce, 100, 2));  // whether it succeeded was not reported
+  group.offer(call(Collective::kAllReduce, 100, 2), nullptr);  // whether it succeeded was not reported
   CollectiveShape outside = call(Collective::kAllReduce, 200, 2);
   outside.role = GroupRole::kNone;
   put(group, outside);
@@ -575,7 +610,8 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
       ",0x0123456789abcdef\nAllGather,fp32,,16000,4,,yes,2,0,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10."
       "0,1," +
       all_reduce +
-      ",\nReduce,,,,4,2,no,1,0,0,0,10,0.0,0,0.0,0,0,,,,0,,\n[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
+      ",\nReduce,,,,4,2,no,1,0,0,0,10,0.0,0,0.0,0,0,,,,0,,\n[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0."
+      "0,1,"
       "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>),\n";
   const auto files = table_files();
   const auto table = std::find_if(files.begin(), files.end(),

@@ -94,7 +94,7 @@ CollectiveShape set_collective_shape(CallFrame& frame, const void* real, Collect
   shape.bytes = collective_bytes(operation, shape.type, count, shape.ranks);
   shape.peer = peer;
   if (thread->collectives.is_open(frame.window())) shape.role = GroupRole::kMember;
-  thread->collectives.offer(shape);
+  thread->collectives.offer(shape, comm);
   frame.shape(shape);
   return shape;
 }
