@@ -35,7 +35,8 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
       .add(
           "Bytes", kBytes,
           [](const Row& row) { return cell_if(row.shape.bytes != kUnknownBytes, row.shape.bytes); },
-          "Per call, counted as in collectives.md.", "`[unknown]`; the type is not known")
+          "Per call, counted as in collectives.md.",
+          "`[unknown]`; the type is not known; the number exceeds 64 bits")
       .add(
           "Ranks", kCount, [](const Row& row) { return cell_if(row.shape.ranks != 0, row.shape.ranks); },
           "Ranks in the communicator.", "not known")
