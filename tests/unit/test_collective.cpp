@@ -278,7 +278,7 @@ TEST_CASE("Groups of sends and receives", "[collectives]") {
     CHECK(end_of(group).operation == Collective::kSendRecv);
   }
   SECTION("to each of many ranks: all to all, unless there are too many to tell") {
-    const std::uint32_t ranks = GENERATE(65, 1024, 1025);
+    const std::uint32_t ranks = GENERATE(65u, 1024u, 1025u);
     group.start(1);
     for (std::uint32_t peer = ranks; peer-- > 0;) {
       put(group, call(Collective::kSend, 100, ranks, static_cast<std::int32_t>(peer)));
