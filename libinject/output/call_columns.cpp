@@ -137,7 +137,9 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
           "TFLOP/s", kTeraflops,
           [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
           "FLOPs of the calls whose kernels ran / their GPU time.",
-          "no FLOPs or no GPU time; an impossible rate (peaks.md)")
+          "no FLOPs or no GPU time; records of the calls or their kernels may be lost; a failed call ran "
+          "kernels; "
+          "an impossible rate (peaks.md)")
       .add(
           "Peak", kText,
           [](const CallReport& call) {

@@ -29,11 +29,14 @@ Columns<Listed<FamilyReport>> family_columns(const Report&) {
       .add("Tensor Cores Unknown (%)", kPercent, share(&Row::unknown_cores),
            "Share of the time spent in kernels whose names do not say whether they use tensor cores.")
       .add("FLOPs", kFlop, &Row::flops,
-           "FLOPs of the library calls of known shape that these kernels belong to.")
+           "FLOPs of the library calls of known shape whose products these kernels compute: those that take "
+           "most "
+           "of the call's time, not counting kernels that only help, as by changing layouts.",
+           "records of calls or device work were lost")
       .add(
           "TFLOP/s", kTeraflops, [](const Row& row) { return row.teraflops; },
-          "FLOPs of the calls whose kernels were recorded / Total Time.",
-          "no FLOPs are known; a call of the family has an impossible rate")
+          "FLOPs of these calls / the time of all of their kernels, over the calls whose TFLOP/s is known.",
+          "no rate is known; a call of the family has an impossible rate")
       .add(
           "Family", kText, [](const Row& row) { return family_name(row.family); }, "What the kernels do.");
   return columns;

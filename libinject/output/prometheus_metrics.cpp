@@ -266,6 +266,7 @@ PrometheusMetrics::WindowSums PrometheusMetrics::window_sums(const Statistics& s
   sums.windows = statistics.device_times().settled_through();
   sums.time = run.windows_time;
   sums.flops = statistics.host_total().flops.total();
+  sums.lost = run.losses_outside.total();
   // Windows that are open, or whose records are still pending, are not counted yet.
   for (const WindowInfo& window : run.windows) {
     if (window.number <= sums.windows) {
@@ -299,7 +300,8 @@ void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run
     // Once windows have no rows any more, calls of an open window count early, so a sum may go down.
     latest_windows_ = {windows.windows - windows_.windows,
                        windows.time - std::min(windows.time, windows_.time),
-                       windows.flops - std::min(windows.flops, windows_.flops), 0};
+                       windows.flops - std::min(windows.flops, windows_.flops), 0,
+                       windows.lost - std::min(windows.lost, windows_.lost)};
     windows_ = windows;
     latest_devices_.clear();
     const std::uint64_t removed = statistics.device_times().removed();
@@ -488,9 +490,10 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   const std::uint64_t settled_before = windows_.windows - latest_windows_.windows;
   const bool rates_known = std::ranges::all_of(report.windows, [&](const WindowReport& window) {
     return !window.host || window.window == kOtherIndex || window.window <= settled_before ||
-           window.window > windows_.windows || window.host->flops.flops == 0 || window.host->flops.teraflops;
+           window.window > windows_.windows ||
+           (window.host->flops && (window.host->flops->flops == 0 || window.host->flops->teraflops));
   });
-  if (windows_.flops != 0 && latest_windows_.time != 0 && rates_known)
+  if (windows_.flops != 0 && latest_windows_.time != 0 && latest_windows_.lost == 0 && rates_known)
     text.number(static_cast<double>(latest_windows_.flops) /
                 seconds(static_cast<double>(latest_windows_.time)));
   copy_samples(text, statistics);

@@ -51,6 +51,7 @@ class PrometheusMetrics {
     std::uint64_t time = 0;
     FlopSum flops = 0;
     Nanoseconds last_end = 0;
+    std::uint64_t lost = 0;  ///< records, in windows that are not listed
   };
   using DeviceSums = std::map<std::uint32_t, DeviceTimes>;
 

@@ -349,7 +349,9 @@ Columns<WindowReport> window_columns(const Report& report) {
           "Records left out because they have no usable times.", "as Lost Activity Records")
       .add("Missing Activity Records", kCount, &Losses::missing_records,
            "Launches whose record never arrived.");
-  add_flop_columns(columns, [](const WindowReport& row) { return row.host ? &row.host->flops : nullptr; });
+  add_flop_columns(columns, [](const WindowReport& row) {
+    return row.host && row.host->flops ? &*row.host->flops : nullptr;
+  });
   add_time_columns(columns);
   add_fetch_columns(columns, [](const WindowReport& row) {
     return row.host && row.host->fetches ? &*row.host->fetches : nullptr;

@@ -51,7 +51,8 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
       ++found->second.launch_shapes[detail.device];
   }
   for (const CallShapeRow& call : statistics.call_shapes()) {
-    if (call.entry.other || call.work.flops == 0 || call.entry.gpu.sum == 0) continue;
+    if (call.entry.other || call.entry.incomplete || call.work.flops == 0 || call.entry.gpu.sum == 0)
+      continue;
     std::vector<KernelInCalls> kernels;
     kernels.reserve(call.kernels.size());
     for (const auto& [name, share] : call.kernels) kernels.push_back({name, share.count, share.time});

@@ -27,7 +27,14 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// `duration`: 0 if unknown; `devices`: those known to have worked in that time.
+/// The number of rows of devices on which kernels ran: a copy to another device computes nothing.
+template <typename Row>
+std::size_t computing(const std::vector<Row>& devices) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(devices, [](const Row& row) { return row.work.kernels.count != 0; }));
+}
+
+/// `duration`: 0 if unknown; `devices`: those known to have run kernels in that time.
 FlopRate host_flop_rate(const FlopCount& flops, double duration, std::size_t devices, const RunInfo& run) {
   return flop_rate(flops, duration, specs_of(run, 0), devices != 0 ? devices : run.devices.size());
 }
@@ -248,8 +255,9 @@ class WindowReports {
     host.work = window.host;
     if (number != kOtherIndex) host.iterations = 0;
     if (const auto units = units_.find(number); units != units_.end()) host.units = units->second;
-    host.flops =
-        host_flop_rate(window.host.flops, static_cast<double>(duration), window.devices.size(), run_);
+    if (!window.host.lost)
+      host.flops =
+          host_flop_rate(window.host.flops, static_cast<double>(duration), computing(window.devices), run_);
     host.fetches = statistics_.fetches().of_window(number);
     if (window.info != nullptr) host.losses = window.info->losses;
     return host;
@@ -316,9 +324,10 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
     overlapped = overlapped || device.overlapped;
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
-  all.flops = host_flop_rate(
-      row.flops, window.pace == Pace::kHost ? static_cast<double>(duration) : all.step_time.value_or(0),
-      row.devices.size(), *report.run);
+  if (!row.lost)
+    all.flops = host_flop_rate(
+        row.flops, window.pace == Pace::kHost ? static_cast<double>(duration) : all.step_time.value_or(0),
+        computing(row.devices), *report.run);
   all.fetches = report.statistics->fetches().of(row);
   // Work without a record would count as idle time.
   const bool known = window.traced && !row.lost;
@@ -390,19 +399,30 @@ std::optional<ModelFlops> model_flops(const Report& report) {
 }
 
 std::vector<FamilyReport> family_reports(const Statistics& statistics, const std::vector<CallReport>& calls) {
-  std::map<Family, double> flops;
-  std::set<Family> impossible;
+  struct Work {
+    FlopSum flops = 0;
+    double measured = 0;  // of calls whose rate is known …
+    double time = 0;      // … and the time of all kernels of these, ns
+    bool impossible = false;
+  };
+  std::map<Family, Work> works;
   for (const CallReport& call : calls) {
     const std::optional<Family> family = family_of_call(*call.call);
     if (!family || call.call->work.flops == 0) continue;
-    flops[*family] += static_cast<double>(call.call->work.flops) * static_cast<double>(call.calls_on_gpu);
-    if (call.peak_share.impossible) impossible.insert(*family);
+    Work& work = works[*family];
+    work.flops += FlopSum{call.call->work.flops} * call.call->entry.executed();
+    work.impossible = work.impossible || call.peak_share.impossible;
+    if (!call.rate) continue;
+    work.measured += static_cast<double>(call.call->work.flops) * static_cast<double>(call.calls_on_gpu);
+    work.time += static_cast<double>(call.call->entry.gpu.sum);
   }
+  const bool lost = statistics.host_total().lost;
   std::vector<FamilyReport> families;
   for (const FamilyRow& row : statistics.families()) {
-    FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt});
-    if (!impossible.contains(row.family) && flops[row.family] > 0 && row.time.sum != 0)
-      report.teraflops = flops[row.family] / static_cast<double>(row.time.sum) / 1e3;
+    FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt, std::nullopt});
+    const Work& work = works[row.family];
+    if (!lost) report.flops = work.flops;
+    if (!work.impossible && work.time > 0) report.teraflops = work.measured / work.time / 1e3;
   }
   return families;
 }
@@ -414,7 +434,7 @@ std::uint64_t count_impossible_rates(const Report& report) {
   for (const DerivedProducts& products : report.derived_products) add(products.report.peak_share.impossible);
   for (const MeasuredKernel& kernel : report.measured_kernels) add(kernel.place && kernel.place->impossible);
   for (const WindowReport& window : report.windows)
-    add(window.host && window.host->flops.peak_share.impossible);
+    add(window.host && window.host->flops && window.host->flops->peak_share.impossible);
   for (const IterationReport& iteration : report.iterations)
     add(iteration.flops && iteration.flops->peak_share.impossible);
   // Excluding those by operator, module and line, whose attention counts what a causal mask leaves out.

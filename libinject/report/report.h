@@ -51,9 +51,12 @@ struct DeviceTimeReport {
 /// The values of the metrics' columns, percentages 0 … 100; empty if not measured.
 using MetricValues = std::vector<std::optional<double>>;
 
-/// A family of kernels.
+/// A family of kernels, with the library calls of known shape whose products they compute.
 struct FamilyReport : FamilyRow {
-  std::optional<double> teraflops;  ///< 10^12 per second; empty if a call's rate is impossible
+  std::optional<FlopSum> flops;  ///< empty if records were lost, and some may lack
+  /// 10^12 per second of all kernels of these calls, so far as their rates are known; empty if one is
+  /// impossible.
+  std::optional<double> teraflops;
 };
 
 /// What tells how long the steps of a window take.
@@ -72,7 +75,7 @@ struct WindowReport {
     Pace pace = Pace::kHost;
     std::optional<double> samples_per_second;  ///< from step_time
     WorkUnits units;                           ///< of these iterations, as far as they have rows
-    FlopRate flops;
+    std::optional<FlopRate> flops;             ///< empty if records of calls or device work were lost
     std::optional<FetchTimes> fetches;
     std::optional<Losses> losses;  ///< empty if the window is not listed
   };
@@ -100,8 +103,8 @@ struct IterationReport {
   std::optional<double> step_time;
   std::optional<double> samples_per_second;  ///< from the step time
   WorkUnits units;                           ///< only for all together
-  std::optional<FlopRate> flops;             ///< only for all together
-  std::optional<FetchTimes> fetches;         ///< likewise
+  std::optional<FlopRate> flops;      ///< only for all together; empty if some of its records were lost
+  std::optional<FetchTimes> fetches;  ///< likewise
   std::optional<std::uint64_t> gap;
   std::optional<std::uint64_t> busy;         ///< empty if records of its work were lost, or none are made
   std::optional<std::uint64_t> kernel_busy;  ///< likewise

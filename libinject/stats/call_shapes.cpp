@@ -90,12 +90,27 @@ bool CallShapeStatistics::add(const KernelEvent& event) {
   return first_replayed;
 }
 
+void CallShapeStatistics::lost_work(const Attribution& launch) {
+  // Which captured calls a graph's launch ran is known by its kernels.
+  if (!launch.known || launch.graph != 0) {
+    lost_windows_.insert(launch.window);
+    for (CallShapeEntry& row : rows_) row.incomplete = row.incomplete || row.last_window >= launch.window;
+  } else if (launch.shape != 0) {
+    call_of(key_of(launch.thread, launch.owner), launch.shape, launch.window).incomplete = true;
+  }
+}
+
 bool CallShapeStatistics::is_captured(const CallEvent& event) const {
   const auto call = calls_.find(key_of(event.thread, event.call));
   return call != calls_.end() && call->second.captured;
 }
 
 void CallShapeStatistics::flush(const Call& call) {
+  if (call.incomplete && call.function == kNoFunction && call.kernels == 0) {
+    // The call itself is no longer, or never was, among the pending ones.
+    for (CallShapeEntry& row : rows_) row.incomplete = row.incomplete || row.shape == call.shape;
+    return;
+  }
   // Shapes that did not fit in the shape table cannot be told apart.
   const std::uint32_t index =
       call.shape == ShapeTable::kOther ? KeyIndex<2>::kOther : keys_.find_or_add({call.function, call.shape});
@@ -108,6 +123,9 @@ void CallShapeStatistics::flush(const Call& call) {
   const bool other = index == KeyIndex<2>::kOther;
   CallShapeEntry& row = other ? others_[function_category(call.function)] : rows_[index];
   if (other && row.function == kNoFunction) row.function = call.function;
+  row.last_window = std::max(row.last_window, call.window);
+  row.incomplete = row.incomplete || call.incomplete || lost_windows_.contains(call.window) ||
+                   (call.failed && call.kernels != 0);
   if (call.replayed) {
     ++row.replayed;
   } else if (call.function != kNoFunction) {
@@ -130,10 +148,11 @@ void CallShapeStatistics::settle(std::uint32_t window) {
   if (!std::exchange(in_order_, true)) put_in_order();
   for (; !order_.empty(); order_.pop_front()) {
     const auto call = calls_.find(order_.front());
-    if (call->second.window > window) return;
+    if (call->second.window > window) break;
     flush(call->second);
     calls_.erase(call);
   }
+  lost_windows_.erase(lost_windows_.begin(), lost_windows_.upper_bound(window));
 }
 
 void CallShapeStatistics::put_in_order() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -39,8 +40,11 @@ struct CallShapeEntry {
   std::uint64_t replayed = 0;  ///< captured calls executed by graph launches, counted once per launch
   std::uint64_t shared = 0;    ///< of `calls`, those that share an operand with the previous one
   std::uint64_t kernels = 0;
-  Totals host;                     ///< of all calls
-  Totals gpu;                      ///< kernel time per call, over calls that had kernels
+  Totals host;  ///< of all calls
+  Totals gpu;   ///< kernel time per call, over calls that had kernels
+  /// `gpu` is not the time of `executed()`: a kernel has no record, or a failed call ran some.
+  bool incomplete = false;
+  std::uint32_t last_window = 0;   ///< of its calls that are no longer pending
   std::vector<KernelShare> names;  ///< by descending time; those that did not fit are under name 0
 
   /// Calls whose work was submitted to the device.
@@ -60,6 +64,9 @@ class CallShapeStatistics {
   void add(const CallEvent& event);
   /// True for the first kernel of a call replayed by a graph launch.
   bool add(const KernelEvent& event);
+  /// A kernel submitted by this launch has no usable record; if the launch is unknown, or a graph's, any call
+  /// of its window may lack one.
+  void lost_work(const Attribution& launch);
   /// Whether the work of this call, whose record has just arrived, was captured into a graph.
   bool is_captured(const CallEvent& event) const;
   /// Everything launched in windows up to this one has arrived.
@@ -80,6 +87,7 @@ class CallShapeStatistics {
     bool replayed = false;
     bool failed = false;
     bool shared = false;
+    bool incomplete = false;  // a kernel of it has no record
     std::uint64_t host = 0;
     std::vector<KernelShare> names;
   };
@@ -105,6 +113,7 @@ class CallShapeStatistics {
   bool in_order_ = true;  // order_ is sorted by window
   KeyIndex<2> keys_{kMaxRows};
   std::vector<CallShapeEntry> rows_;
+  std::set<std::uint32_t> lost_windows_;  // in which any call may lack a kernel; only unsettled ones
   std::map<Category, CallShapeEntry> others_;
 };
 

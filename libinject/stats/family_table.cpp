@@ -65,14 +65,20 @@ std::unordered_map<std::uint32_t, TensorCores> FamilyTable::tensor_cores() const
 
 std::optional<Family> family_of_call(const CallShapeRow& call) {
   if (call.kernels.empty() || call.entry.other) return std::nullopt;
-  std::array<std::uint64_t, kFamilies> time{};
+  std::array<std::uint64_t, kFamilies> computing{};
+  std::array<std::uint64_t, kFamilies> helping{};
+  bool only_helpers = true;
   const Category category = call_category(call.entry.function, call.shape.kind());
-  for (const auto& [name, share] : call.kernels)
-    time[static_cast<std::size_t>(family_of(name, category))] += share.time;
+  for (const auto& [name, share] : call.kernels) {
+    const bool helps = product_role_of(name) == ProductRole::kHelps;
+    only_helpers = only_helpers && helps;
+    (helps ? helping : computing)[static_cast<std::size_t>(family_of(name, category))] += share.time;
+  }
+  const auto& time = only_helpers ? helping : computing;
   return static_cast<Family>(std::max_element(time.begin(), time.end()) - time.begin());
 }
 
-std::vector<FamilyRow> FamilyTable::families(std::span<const CallShapeRow> calls) const {
+std::vector<FamilyRow> FamilyTable::families() const {
   std::array<FamilyRow, kFamilies> families{};
   std::array<std::set<std::uint32_t>, kFamilies> names;
   for (const std::uint32_t i : entries_.indices()) {
@@ -83,10 +89,6 @@ std::vector<FamilyRow> FamilyTable::families(std::span<const CallShapeRow> calls
     if (i != kOtherIndex) names[static_cast<std::size_t>(entry.family)].insert(keys_.key(i)[0]);
     if (entry.cores == TensorCores::kUsed) row.on_tensor_cores += entry.time.sum;
     if (entry.cores == TensorCores::kUnknown) row.unknown_cores += entry.time.sum;
-  }
-  for (const CallShapeRow& call : calls) {
-    if (const std::optional<Family> family = family_of_call(call))
-      families[static_cast<std::size_t>(*family)].flops += FlopSum{call.work.flops} * call.entry.executed();
   }
   std::vector<FamilyRow> rows;
   for (std::size_t i = 0; i < kFamilies; ++i) {

@@ -20,8 +20,8 @@ namespace inject {
 /// they compute.
 Category call_category(FunctionId function, ShapeKind kind);
 
-/// The family in which a call's kernels spent the most time; empty if it has no kernels or is a row of
-/// several calls.
+/// The family in which those of a call's kernels that may have computed its products spent the most time;
+/// empty if it has no kernels or is a row of several calls.
 std::optional<Family> family_of_call(const CallShapeRow& call);
 
 /// Kernels by family. Each name is classified once per category of library calls.
@@ -32,8 +32,7 @@ class FamilyTable {
   /// `path`: the library calls around the launch; `kind`: of its call's shape. Returns the kernel's family.
   Family add(const KernelEvent& event, CallChain path, ShapeKind kind, std::uint64_t duration);
 
-  /// `calls`: their FLOPs are added to family_of_call().
-  std::vector<FamilyRow> families(std::span<const CallShapeRow> calls) const;
+  std::vector<FamilyRow> families() const;
   std::vector<KernelFamilyRow> by_name() const;
   /// By kernel name, for the names seen so far.
   std::unordered_map<std::uint32_t, TensorCores> tensor_cores() const;

@@ -396,6 +396,7 @@ void IterationStatistics::drop_oldest() {
   settle_row(oldest->first, row);
   any_older_ = true;
   older_.host.merge(row.host);
+  older_.incomplete = older_.incomplete || row.incomplete;
   for (const Part& from : row.parts) {
     Part& to = part(older_, from.device);
     to.work.merge(from.work);
@@ -459,6 +460,7 @@ std::vector<IterationRow> IterationStatistics::rows() const {
   for (const WaitingLaunch& launch : waiting_launches_) launch.count(waiting[{launch.window, 0}].host);
   const auto add = [](Row& row, const Row& more) {
     row.host.merge(more.host);
+    row.incomplete = row.incomplete || more.incomplete;
     for (const Part& from : more.parts) part(row, from.device).work.merge(from.work);
   };
   for (const auto& [key, row] : rows_) {
@@ -486,6 +488,7 @@ std::vector<IterationRow> IterationStatistics::rows() const {
     result.push_back(shown({0, 0}, older_));
     result.back().kind = IterationRow::Kind::kOlder;
   }
+  for (IterationRow& row : result) row.lost = row.lost || wholly_lost_.contains(row.window);
   return result;
 }
 

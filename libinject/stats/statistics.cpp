@@ -73,6 +73,7 @@ void HostWork::merge(const HostWork& more) {
   ranges += more.ranges;
   clipped_ranges += more.clipped_ranges;
   flops.merge(more.flops);
+  lost = lost || more.lost;
 }
 
 bool is_api_function(FunctionId function) {
@@ -268,6 +269,9 @@ void Statistics::iteration_boundary(const IterationBoundary& boundary) {
 void Statistics::lost_work(const Attribution& launch) {
   if (launch.window == 0) return;
   const Nanoseconds begin = launch.known ? launch.host_begin : 0;
+  collectors_->windows.host(launch.window).lost = true;
+  collectors_->call_shape_rows.reset();
+  collectors_->call_shapes.lost_work(launch);
   collectors_->iterations.lost_work(launch.window, begin);
   collectors_->device_times.lost_work(launch.window, begin);
   collectors_->copies.lost_work(launch.window);
@@ -275,7 +279,14 @@ void Statistics::lost_work(const Attribution& launch) {
 }
 
 void Statistics::lost_launches(std::uint32_t window) {
-  if (window != 0) collectors_->iterations.lost_work(window, 0);
+  if (window == 0) return;
+  collectors_->windows.host(window).lost = true;
+  // Without the record of its launch, a kernel belongs to no call.
+  Attribution unknown;
+  unknown.window = window;
+  collectors_->call_shape_rows.reset();
+  collectors_->call_shapes.lost_work(unknown);
+  collectors_->iterations.lost_work(window, 0);
 }
 
 void Statistics::settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
@@ -370,7 +381,7 @@ const std::vector<CallShapeRow>& Statistics::call_shapes() const {
 }
 
 std::vector<FamilyRow> Statistics::families() const {
-  return collectors_->families.families(call_shapes());
+  return collectors_->families.families();
 }
 
 const std::vector<KernelFamilyRow>& Statistics::kernel_families() const {

@@ -129,7 +129,6 @@ struct FamilyRow {
   std::uint64_t on_tensor_cores = 0;  ///< time of kernels known to use tensor cores …
   std::uint64_t unknown_cores = 0;    ///< … and of kernels for which this is unknown
   std::uint64_t attributed = 0;       ///< time of kernels launched inside a library call
-  FlopSum flops = 0;                  ///< of library calls whose shape is known
 };
 
 /// What the host did in a window.
@@ -141,6 +140,9 @@ struct HostWork {
   std::uint64_t ranges = 0;
   std::uint64_t clipped_ranges = 0;
   FlopCount flops;  ///< of library calls whose shape is known
+  /// Records of calls or of device work were lost. Then `flops` may lack some: those of captured calls count
+  /// by their kernels.
+  bool lost = false;
 
   void merge(const HostWork& more);
 };
@@ -228,10 +230,11 @@ class Statistics {
 
   /// An iteration begins. Boundaries come in ascending order of time, and before their window is settled.
   void iteration_boundary(const IterationBoundary& boundary);
-  /// Device work submitted by this launch has no usable record: its iteration is incomplete (if the launch is
-  /// unknown, all iterations of its window), and the devices' busy time is known only up to there.
+  /// Device work submitted by this launch has no usable record: its iteration and its library call are
+  /// incomplete (if the launch is unknown, all of its window), and the devices' busy time is known only up to
+  /// there.
   void lost_work(const Attribution& launch);
-  /// Some calls in that window have no record: any of its iterations may lack some.
+  /// Some calls in that window have no record: any of its iterations, and library calls, may lack some.
   void lost_launches(std::uint32_t window);
   /// Nothing more will come for this window, which was open from `begin` to `end`. To be called in ascending
   /// order.

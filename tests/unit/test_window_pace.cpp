@@ -129,7 +129,7 @@ TEST_CASE("A window's only iteration shows that the host ran ahead, and has no s
     CHECK(host.iterations == 1);
     CHECK(host.step_time.has_value() == !ahead);
     CHECK(host.samples_per_second.has_value() == !ahead);
-    CHECK(host.flops.teraflops.has_value() == !ahead);
+    CHECK(host.flops->teraflops.has_value() == !ahead);
     CHECK((report.steps.inside.count() == 0) == ahead);
     CHECK((report.steps.units_inside.iterations == 0) == ahead);
     for (const IterationReport& row : report.iterations) {
@@ -145,7 +145,7 @@ TEST_CASE("The rate of a window without iterations is blank where its work went 
     run.product(1, kFirstBegin + 1000, kFirstBegin + kMs, kFirstBegin + kMs + device);
     run.window(1, kFirstBegin, kFirstBegin + 2 * kMs);
     const Report report = build_report(run.statistics, run.info);
-    CHECK(host_report(report, 1).flops.teraflops.has_value() == (device == kMs));
+    CHECK(host_report(report, 1).flops->teraflops.has_value() == (device == kMs));
     PrometheusMetrics metrics;
     const std::string text = metrics.text(report, PrometheusState::kClosed, 1, 0);
     CHECK(has_metric(text, "libinject_flop_per_second") == (device == kMs));
@@ -159,7 +159,7 @@ TEST_CASE("Where lost work leaves the pace unknown, no rate is by the host's tim
   const WindowReport::Host& host = host_report(report, 1);
   REQUIRE(host.pace == Pace::kUnknown);
   CHECK_FALSE(host.step_time);
-  CHECK_FALSE(host.flops.teraflops);
+  CHECK_FALSE(host.flops);
   CHECK(report.steps.inside.count() == 0);
   CHECK_FALSE(report.steps.units_inside.per_second());
   PrometheusMetrics metrics;

@@ -186,6 +186,18 @@ def total_mark(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "Total", f"{named(mark)} of {column} {named(cell)}, where it is {expected}")
 
 
+def _rates_of_families(folder: Folder) -> Iterator[Place]:
+    """A family's rate is the mean of its calls' rates."""
+    families = folder.table("family_sum")
+    tables = [table for name in SHAPES[:4] if (table := folder.table(name, "TFLOP/s")) is not None]
+    if families is None or len(tables) < 4:
+        return
+    most = max((value for table in tables for _, (value,) in table.each("TFLOP/s")), default=0)
+    for index, (value,) in families.each("TFLOP/s"):
+        if value > most + 2 * families.half(index, "TFLOP/s"):
+            yield families.place(index, "TFLOP/s", f"{value}, where no call has more than {most}")
+
+
 @rule("rate", ERROR, "A rate is the work divided by the time: FLOPs, bytes, samples.")
 def rate(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "iteration_sum"):
@@ -200,10 +212,7 @@ def rate(folder: Folder) -> Iterator[Place]:
                 slack = table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value
                 if times and all(abs(value - flops / time / 1e3) > slack for time in times):
                     yield table.place(index, "TFLOP/s", f"{value} is not {flops} in {times[0]} ns, which is {flops / times[0] / 1e3:.3f}")
-    if (table := folder.table("family_sum")) is not None:
-        for index, (flops, time, value) in table.each("FLOPs", "Total Time (ns)", "TFLOP/s"):
-            if time and value > flops / time / 1e3 + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
-                yield table.place(index, "TFLOP/s", f"{value} is more than {flops} in {time} ns")
+    yield from _rates_of_families(folder)
     for name in SHAPES:
         if (table := folder.table(name, "Calls")) is not None:
             # Some of the calls may have no kernels.

@@ -318,14 +318,19 @@ def _flops_of_shapes(folder: Folder) -> int | None:
     return total
 
 
+def _all_have_flops(table: Table) -> bool:
+    return all(table.numbers("FLOPs")[index] is not None for index in rows_of(table, _ALL))
+
+
 @rule("flop-sum", ERROR, "The FLOPs of calls by shape, of windows, iterations and families are the same.", compares=True)
 def flop_sum(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Device", "FLOPs")
-    if windows is None:
+    # Where records were lost, some have none.
+    if windows is None or not _all_have_flops(windows):
         return
     expected = windows.sum("FLOPs", rows_of(windows, _ALL))
     iterations = folder.table("iteration_sum", "Device", "FLOPs")
-    if iterations is not None:
+    if iterations is not None and _all_have_flops(iterations):
         found = iterations.sum("FLOPs", rows_of(iterations, _ALL))
         if found != expected and not folder.lost("iteration_records"):
             yield _differs(iterations, "FLOPs", found, expected, windows.path.name)
