@@ -54,7 +54,10 @@ void write_code(TextPage& page, const Report& report) {
   });
   if (const auto& model = report.model_flops; model) {
     std::string text = "model FLOPs " + flops_text(model->per_iteration) + " an iteration";
-    if (model->utilization) text += ", utilization " + percent_text(100 * *model->utilization);
+    if (const PeakShare& share = model->utilization; share.value)
+      text += ", utilization " + percent_text(100 * *share.value) + (model->in_windows ? " in windows" : "");
+    else if (share.impossible)
+      text += ", utilization left out: beyond the peak";
     page.paragraph("  ", text + " (of library calls and operators of known shape, " +
                              share_text(code.all.flop_time, code.all.time) + " of the kernels' time)");
   } else if (!code.recomputation_known) {

@@ -3,8 +3,8 @@
 #include "libinject/report/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +21,10 @@ namespace {
 constexpr std::uint64_t kFewestUnprofiled = 7;
 // Without iterations, a window's work may end this much later than the window, as a share of its duration.
 constexpr std::uint64_t kShortTail = 10;
+// By how much the FLOPs of iterations may differ that compute the same, and the mean of their times from the
+// median, as a share.
+constexpr double kAlikeFlops = 0.02;
+constexpr double kAlikeTimes = 0.05;
 
 std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return std::nullopt;
@@ -360,28 +364,49 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
   }
 }
 
+/// The mean of the step times without CUPTI, if the iterations whose FLOPs are known, which are others, may
+/// stand for them; otherwise empty. If all FLOPs are alike, and the mean is that of a typical step, neither
+/// depends on which of several kinds of iterations are how frequent.
+std::optional<double> comparable_step_time(const StepReport& steps, double least_flops, double most_flops) {
+  if (!steps.time || most_flops > (1 + kAlikeFlops) * least_flops) return std::nullopt;
+  const double mean = steps.unprofiled.mean();
+  const double median = steps.time->median;
+  if (std::abs(mean - median) > kAlikeTimes * median) return std::nullopt;
+  return mean;
+}
+
 /// The model's share of the peaks, in the complete iterations. If operators count, in those whose operators
 /// are known.
 std::optional<ModelFlops> model_flops(const Report& report) {
   const CodeTimes& times = report.statistics->code_times();
   const DeviceSpecs device = specs_of(*report.run, 0);
   double flops = 0;
-  double least = 0;  // ns at the peaks
-  bool peaks_known = true;
+  double fewest = 0;
+  double most = 0;
   std::size_t count = 0;
-  std::size_t devices = 1;
+  // Of the iterations whose time is known:
+  double least = 0;    // ns at the peaks
+  double devices = 0;  // that ran kernels, added up
+  double time = 0;     // ns, added up over these devices
+  bool peaks_known = true;
   for (const IterationReport& iteration : report.iterations) {
     const IterationRow& row = *iteration.row;
     if (iteration.device || !row.complete || row.label != IterationLabel::kIteration || !iteration.duration)
       continue;
     const CodeTimes::IterationFlops* computed = times.iteration_flops(row.begin);
     if (computed == nullptr || (times.any_operator_flops() && !computed->operators_known)) continue;
+    const auto own = static_cast<double>(computed->flops.total());
+    fewest = count == 0 ? own : std::min(fewest, own);
+    most = std::max(most, own);
     ++count;
-    devices = std::max(devices, row.devices.size());
-    flops += static_cast<double>(computed->flops.total());
+    flops += own;
+    if (!iteration.step_time) continue;
     const std::optional<double> seconds = computed->flops.least_time(device);
     peaks_known = peaks_known && seconds;
     least += 1e9 * seconds.value_or(0);
+    const auto computed_by = static_cast<double>(std::max<std::size_t>(computing(row.devices), 1));
+    devices += computed_by;
+    time += computed_by * *iteration.step_time;
   }
   const FlopSum all = report.code.all.flops.total();
   if (count == 0 || flops == 0 || all == 0 || !report.code.recomputation_known) return std::nullopt;
@@ -390,11 +415,10 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   const double part = 1 - static_cast<double>(again) / static_cast<double>(all);
   ModelFlops model;
   model.per_iteration = flops * part / static_cast<double>(count);
-  const double step = report.steps.time ? report.steps.time->median : report.steps.inside.median();
-  if (peaks_known && step > 0) {
-    const PeakShare share = possible_share(least * part / static_cast<double>(count * devices) / step, step);
-    model.utilization = share.value;
-  }
+  const std::optional<double> step = comparable_step_time(report.steps, fewest, most);
+  model.in_windows = !step;
+  if (step) time = *step * devices;
+  if (peaks_known && time > 0) model.utilization = possible_share(least * part / time, time / devices);
   return model;
 }
 

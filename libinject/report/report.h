@@ -129,8 +129,10 @@ struct StepReport {
 
 /// What the model computes, without recomputation.
 struct ModelFlops {
-  double per_iteration = 0;           ///< of library calls and operators of known shape
-  std::optional<double> utilization;  ///< their time at the devices' peaks, divided by the step time
+  double per_iteration = 0;  ///< of library calls and operators of known shape
+  /// Their time at the peaks of the devices that run kernels, divided by the step time, both as means.
+  PeakShare utilization;
+  bool in_windows = false;  ///< the step time is that of the same iterations, profiler included
 };
 
 /// Refers to the statistics and the run that it was built from, and to its own members (so it cannot be

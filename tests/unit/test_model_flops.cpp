@@ -6,9 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/peaks.h"
 #include "libinject/record/code_places.h"
+#include "libinject/report/device_specs.h"
 #include "libinject/report/report.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 
 namespace inject {
@@ -33,6 +36,8 @@ class Training {
   explicit Training(bool checkpointed, std::vector<ModelProduct> products = {})
       : checkpointed_(checkpointed), products_(std::move(products)) {
     run_.statistics.expect_names(run_.places);
+    info_.devices = {h200(0)};
+    info_.devices[0].clock_khz = 1'980'000;
     GemmShape product;
     product.flops = kProduct;
     product.a = product.b = DataType::kBf16;
@@ -57,6 +62,27 @@ class Training {
       work(product.kernel, product.is_placed ? places_.place(place) : 0, true);
     }
     if (more) work("report", CodePhase::kOther, false, 0);
+  }
+  void copy_to(std::uint16_t device) {
+    TransferEvent copy = copy_event(1, 4, 1);
+    copy.launch.host_begin = time_ + 1;
+    copy.launch.host_end = time_ + 2;
+    copy.device = device;
+    copy.start = time_ + 3;
+    copy.end = time_ + 4;
+    run_.statistics.add(copy);
+  }
+  void set_products(std::size_t count) {
+    products_.assign(count, {"more", CodePhase::kForward, {"aten::mm"}});
+  }
+  /// An iteration without CUPTI.
+  void skip(Nanoseconds duration) {
+    IterationBoundary boundary;
+    boundary.number = ++iterations_;
+    boundary.begin = time_;
+    boundary.unprofiled_before = std::exchange(is_skipping_, true);
+    run_.statistics.iteration_boundary(boundary);
+    time_ += duration;
   }
   void name() {
     boundary();
@@ -133,6 +159,7 @@ class Training {
   Nanoseconds time_ = 1000;
   Nanoseconds closed_ = 0;
   bool is_named_ = false;
+  bool is_skipping_ = false;
 };
 
 }  // namespace
@@ -214,6 +241,87 @@ TEST_CASE("Where no operator is known the model's FLOPs are those of library cal
   const Report report = training.report();
   REQUIRE(report.model_flops);
   CHECK(report.model_flops->per_iteration == double{kProduct});
+}
+
+namespace {
+
+/// How long products take at the peak of the first device.
+double least_time_of(double products, const Report& report) {
+  const std::optional<double> peak = peak_flops(specs_of(*report.run, 0), Arithmetic::kBf16Tensor);
+  REQUIRE(peak);
+  return products * kProduct / *peak * 1e9;
+}
+
+/// Of iterations with one product, and with as many more as `more` says, one after the other; after steps
+/// without CUPTI.
+Report report_of_mixed(Training& training, const std::vector<Nanoseconds>& steps,
+                       const std::vector<std::size_t>& more) {
+  for (const Nanoseconds step : steps) training.skip(step);
+  for (const std::size_t products : more) {
+    training.set_products(products);
+    training.iterate();
+  }
+  training.name();
+  training.iterate();
+  return training.report();
+}
+
+}  // namespace
+
+TEST_CASE("The model FLOP utilization is all work over all time of the same iterations", "[model_flops]") {
+  Training training(false);
+  std::vector<std::size_t> more;
+  for (int i = 0; i < 20; ++i) more.push_back(i % 5 < 3 ? 0 : 7);
+  const Report report = report_of_mixed(training, {}, more);
+  REQUIRE(report.model_flops);
+  // With a median, the few long ones count with their work, but not with their time.
+  const double time = 12 * 1200 + 8 * 1900;
+  CHECK(report.model_flops->utilization.value.value_or(0) ==
+        Approx(least_time_of(12 + 8 * 8, report) / time));
+  CHECK(report.model_flops->in_windows);
+}
+
+TEST_CASE("Steps without the profiler have the FLOPs of those in windows if all are alike", "[model_flops]") {
+  /// `time`: over which `products` are expected.
+  const auto check = [](const std::vector<Nanoseconds>& steps, const std::vector<std::size_t>& more,
+                        double products, double time, bool in_windows) {
+    Training training(false);
+    const Report report = report_of_mixed(training, steps, more);
+    REQUIRE(report.model_flops);
+    CHECK(report.model_flops->utilization.value.value_or(0) ==
+          Approx(least_time_of(products, report) / time));
+    CHECK(report.model_flops->in_windows == in_windows);
+  };
+  const std::vector<std::size_t> same(8, 0);
+  // The last one goes on to the window, and is not known.
+  std::vector<Nanoseconds> steps(12, 1000);
+  steps[3] = 1110;
+  check(steps, same, 1, 1010, false);
+
+  // The window has none of the long ones, or more of them.
+  steps[3] = 9000;
+  check(steps, same, 1, 1200, true);
+  steps[3] = 1000;
+  check(steps, {0, 0, 0, 0, 0, 0, 0, 7}, 15, 7 * 1200 + 1900, true);
+}
+
+TEST_CASE("A device that only copies does not compute", "[model_flops]") {
+  Training training(false);
+  for (int i = 0; i < 4; ++i) {
+    training.iterate();
+    if (i == 1) training.copy_to(1);
+  }
+  training.name();
+  training.iterate();
+  const Report report = training.report();
+  REQUIRE(report.model_flops);
+  CHECK(report.model_flops->utilization.value.value_or(0) == Approx(least_time_of(1, report) / 1200));
+  for (const IterationReport& iteration : report.iterations) {
+    if (!iteration.device && iteration.row->complete)
+      CHECK(iteration.flops->peak_share.value.value_or(0) == Approx(least_time_of(1, report) / 1200));
+  }
+  CHECK(report.windows[0].host->flops->peak_share.value.value_or(0) ==
+        Approx(least_time_of(4, report) / static_cast<double>(report.windows[0].info->end - 1)));
 }
 
 }  // namespace inject
