@@ -11,7 +11,7 @@ import math
 import re
 import statistics
 
-from libinject.result import Result, Row
+from libinject.result import BadFile, Result, Row
 
 _WHOLE_NUMBER = re.compile("[0-9]{1,10}")
 
@@ -44,7 +44,7 @@ def whole_windows(result: Result) -> list[Row]:
     gpus = collections.Counter(row.get("Window") for row in result.rows("window_sum", "Device")
                                if row["Device"] != "all" and numbers([row], "Device Time (ns)"))
     return [row for row in windows(result) if isinstance(time := row.get("Device Time (ns)"), (int, float)) and time > 0
-            and time >= sum(numbers([row], "Duration (ns)")) * max(1, gpus[row.get("Window")])]
+            and isinstance(duration := row.get("Duration (ns)"), (int, float)) and time >= duration * max(1, gpus[row.get("Window")])]
 
 
 def may_outlast(result: Result) -> bool:
@@ -127,12 +127,27 @@ def unit_source(result: Result) -> str:
     return next((str(row["Units From"]) for row in windows(result) if row.get("Units From")), "")
 
 
+NO_UTILIZATION = "a window has only one of 'Kernel Busy (ns)' and 'Device Time (ns)': no GPU utilization"
+
+
 def utilization(result: Result) -> float | None:
     """GPU utilization in percent of the device time of all windows with at least one kernel: the sum of `Kernel Busy (ns)` divided by that
-    of `Device Time (ns)`, over windows and GPUs."""
+    of `Device Time (ns)`, over windows and GPUs. Windows in which a GPU did nothing have neither; where one has only one of them, the figure
+    would be another, so there is none."""
     rows = windows(result)
+    if any(len(numbers([row], "Kernel Busy (ns)")) != len(numbers([row], "Device Time (ns)")) for row in rows):
+        result.add_problem(BadFile(result.path / "window_sum.csv", NO_UTILIZATION))
+        return None
     time = math.fsum(numbers(rows, "Device Time (ns)"))
     return 100 * math.fsum(numbers(rows, "Kernel Busy (ns)")) / time if time > 0 else None
+
+
+def idle_causes(row: Row) -> dict[str, float] | None:
+    """Idle time of a row of window_sum.csv by cause, in ns. None if it is not known, or the causes do not add up to it: one of their columns,
+    or a cell, is missing then. Older versions have fewer causes."""
+    causes = {column.removeprefix("Idle: ").removesuffix(" (ns)"): float(value) for column, value in row.items()
+              if column.startswith("Idle: ") and isinstance(value, (int, float))}
+    return causes if numbers([row], "Idle (ns)") == [sum(causes.values())] else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,17 +156,18 @@ class Energy:
 
     joules: float
     error: float  # bound stated by libinject: the true value is within it
-    seconds: float  # summed over GPUs
+    seconds: float  # summed over GPUs; 0 where it is not known for all that `joules` is of
     whole: bool
 
 
 def energy(result: Result) -> Energy | None:
     rows = [row for row in result.rows("energy_sum", "Of", "Duration (ns)", "Energy (J)", "± Energy (J)") if row["Of"] == "window"]
-    known = [row for row in rows if numbers([row], "Energy (J)")]
+    known = [row for row in rows if all(numbers([row], column) for column in ("Energy (J)", "± Energy (J)"))]
     if not known:
         return None
-    return Energy(math.fsum(numbers(known, "Energy (J)")), math.fsum(numbers(known, "± Energy (J)")), math.fsum(numbers(known, "Duration (ns)")) / 1e9,
-                  len(known) == len(rows))
+    times = numbers(known, "Duration (ns)")
+    return Energy(math.fsum(numbers(known, "Energy (J)")), math.fsum(numbers(known, "± Energy (J)")),
+                  math.fsum(times) / 1e9 if len(times) == len(known) else 0.0, len(known) == len(rows))
 
 
 def joules_per(what: str, result: Result) -> float | None:

@@ -585,7 +585,7 @@ class Idle(unittest.TestCase):
         made = Simulated(1, [("k", 2, 1e5)], sum(iterations for iterations, _, _ in windows))
         rows = []
         for number, (iterations, device, idle) in enumerate(windows, 1):
-            row = {"Window": number, "Device": "all", "Duration (ns)": 1_000_000_000, "Kernels": 2 * iterations, "Device Time (ns)": device, "Idle: Queue (ns)": idle}
+            row = {"Window": number, "Device": "all", "Duration (ns)": 1_000_000_000, "Kernels": 2 * iterations, "Device Time (ns)": device, "Idle (ns)": idle, "Idle: Queue (ns)": idle}
             rows += [row, {**row, "Device": "0"}]
         made._tables["window_sum"] = Table(made.path / "window_sum.csv", tuple(rows[0]), tuple(rows))
         made._tables["gap_line_sum"] = Table(made.path / "gap_line_sum.csv", ("File", "Function", "Idle Time (ns)"), (
@@ -608,6 +608,16 @@ class Idle(unittest.TestCase):
                 self.assertEqual(runs[1].notes, ["GPU idle time covers 2 windows; it is not fully known for the others",
                                                  "for some windows it is not known how long the GPU was idle: no gaps in comparisons with this run"])
                 self.assertEqual((runs[0].notes, comparison.tables["gaps"]), ([], []))
+
+    def test_causes_that_do_not_add_up(self):
+        """As where a column is missing: the idle time would look shorter."""
+        for cells in ({"Idle (ns)": 7000}, {"Idle (ns)": None}, {"Idle: Queue (ns)": None}):
+            runs = [self.run_of((20, 1_000_000_000, 6000)) for _ in range(2)]
+            rows = [{**row, **cells} for row in runs[1]._tables["window_sum"].rows]
+            runs[1]._tables["window_sum"] = Table(runs[1].path / "window_sum.csv", tuple(rows[0]), tuple(rows))
+            comparison = compared(runs[:1], runs[1:])
+            self.assertEqual(comparison.left_out, {"idle": "the causes of idle time do not add up to it in window_sum.csv"})
+            self.assertNotIn("idle_time", [metric.name for metric, _ in comparison.metrics])
 
     def test_no_window_of_which_all_is_known(self):
         comparison = compared([self.run_of((20, 1_000_000_000, 6000))], [self.run_of((20, None, None))])

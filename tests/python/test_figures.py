@@ -92,6 +92,42 @@ class OneNameOneMeaning(folders.TemporaryFolder):
                 for value, wanted in zip(values, expected, strict=True):
                     self.assertAlmostEqual(value / wanted, 1, delta=5e-4, msg=(folder.name, command, values, expected))
 
+    def test_a_window_with_one_of_two_cells(self):
+        """No command has a utilization that is of other windows' kernels than of time."""
+        columns = ("Kernel Busy (ns)", "Device Time (ns)")
+        for number, (column, windows) in enumerate(((columns[0], ()), (columns[1], ()), (columns[0], (2, 3)), (columns[1], (2, 3)))):
+            folder = self.folder / f"lacking {number}"
+            shutil.copytree(DATA / "resnet50", folder)
+            rows = read(folder, "window_sum")
+            for row in rows:
+                if not windows:
+                    del row[column]
+                elif int(row["Window"]) in windows:
+                    row[column] = ""
+            folders.write_table(folder, "window_sum", rows)
+            said = "a window has only one of 'Kernel Busy (ns)' and 'Device Time (ns)': no GPU utilization"
+            done = folders.invoke("compare", folder, folder, "--fail-if", "utilization < 95%")
+            self.assertEqual((done.returncode, done.stderr.count(said)), (2, 1), done.stderr)
+            run = libinject.load(folder)
+            self.assertIsNone(run.utilization)
+            self.assertEqual(sum(said in problem for problem in run.problems), 1)
+            report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
+            self.assertEqual((report["utilization"], sum(said in problem for problem in report["problems"])), (None, 1))
+            point = self.swept(folder)
+            self.assertEqual((point["gpu_utilization_pct"], sum(said in problem for problem in point["problems"])), (None, 1))
+            (job,) = json.loads(self.shown("merge", folder, "--json"))["jobs"]
+            self.assertEqual((job["by_rank"][0]["utilization"], job["problems"]), (None, [f"{said}: rank 0"]))
+
+    def test_idle_time_without_a_cause(self):
+        folder = self.folder / "no queue"
+        shutil.copytree(DATA / "transformer", folder)
+        folders.write_table(folder, "window_sum", [{name: cell for name, cell in row.items() if name != "Idle: Queue (ns)"} for row in read(folder, "window_sum")])
+        metrics = json.loads(self.shown("compare", DATA / "transformer", folder, "--json"))["comparisons"][0]["metrics"]
+        self.assertNotIn("idle_time", [metric["name"] for metric in metrics])
+        report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
+        self.assertTrue(any("causes" in problem for problem in report["problems"]))
+        self.assertFalse(any(table["id"] == "idle" for section in report["sections"] for table in section["tables"]))
+
     def folders_with_units(self, source):
         """(folder, units per second): in windows only, and without the profiler. Every third iteration has none."""
         def units(rows):

@@ -305,7 +305,8 @@ class Collectives(Case):
                     duration = 500 * MS if number == 0 else 2000 * MS
                     with open(folder / "window_sum.csv", "a", encoding="utf-8") as file:
                         for device in ("all", "0"):
-                            cells = {"Window": 2, "Device": device, "State": "closed", "Duration (ns)": duration, "Device Time (ns)": device_time}
+                            cells = {"Window": 2, "Device": device, "State": "closed", "Duration (ns)": duration, "Device Time (ns)": device_time,
+                                     "Kernel Busy (ns)": device_time and 0}
                             file.write(",".join(str(cells.get(column, "")) for column in ranks.WINDOW) + "\n")
             job = self.job(self.folder / str(number))
             shares = [row["collectives"]["share"] is not None for row in job["by_rank"]]

@@ -404,10 +404,11 @@ class Run:
             found = {}
             for name, column, over_time in (*_WINDOW_SERIES, *((name, column, False) for name, column in _HARDWARE)):
                 if over_time and self.basis is Basis.RUN:
-                    found[name] = (_total(self.windows, column),) if self.windows else ()
+                    values = _series(self.windows, column)
+                    found[name] = (math.fsum(values),) if values and len(values) == len(self.windows) else ()
                 elif over_time:
                     found[name] = tuple(number(row, column) / (number(row, "Duration (ns)") / 1e9) for row in self.windows
-                                        if number(row, "Duration (ns)") > 0)
+                                        if number(row, "Duration (ns)") > 0 and figures.numbers([row], column))
                 else:
                     found[name] = _series(self.windows, column)
         if self.unprofiled:
@@ -712,10 +713,13 @@ class Run:
     def _idle(self) -> dict[str, Measure]:
         found: dict[str, Measure] = {}
         windows = self._whole_windows()
-        for column in sorted({column for row in windows for column in row if column.startswith("Idle: ")}):
-            total = _total(windows, column)
+        causes = [figures.idle_causes(row) for row in windows]
+        if None in causes:
+            raise Lacking("the causes of idle time do not add up to it in window_sum.csv")
+        for cause in sorted({cause for row in causes for cause in row or ()}):
+            total = math.fsum((row or {}).get(cause, 0.0) for row in causes)
             if total > 0:
-                found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / (self.divisor * self._share_of(windows)))
+                found[cause] = self._host_error(total / (self.divisor * self._share_of(windows)))
         if found and self._share_of(windows) < 1:
             self.notes.append(f"GPU idle time covers {len(windows)} windows; it is not fully known for the others")
         return found

@@ -7,9 +7,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from libinject.figures import NO_UTILIZATION
 from libinject.merge.jobs import Job, spans
 from libinject.merge.store import Store
 from libinject.result import RECOVERY_GAPS
+
+
+def _alone(column: str) -> str:
+    """True of a window that has only one of the two: no sum is of the same windows as the other then."""
+    return f"""("{column}" IS NULL) <> ("Device Time (ns)" IS NULL)"""
+
+
+def _share(column: str) -> str:
+    """Of device time."""
+    return f"""CASE WHEN NOT bool_or({_alone(column)}) THEN sum("{column}") / nullif(sum("Device Time (ns)"), 0) END"""
 
 
 def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
@@ -21,12 +32,14 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
             "potential_gain": run["gain"], "gpus": _parsed(run["gpu"], list), "gpu_uuids": _parsed(run["gpu_uuid"], list),
             "lost": _parsed(run["lost"], dict), "gaps": _parsed(run["gaps"], list),
             "messages": _parsed(run["messages"], list)}
-    for row in store.rows("""
+    unpaired: list[int] = []
+    for row in store.rows(f"""
             SELECT rank, count(*) AS windows, sum("Duration (ns)") AS window_ns, sum("Device Time (ns)") AS device_time_ns,
-                   sum("Kernel Busy (ns)") / nullif(sum("Device Time (ns)"), 0) AS utilization,
-                   sum("Idle (ns)") / nullif(sum("Device Time (ns)"), 0) AS idle,
-                   sum("Exposed Collective (ns)") / nullif(sum("Device Time (ns)"), 0) AS exposed_collective
+                   {_share("Kernel Busy (ns)")} AS utilization, {_share("Idle (ns)")} AS idle, {_share("Exposed Collective (ns)")} AS exposed_collective,
+                   coalesce(bool_or({_alone("Kernel Busy (ns)")}), false) AS unpaired
             FROM window_sum JOIN member USING (run) WHERE job = ? AND Device = 'all' GROUP BY rank""", [number]):
+        if row.pop("unpaired"):
+            unpaired.append(row["rank"])
         found[row.pop("rank")] |= {name: int(value) if name.endswith("_ns") and value is not None else value for name, value in row.items()}
     for row in store.rows("""
             SELECT rank, sum("Peak (MB)") AS peak_mb, sum("Failed") AS failed FROM memory_sum JOIN member USING (run)
@@ -45,7 +58,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
     for row in store.rows("""
             SELECT rank, CASE WHEN count("Energy (J)") = count(*) THEN sum("Energy (J)") END AS energy_j,
                    CASE WHEN count("Energy (J)") = count(*) THEN sum("± Energy (J)") END AS energy_error_j,
-                   sum("Energy (J)") / nullif(sum("Duration (ns)") FILTER ("Energy (J)" IS NOT NULL), 0) * 1e9 AS power_w,
+                   sum("Energy (J)") FILTER ("Duration (ns)" IS NOT NULL) / nullif(sum("Duration (ns)") FILTER ("Energy (J)" IS NOT NULL), 0) * 1e9 AS power_w,
                    sum("SM Clock (MHz)" * "Duration (ns)") / nullif(sum("Duration (ns)") FILTER ("SM Clock (MHz)" IS NOT NULL), 0) AS sm_clock_mhz,
                    sum("Held Down (%)" * "Duration (ns)") / nullif(sum("Duration (ns)") FILTER ("Held Down (%)" IS NOT NULL), 0) / 100 AS clocks_held_down
             FROM energy_sum JOIN member USING (run) WHERE job = ? AND Of = 'window' GROUP BY rank""", [number]):
@@ -64,6 +77,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
             if (ranks := [rank for rank, row in found.items() if kind in row["gaps"]])]
     if gaps:
         job.problems.append(f"killed, and not recovered completely: {'; '.join(gaps)}")
+    if unpaired:
+        job.problems.append(f"{NO_UTILIZATION}: rank {spans(unpaired)}")
     without = [rank for rank, row in found.items() if not row.get("windows")]
     if without:
         job.problems.append(f"no window: rank {spans(without)}")

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from libinject import figures
 from libinject.page.parts import Plot, Section, Table, made_table, numbers
 from libinject.page.values import clean, share, text_of
 from libinject.report.lines import MEANINGS, is_line, place_of
-from libinject.result import Cell, Result, Row
+from libinject.result import BadFile, Cell, Result, Row
 
 _MOST_DEVICES = 8
 _MOST_LINES = 12
@@ -65,13 +66,17 @@ def section(result: Result) -> Section:
                    "over all windows.")
     times: dict[str, dict[str, int | float]] = {}
     totals: dict[str, int | float] = {}
-    rows = [row for row in result.rows("window_sum", "Device", "Device Time (ns)") if row["Device"] != "all"]
-    for row in rows:
+    rows = [row for row in result.rows("window_sum", "Device", "Device Time (ns)") if row["Device"] != "all" and numbers([row], "Idle (ns)")]
+    by_cause = [(row, figures.idle_causes(row)) for row in rows]
+    if any(found is None or not numbers([row], "Device Time (ns)") for row, found in by_cause):
+        result.add_problem(BadFile(result.path / "window_sum.csv", "a window's idle time is not what its causes add up to, or is of no known time: none is shown"))
+        by_cause = []
+    for row, found in by_cause:
         device = text_of(row["Device"])
         totals[device] = totals.get(device, 0) + sum(numbers([row], "Device Time (ns)"))
+        of_device = times.setdefault(device, dict.fromkeys(CAUSES, 0))
         for cause in CAUSES:
-            of_device = times.setdefault(device, {})
-            of_device[cause] = of_device.get(cause, 0) + sum(numbers([row], f"Idle: {cause} (ns)"))
+            of_device[cause] += (found or {}).get(cause, 0)
     cells: list[list[Cell]] = []
     for device, causes in times.items():
         for cause, time in sorted(causes.items(), key=lambda item: -item[1]):
