@@ -16,7 +16,7 @@ import folders
 from libinject.compare import changes, conditions, describe, noise, page
 from libinject.compare.as_json import comparison_as_dict
 from libinject.compare.measures import KINDS, METRIC_OF, Basis, Measure, Run, of_series
-from libinject.result import Result, Table
+from libinject.result import Result, Table, printable
 
 from libinject import figures
 
@@ -932,6 +932,20 @@ class Command(folders.TemporaryFolder):
                      "command line: python3 train.py | python3 other.py", "b: the run has not ended"):
             self.assertIn(line, done.stdout)
         self.assertIn("neither iterations nor windows", done.stdout)
+
+    def test_which_of_repeated_runs_differs(self):
+        runs = [folders.write_run(self.folder / name, pid=pid, options={"INJECT_WINDOW": window})
+                for pid, (name, window) in enumerate({"a1": "api", "a2": "always", "b1": "api", "b2": "always", "b3": "time:1s"}.items())]
+        arguments = ("compare", *runs[:2], "vs", *runs[2:])
+        (comparison,) = json.loads(folders.invoke(*arguments, "--json").stdout)["comparisons"]
+        a2, b2, b3 = (printable(str(runs[number]), 80) for number in (1, 3, 4))
+        lines = [f"INJECT_WINDOW ({a2}, {b2}): api | always", f"INJECT_WINDOW ({b3}): api | time:1s"]
+        self.assertEqual(comparison["differences"], lines)
+        done = folders.invoke(*arguments, "-o", self.folder / "c.html")
+        self.assertIn(lines[1], " ".join(done.stdout.split()))
+        (sections,) = folders.sections_of(self.folder / "c.html")
+        self.assertEqual(sections["differences"]["tables"][0]["rows"], [[f"INJECT_WINDOW ({a2}, {b2})", "api", "always"],
+                                                                          [f"INJECT_WINDOW ({b3})", "api", "time:1s"]])
 
     def test_tables_of_an_earlier_moment_are_named(self):
         a = folders.write_run(self.folder / "a")

@@ -20,7 +20,7 @@ def _run(run: Run) -> dict:
 
 def comparison_as_dict(comparison: Comparison, outcomes: Sequence[Outcome]) -> dict:
     return {"before": [_run(run) for run in comparison.before], "after": [_run(run) for run in comparison.after],
-            "unprofiled": comparison.unprofiled, "differences": describe.differences(comparison.before[0].result, comparison.after[0].result),
+            "unprofiled": comparison.unprofiled, "differences": describe.differences(comparison.before, comparison.after),
             "caveats": describe.caveats([*comparison.before, *comparison.after]),
             "metrics": [{"unit": metric.unit, **change.as_dict()} for metric, change in comparison.metrics],
             "tables": {kind.name: {"unit": kind.unit, "rows": [change.as_dict() for change in comparison.tables[kind.name]]}

@@ -16,6 +16,7 @@ from libinject.result import RECOVERY_GAPS, Result, printable
 
 VERDICTS = {"small": "too small a change", "no difference": "no difference seen", "too few": "too few samples to say"}
 _SPEEDS = {"step_time", "throughput", "unit_rate", "gemm_rate", "flop_rate"}  # what is faster or slower; the rest is more or less
+_MOST_NAMED = 4  # runs in a line
 _OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJECT_SUMMARY", "INJECT_HELP", "INJECT_PROM", "INJECT_ITER_RECORD")
 
 
@@ -181,11 +182,22 @@ def how_normalised(comparison: Comparison) -> str:
     return "One of the runs has neither iterations nor windows: totals are not scaled, and depend on how long was profiled."
 
 
-def differences(before: Result, after: Result) -> list[str]:
+def differences(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
     return [f"{what}: {a} | {b}" for what, a, b in differing(before, after)]
 
 
-def differing(before: Result, after: Result) -> list[tuple[str, str, str]]:
+def differing(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[str, str, str]]:
+    """In what runs differ from the first one: what, the first one's, and their own. Of more than two runs, `what` names those."""
+    first, *others = [run.result for run in (*before, *after)]
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for other in others:
+        for difference in _differing(first, other):
+            found.setdefault(difference, []).append(printable(str(other.path), 80))
+    return [(f"{what} ({', '.join(names[:_MOST_NAMED])}{', …' if len(names) > _MOST_NAMED else ''})" if len(others) > 1 else what, a, b)
+            for (what, a, b), names in found.items()]
+
+
+def _differing(before: Result, after: Result) -> list[tuple[str, str, str]]:
     """GPUs, versions, options, command lines and verdicts that differ: what, and each run's."""
     found = []
 

@@ -34,11 +34,12 @@ def _article(comparison: Comparison, outcomes: Sequence[Outcome]) -> Article:
         changes = comparison.tables[kind.name]
         if changes:
             sections.append(_breakdown(kind, changes, comparison.basis.per))
-    differing = describe.differing(comparison.before[0].result, comparison.after[0].result)
+    differing = describe.differing(comparison.before, comparison.after)
     if differing:
-        columns = [as_column(name, "text") for name in ("What", "A", "B")]
+        two = len(comparison.before) == len(comparison.after) == 1
+        columns = [as_column(name, "text") for name in ("What", *(("A", "B") if two else ("First run of A", "The runs named")))]
         sections.insert(1, Section("differences", "What else differs", "GPUs, versions, options, command lines and verdicts that differ.",
-                                   tables=[plain_table("differences", "Of the first run on each side", "run.json", columns, differing)]))
+                                   tables=[plain_table("differences", "Between the runs", "run.json", columns, differing)]))
     facts = [(letter, describe.run_line(run)) for letter, runs in sides for run in runs]
     facts += [("Totals", describe.how_normalised(comparison)), *(("Gate", describe.gate(outcome)) for outcome in outcomes),
               ("Conclusion", describe.conclusion(comparison, outcomes))]

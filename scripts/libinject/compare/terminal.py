@@ -49,7 +49,7 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
     for letter, side in (("A", comparison.before), ("B", comparison.after)):
         for run in side:
             console.print_wrapped(describe.run_line(run), f"{letter}: ", "   ")
-    for line in describe.differences(comparison.before[0].result, comparison.after[0].result):
+    for line in describe.differences(comparison.before, comparison.after):
         console.print_wrapped(line, "   ", "     ")
     for line in describe.caveats([*comparison.before, *comparison.after]):
         console.print_wrapped(line, "   ", "     ")
