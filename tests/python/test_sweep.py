@@ -15,9 +15,9 @@ from unittest import mock
 
 import folders
 from libinject.cli import app
-from libinject.commands.sweep import _Clock
+from libinject.commands.sweep import _Clock, _Stop
 from libinject.result import BadFile
-from libinject.sweep import points, variables
+from libinject.sweep import page, points, variables
 from libinject.sweep.variables import BadVariable
 from typer.testing import CliRunner
 
@@ -278,6 +278,45 @@ class Command(folders.TemporaryFolder):
             self.assertRegex(out, r"1 +[\d.]+us")
             self.assertFalse(runs(int((self.folder / "pid2").read_text())))
             self.assertTrue((self.folder / "sweep" / "sweep.csv").exists())
+
+    def test_signals_that_are_ignored(self):
+        """As SIGHUP is under nohup."""
+        command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1", "--",
+                   "sh", "-c", "echo {N} > runs; until test -e go; do sleep 0.02; done; exit 3"]
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        until = time.monotonic() + 60
+        while not (self.folder / "runs").exists():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+        (self.folder / "go").touch()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, [(point["status"], point["exit_status"]) for point in self.points()]), (1, [("failed", 3)]), err)
+
+    def test_a_signal_while_the_page_is_drawn(self):
+        stop = _Stop()
+        before = signal.getsignal(signal.SIGTERM)
+        with stop.installed():
+            with self.assertRaises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+            stop.waits = True
+            signal.raise_signal(signal.SIGTERM)
+            self.assertTrue(stop.came)
+            with self.assertRaises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGHUP)
+        self.assertIs(signal.getsignal(signal.SIGTERM), before)
+        whole = page.page
+
+        def drawn(*arguments):
+            signal.raise_signal(signal.SIGTERM)
+            return whole(*arguments)
+
+        with mock.patch("libinject.sweep.page.page", drawn):
+            done = folders.invoke("sweep", "--out", self.folder / "sweep", "--var", "N=1", "--", "false", "{N}")
+        self.assertEqual(done.returncode, 130, done.stderr)
+        self.assertTrue((self.folder / "sweep" / "sweep.html").exists())
 
     def test_killed(self):
         """The run's process ends with the sweep, and its child processes when the sweep is continued."""

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
 import time
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -88,11 +90,14 @@ def sweep(
             whole = points.with_points(_what_is_there(wanted), combinations)
             whole.variables = {name: list(dict.fromkeys([*varied[name], *(point.values[name] for point in whole.points)])) for name in varied}
             asked = whole.points[: len(combinations)]
-            interrupted = _run(whole, asked, limit, again)
-            _show(whole, as_json)
+            stop = _Stop()
+            with stop.installed():
+                interrupted = _run(whole, asked, limit, again)
+                stop.waits = True  # for the page of what has been run
+                _show(whole, as_json)
     except OSError as error:
         console.fail(f"can't write '{error.filename or out}': {(error.strerror or str(error)).lower()}")
-    if interrupted:
+    if interrupted or stop.came:
         raise typer.Exit(130)
     if not all(point.status.finished for point in asked):
         raise typer.Exit(_INCOMPLETE)
@@ -126,8 +131,27 @@ def _what_is_there(wanted: Sweep) -> Sweep:
     return wanted
 
 
-def _stop(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+class _Stop:
+    """Handles signals as Ctrl+C. While `waits`, the first one only sets `came`."""
+
+    def __init__(self) -> None:
+        self.waits = self.came = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.came or not self.waits:
+            raise KeyboardInterrupt
+        self.came = True
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """For all but those that are ignored, as by nohup."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        before = [(number, signal.signal(number, self)) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
 
 
 class _Clock:
@@ -173,7 +197,6 @@ def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> 
     todo = [point for point in asked if not point.status.finished or (again and point.status is not Status.DONE)]
     if len(todo) < len(asked):
         console.err.print(f"inject: {len(asked) - len(todo)} of {len(asked)} points are finished")
-    before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)]
     try:
         for point in whole.points:
             if point.status is Status.RUNNING and (count := runner.end_earlier(whole, point)):
@@ -198,9 +221,6 @@ def _run(whole: Sweep, asked: list[Point], limit: float | None, again: bool) -> 
     except KeyboardInterrupt:
         console.err.print("inject: interrupted: run the same command again to continue")
         return True
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
     return False
 
 
