@@ -17,7 +17,7 @@ import folders
 from libinject.cli import app
 from libinject.commands.sweep import _Clock, _Stop
 from libinject.result import BadFile
-from libinject.sweep import page, points, variables
+from libinject.sweep import measured, page, points, variables
 from libinject.sweep.variables import BadVariable
 from typer.testing import CliRunner
 
@@ -391,6 +391,27 @@ class Command(folders.TemporaryFolder):
                 points.read(folder)
             self.assertRegex(str(caught.exception), r"points\.json(:\d+)?: [^\n]+$")
         self.assertEqual(folders.invoke("sweep", "--report", folder).returncode, 2)
+
+
+class Written(unittest.TestCase):
+    """The page and the table, of points made here."""
+
+    def sweep(self, *values, verdict="", families=None):
+        made = [points.Point(each, str(number), points.Status.DONE, "", 0, 1.0) for number, each in enumerate(values)]
+        whole = points.Sweep(folders.pathlib.Path("sweep"), ["train"], {"A": ["1", "2"], "B": ["x", "y"]}, None, {}, made)
+        return whole, [measured.Measured(point, families=dict(families or {"GEMM": 100.0}), verdict=verdict) for point in made]
+
+    def test_variables_in_another_order(self):
+        """The x axis is the first variable of this time, in whatever order the points were run."""
+        whole, found = self.sweep({"B": "x", "A": "1"}, {"B": "x", "A": "2"})
+        plot, = page._family_plots(page._lines(whole, found), next(iter(whole.variables)), found)
+        self.assertEqual(plot.series[0]["names"], ["A=1", "A=2"])
+
+    def test_no_formulas(self):
+        whole, found = self.sweep({"A": "1", "B": "x"}, verdict="=1+1", families={"@x": 60.0, "\t=2": 40.0})
+        header, row = csv.reader(measured.as_csv(whole, found).splitlines())
+        self.assertEqual(header[-3:], ["verdict", "'@x (%)", "\N{REPLACEMENT CHARACTER}=2 (%)"])
+        self.assertEqual(row[-3:], ["'=1+1", "60", "40"])
 
 
 class StepTimes(folders.TemporaryFolder):

@@ -37,6 +37,7 @@ _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""
 
 def page(sweep: Sweep, measured: Sequence[Measured]) -> str:
     names = [printable(name, 40) for name in sweep.variables]
+    first = next(iter(sweep.variables))
     counts = collections.Counter(item.point.status.value for item in measured)
     facts = [("Command", printable(shlex.join(sweep.command), 2000)), ("Points", ", ".join(f"{count} {status}" for status, count in counts.items())),
              *([("Verdicts", _verdicts(measured))] if any(item.verdict for item in measured) else [])]
@@ -45,8 +46,8 @@ def page(sweep: Sweep, measured: Sequence[Measured]) -> str:
     figures = Section("figures", f"Over {names[0]}", f"Step time and samples per second: medians over {_iterations(measured)} of each run. A line is "
                                                      "broken where a run has no figure, and a cross says how the run ended.", side_by_side=True)
     figures.add(*(_line_plot(sweep, lines, *line) for line in _LINES))
-    families = Section("families", "Kernel families", "Share of the kernels' time.").add(*_family_plots(lines, measured))
-    memory = Section("memory", "PyTorch's memory by purpose", "Of the GPU whose allocator had the highest peak.").add(*_memory_plots(lines))
+    families = Section("families", "Kernel families", "Share of the kernels' time.").add(*_family_plots(lines, first, measured))
+    memory = Section("memory", "PyTorch's memory by purpose", "Of the GPU whose allocator had the highest peak.").add(*_memory_plots(lines, first))
     article = Article(f"Sweep over {', '.join(names)}", facts, [part for part in (figures, memory, families, points) if not part.empty],
                       alerts=[problem for item in measured for problem in item.problems])
     return articles_page(article.name, "sweep", [article])
@@ -147,7 +148,7 @@ def _distances(items: list[Measured], values: list[float | None], quartile: str)
             for item, value in zip(items, values)]
 
 
-def _family_plots(lines: dict[str, list[Measured]], measured: Sequence[Measured]) -> Iterable[Plot]:
+def _family_plots(lines: dict[str, list[Measured]], first: str, measured: Sequence[Measured]) -> Iterable[Plot]:
     # The same families in the same colours in all plots.
     total: collections.Counter[str] = collections.Counter()
     for item in measured:
@@ -159,26 +160,27 @@ def _family_plots(lines: dict[str, list[Measured]], measured: Sequence[Measured]
         others = {f"{len(rest)} other families": sum(item.families.get(name, 0.0) for name in rest)} if rest else {}
         return {**{name: item.families.get(name, 0.0) for name in largest}, **others} if item.families else {}
 
-    return _stacks(lines, "families", "By family", {"title": "% of the kernels' time", "unit": "", "range": [0, 100]}, shares)
+    return _stacks(lines, first, "families", "By family", {"title": "% of the kernels' time", "unit": "", "range": [0, 100]}, shares)
 
 
-def _memory_plots(lines: dict[str, list[Measured]]) -> Iterable[Plot]:
+def _memory_plots(lines: dict[str, list[Measured]], first: str) -> Iterable[Plot]:
     def sizes(item: Measured) -> dict[str, float]:
         found = {name: item.figures.get(column) for name, column in AT_PEAK.items()}
         # These are known where all others are that there are.
         return {name: size or 0.0 for name, size in found.items()} if found["activations"] is not None else {}
 
-    return _stacks(lines, "memory", "PyTorch's memory at its peak", {"title": "MB", "unit": ""}, sizes)
+    return _stacks(lines, first, "memory", "PyTorch's memory at its peak", {"title": "MB", "unit": ""}, sizes)
 
 
-def _stacks(lines: dict[str, list[Measured]], id_: str, title: str, axis: dict[str, Any], parts: Callable[[Measured], dict[str, float]]) -> Iterable[Plot]:
-    """For each line a plot with a bar for each of its points, made of its `parts`, whose names are the same for all; none for a point without any."""
+def _stacks(lines: dict[str, list[Measured]], first: str, id_: str, title: str, axis: dict[str, Any],
+            parts: Callable[[Measured], dict[str, float]]) -> Iterable[Plot]:
+    """For each line a plot with a bar for each of its points, named by its value of the variable `first`, and made of its `parts`,
+    whose names are the same for all; none for a point without any."""
     for others, items in lines.items():
         shown = [(item, found) for item in items if (found := parts(item))]
         if not shown:
             continue
-        firsts = [next(iter(item.point.values.items())) for item, _ in shown]
-        names = [f"{printable(name, 40)}={printable(value, 40)}" for name, value in firsts]
+        names = [f"{printable(first, 40)}={printable(item.point.values[first], 40)}" for item, _ in shown]
         yield Plot(id_, f"{title}{f', {others}' if others else ''}", "bars", axis, [
             {"name": part, "names": names, "values": [round(found[part], 3) for _, found in shown]}
             for part in shown[0][1] if any(found[part] for _, found in shown)], stacked=True)
