@@ -159,14 +159,14 @@ def as_csv(sweep: Sweep, measured: list[Measured]) -> str:
     ordered = sorted(families, key=lambda name: (-families[name], name))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = ["status", "why", "exit_status", "seconds", "folder", *FIGURES, "verdict", *(f"{name} (%)" for name in ordered)]
+    columns = ["status", "why", "exit_status", "seconds", "folder", *FIGURES, "verdict", *(_plain(printable(f"{name} (%)", 90)) for name in ordered)]
     # A variable may have the name of a column.
     writer.writerow([*(_plain(printable(name, 80)) + (" (--var)" if name in columns else "") for name in sweep.variables), *columns])
     for item in measured:
         point = item.point
         writer.writerow([*(_plain(printable(point.values[name], 200)) for name in sweep.variables), point.status.value, _plain(printable(point.why, 300)),
                          _cell(point.exit_status), _cell(point.seconds), _plain(printable(point.folder, 200)), *(_cell(item.figures.get(name)) for name in FIGURES),
-                         item.verdict, *(_cell(item.families.get(name, 0.0) if item.families else None) for name in ordered)])
+                         _plain(printable(item.verdict, 200)), *(_cell(item.families.get(name, 0.0) if item.families else None) for name in ordered)])
     return out.getvalue()
 
 
