@@ -485,6 +485,16 @@ class Calibration(unittest.TestCase):
             self.assertEqual(result(text, low, high), expected, (text, low, high))
         self.assertEqual([result("step_time > +5%", -20, high, True) for high in (130, 24)], ["failed", "passed"])
 
+    def test_gates_of_what_is_0_in_both_runs(self):
+        for error, result in ((0.0, "passed"), (1.0, "undecided"), (None, "undecided")):
+            runs = [Run(Simulated(seed, model(5))) for seed in (1, 2)]
+            basis = changes.measure(runs)
+            for run in runs:
+                run.metrics["copies"] = Measure(0.0, error, 9.0)
+            comparison = changes.compare(runs[:1], runs[1:], basis)
+            for condition in ("copies > +5%", "copies < -5%"):
+                self.assertEqual(conditions.check(conditions.parse(condition), comparison, False, 0.01).result, result, (condition, error))
+
     def test_gates_of_what_is_new_or_gone(self):
         def result(text, before, after, half):
             change = changes.Change("kernel", before, after)

@@ -72,7 +72,9 @@ class Change:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the relative change."""
+        """Of the relative change. What is certain to be 0 on both sides has not changed."""
+        if self.before == self.after == 0 and self.span == (0, 0):
+            return 0.0, 0.0
         if self.span is None or not self.before or self.after is None:
             return None
         low, high = (end / self.before for end in self.span)
