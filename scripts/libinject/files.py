@@ -32,6 +32,14 @@ def write_whole(path: pathlib.Path, text: str) -> None:
         raise
 
 
+def remove_unfinished(path: pathlib.Path) -> None:
+    """Removes what write_whole() left of `path` in processes that were killed. Only where no other process writes it. Raises OSError."""
+    name = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}")  # as tempfile has them
+    for each in path.parent.iterdir():
+        if name.fullmatch(each.name) and each.is_file() and not each.is_symlink():
+            each.unlink(missing_ok=True)
+
+
 def write_named(path: pathlib.Path, text: str) -> None:
     """Writes a file that the user named: follows links, and writes into things that are not files (a pipe, /dev/stdout). Raises OSError."""
     target = path

@@ -340,6 +340,19 @@ class Command(folders.TemporaryFolder):
         self.assertFalse(runs(left))
         self.assertEqual(self.statuses(), ["failed"])
 
+    def test_killed_while_writing(self):
+        """Also where that was its first file: the folder is still a new sweep's."""
+        folder = self.folder / "sweep"
+        folder.mkdir()
+        (folder / ".points.json.ab12_xyz").write_text("{")
+        self.assertEqual(folders.invoke("sweep", "--out", folder, "--var", "N=1", "--", "false", "{N}").returncode, 1)
+        self.assertEqual(self.statuses(), ["failed"])
+        for name in (".sweep.html.01234567", ".points.json.mine", "points.json.01234567"):
+            (folder / name).touch()
+        folders.invoke("sweep", "--out", folder, "--var", "N=1", "--", "false", "{N}")
+        self.assertEqual({path.name for path in folder.iterdir()} & {".sweep.html.01234567", ".points.json.mine", "points.json.01234567"},
+                         {".points.json.mine", "points.json.01234567"})
+
     def test_bad_use(self):
         for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} does not occur in the command"),
                                (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is not a variable"),

@@ -113,6 +113,8 @@ def _what_is_there(wanted: Sweep) -> Sweep:
     """The existing sweep in that folder, if there is one: it must consist of the same runs."""
     from libinject.sweep import points
 
+    for name in (points.FILE, "sweep.csv", "sweep.html"):
+        files.remove_unfinished(wanted.folder / name)
     if not (wanted.folder / points.FILE).exists():
         if any(wanted.folder.iterdir()):
             console.fail(f"'{wanted.folder}' is neither empty nor the folder of a sweep")
