@@ -849,6 +849,19 @@ class Command(folders.TemporaryFolder):
         (comparison,) = json.loads(done.stdout)["comparisons"]
         self.assertEqual([len(comparison[side]) for side in ("before", "after")], [1, 1])
 
+    def test_a_copy_is_no_repetition(self):
+        """Of one run: it would narrow the interval. Against its own copy a run may be compared."""
+        a, b = self.pair()
+        done = folders.invoke("compare", a, b, "vs", b, "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, f"inject: '{b}' and '{a}' on one side are the same run: it counts once\n"))
+        (comparison,) = json.loads(done.stdout)["comparisons"]
+        self.assertEqual([[run["folder"] for run in comparison[side]] for side in ("before", "after")], [[str(a)], [str(b)]])
+        run = json.loads((b / "run.json").read_text())
+        run["time_zero"]["utc_ns"] += 1
+        (b / "run.json").write_text(json.dumps(run))
+        (comparison,) = json.loads(folders.invoke("compare", a, b, "vs", b, "--json").stdout)["comparisons"]
+        self.assertEqual(len(comparison["before"]), 2)
+
     def test_a_figure_that_one_of_several_runs_lacks(self):
         """Not compared, because the others' mean would be over different runs."""
         def run(name, batch):

@@ -98,10 +98,13 @@ def compare(
 def _read(paths: list[str]) -> tuple[list[Run], bool]:
     """One side's runs, and whether all of them could be read."""
     from libinject.compare.measures import Run
+    from libinject.merge.collect import run_row
+    from libinject.merge.schema import RUNS
 
     found: list[Run] = []
     all_read = True
     seen: set[str] = set()
+    first_of: dict[tuple[object, ...], str] = {}
     for path in paths:
         folder = os.path.realpath(path)
         if folder in seen:  # it would look like a repetition with the same result
@@ -109,10 +112,17 @@ def _read(paths: list[str]) -> tuple[list[Run], bool]:
             continue
         seen.add(folder)
         try:
-            found.append(Run(Result(path)))
+            result = Result(path)
         except BadFile as problem:
             console.warn(printable(str(problem), 500))
             all_read = False
+            continue
+        row = dict(zip(RUNS, run_row(0, result, [])))
+        process = tuple(row[name] for name in ("host", "pid", "time_zero"))
+        if "" not in process and None not in process and (other := first_of.setdefault(process, path)) is not path:
+            console.warn(f"'{printable(path, 400)}' and '{printable(other, 400)}' on one side are the same run: it counts once")
+            continue
+        found.append(Run(result))
     return found, all_read
 
 
