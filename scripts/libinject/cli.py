@@ -121,6 +121,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the interpreter's status would be 1, which says what a command has found
         place = traceback.extract_tb(error.__traceback__)[-1]
         console.warn(f"the Python package '{error.name}' is not installed" if isinstance(error, ModuleNotFoundError) else
+                     f"the Python package '{error.name}' does not fit: {printable(str(error), 500)}" if isinstance(error, ImportError) else
                      f"{type(error).__name__}: {printable(str(error), 500)} ({os.path.basename(place.filename)}:{place.lineno})")
         status = console.BAD_USE
     for stream in (sys.stdout, sys.stderr):

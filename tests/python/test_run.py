@@ -257,6 +257,17 @@ class Run(folders.TemporaryFolder):
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
         self.assertRegex(done.stderr, r"^inject: the Python package 'json' does not fit: cannot import name 'nothing' from 'json' \(.*/json/__init__\.py\): scripts/setup\.sh")
 
+    def test_packages_for_another_python(self):
+        """They may fail in any way when they are imported."""
+        (self.folder / "scripts").mkdir()
+        (self.folder / "scripts" / "inject").write_text((folders.ROOT / "scripts" / "inject").read_text(encoding="utf-8"))
+        (self.folder / "scripts" / "libinject").symlink_to(folders.ROOT / "scripts" / "libinject")
+        for code in ("def f(a, /, *, b): pass; match = = 1\n", "type | None | 3\n", "raise AttributeError('two\\nlines')\n"):
+            (self.folder / "typer.py").write_text(code)
+            done = subprocess.run([sys.executable, self.folder / "scripts" / "inject"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(self.folder)})
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+            self.assertRegex(done.stderr, r"^inject: the Python packages do not fit Python 3\.\d+: .*: scripts/setup\.sh installs what is needed, for Python 3\.9 or newer\n$")
+
     def test_an_empty_command(self):
         done = folders.inject("run", "--", "")
         self.assertEqual((done.returncode, done.stderr), (127, "inject: can't run '': the command is empty\n"))
