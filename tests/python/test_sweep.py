@@ -47,7 +47,7 @@ class Variables(unittest.TestCase):
 
     def test_what_is_none(self):
         for text, why in (("X", "is not NAME=VALUES"), ("=1", "is not NAME=VALUES"), ("1X=1", "is not NAME=VALUES"), ("X=", "an empty value"),
-                          ("X=1,,2", "an empty value"), ("X=1,1", "1 occurs twice"), ("X=1,2,4,…,63", "does not grow by a constant"), ("X=2,3,9,…,27", "does not grow by a constant"),
+                          ("X=1,,2", "an empty value"), ("X=1,1", "1 occurs twice"), ("X=1..2000,7", "7 occurs twice"), ("X=1,2,4,…,63", "does not grow by a constant"), ("X=2,3,9,…,27", "does not grow by a constant"),
                           ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "at least two numbers before"),
                           ("X=a,b,…,z", "at least two numbers before them and one after"), ("X=0..8*2", "never reaches its end"), ("X=1..8*1", "never reaches its end"),
                           ("X=1..8+0", "never reaches its end"), ("X=8..1+1", "never reaches its end"), ("X=1..99999999", "too many values"),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import fractions
 import itertools
 import re
@@ -105,7 +106,7 @@ def parse(text: str) -> tuple[str, list[str]]:
         else:
             values.append(item)
         place += 1
-    twice = next((value for value in values if values.count(value) > 1), None) if len(values) <= 1000 else None
+    twice = next((value for value, count in collections.Counter(values).items() if count > 1), None)
     if twice is not None:
         raise BadVariable(f"--var {name}: {twice} occurs twice")
     return name, values
