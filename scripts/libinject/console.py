@@ -9,9 +9,11 @@ import errno
 import json
 import math
 import os
+import pathlib
 import re
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import rich.console
@@ -43,6 +45,17 @@ def named(folders: list[str]) -> list[str]:
     if "" in folders:
         fail("a folder's name is empty")
     return folders
+
+
+def path(option: str) -> Callable[[str | pathlib.Path], pathlib.Path]:
+    """Parser of an option's value. An empty one would be the current folder as well."""
+
+    def parse(text: str | pathlib.Path) -> pathlib.Path:
+        if not str(text):
+            fail(f"{option} '': the name is empty")
+        return pathlib.Path(text)
+
+    return parse
 
 
 def warn(message: str) -> None:

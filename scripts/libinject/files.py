@@ -64,6 +64,10 @@ def _stream(path: pathlib.Path) -> int | None:
 
 
 def write_or_fail(path: pathlib.Path, text: str) -> None:
+    """Writes a file that the user named; - is stdout. Exits on errors."""
+    if str(path) == "-":
+        console.print_bytes(text.encode())
+        return
     try:
         write_named(path, text)
     except OSError as error:

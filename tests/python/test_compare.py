@@ -9,6 +9,8 @@ import pathlib
 import random
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -1021,6 +1023,20 @@ class Command(folders.TemporaryFolder):
         done = folders.invoke("compare", a, b)
         self.assertIn("no column 'Device'", done.stderr)
         self.assertEqual(done.returncode, 0)
+
+    def test_a_page_on_stdout(self):
+        done = folders.inject("compare", self.example, self.example, "-o", "-", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr, list(self.folder.iterdir())), (0, "", []))
+        self.assertTrue(done.stdout.lower().startswith("<!doctype html>") and done.stdout.rstrip().endswith("</html>"), done.stdout[:200])
+        done = folders.invoke("compare", self.example, self.example, "-o", "-", "--json")
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: -o - and --json both write to stdout\n"))
+
+    def test_in_a_folder_that_is_gone(self):
+        (self.folder / "gone").mkdir()
+        done = subprocess.run(["sh", "-c", f'cd gone; rmdir ../gone; exec "{sys.executable}" "{folders.ROOT}/scripts/inject" compare ../A B'], cwd=self.folder,
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr.splitlines()),
+                         (2, ["inject: ../A: no such file or directory", "inject: B: no such file or directory", "inject: nothing to compare"]))
 
     def test_numbers_that_are_none(self):
         a, b = self.pair()

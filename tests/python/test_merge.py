@@ -1023,6 +1023,8 @@ class Hostile(Case):
 
     def test_nothing_is_left(self):
         (self.folder / "empty").mkdir()
+        done = folders.invoke("merge", self.folder, "-o", "-", "--json")
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: -o - and --json both write to stdout\n"))
         done = folders.invoke("merge", self.folder / "empty", self.folder / "none")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertEqual(done.stderr.splitlines()[-1], "inject: no result folders to merge")

@@ -318,7 +318,7 @@ class SeveralRuns(folders.TemporaryFolder):
         (self.folder / "empty").mkdir()
         for source, why in ((self.folder / "none", "none: no such folder"), (self.folder / "empty", "not a libinject folder"),
                             (str(self.folder / "x*"), "no folder's name is like this"), ([], "no folder is named"),
-                            ([self.folder / "empty"], "neither a libinject folder"), ("a\0b", "NUL")):
+                            ([self.folder / "empty"], "neither a libinject folder"), ("a\0b", "NUL"), ("", "no folder has an empty name"), ([""], "no folder has an empty name")):
             with self.assertRaisesRegex(libinject.BadFile, why) as caught:
                 libinject.load(source)
             self.assertNotIn("\n", str(caught.exception))

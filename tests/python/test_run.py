@@ -272,6 +272,14 @@ class Run(folders.TemporaryFolder):
         done = folders.inject("run", "--", "")
         self.assertEqual((done.returncode, done.stderr), (127, "inject: can't run '': the command is empty\n"))
 
+    def test_empty_names(self):
+        """As of an unset variable: they do not mean the current folder."""
+        for arguments, option in ((("report", "a", "-o", ""), "--out"), (("compare", "a", "b", "-o", ""), "--out"), (("merge", "a", "--out", ""), "--out"),
+                                  (("merge", "a", "--parquet", ""), "--parquet"), (("sweep", "--report", ""), "--report"),
+                                  (("sweep", "--out", "", "--var", "N=1", "--", "true", "{N}"), "--out")):
+            done = folders.invoke(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (2, f"inject: {option} '': the name is empty\n"), arguments)
+
     def test_numbers_out_of_range(self):
         for arguments, line in ((("compare", "a", "b", "--least", "abc"), "--least 'abc': not a number; accepted: 0 or more"),
                                 (("compare", "a", "b", "--least", "-1"), "--least '-1': too small; accepted: 0 or more"),

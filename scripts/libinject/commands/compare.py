@@ -44,12 +44,16 @@ def compare(
     strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),
     least: str = typer.Option("1", "--least", metavar="PERCENT", help="Do not report smaller changes."),
     top: str = typer.Option("10", "--top", metavar="COUNT", help="Rows to show of each table on the terminal."),
-    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write an HTML page: compare.html."),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path("--out"),
+                                     help="Write an HTML page: compare.html; - for stdout, instead of the tables."),
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
     from libinject.compare import changes, conditions, describe
 
+    to_stdout = str(out) == "-"
+    if to_stdout and as_json:
+        console.fail("-o - and --json both write to stdout")
     least_change = console.number("--least", least, 0) / 100
     rows = int(console.number("--top", top, 1, whole=True))
     try:
@@ -74,7 +78,7 @@ def compare(
         from libinject.compare.as_json import comparison_as_dict
         console.print_json({"basis": basis.value, "least": least_change,
                             "comparisons": [comparison_as_dict(*pair) for pair in zip(comparisons, outcomes)]})
-    else:
+    elif not to_stdout:
         from libinject.compare.terminal import print_comparison
         for number, (comparison, of_it) in enumerate(zip(comparisons, outcomes)):
             if number:
@@ -83,7 +87,8 @@ def compare(
     if out is not None:
         from libinject.compare.page import page
         files.write_or_fail(out, page(comparisons, outcomes))
-        console.err.print(f"inject: wrote {printable(str(out), 500)}")
+        if not to_stdout:
+            console.err.print(f"inject: wrote {printable(str(out), 500)}")
     results = [outcome.result for of_it in outcomes for outcome in of_it]
     for outcome in (outcome for of_it in outcomes for outcome in of_it):
         console.err.print(f"inject: {describe.gate(outcome)}")
@@ -106,7 +111,12 @@ def _read(paths: list[str]) -> tuple[list[Run], bool]:
     seen: set[str] = set()
     first_of: dict[tuple[object, ...], str] = {}
     for path in paths:
-        folder = os.path.realpath(path)
+        try:
+            folder = os.path.realpath(path)
+        except OSError as error:  # of a working directory that is gone
+            console.warn(f"{printable(path, 500)}: {(error.strerror or str(error)).lower()}")
+            all_read = False
+            continue
         if folder in seen:  # it would look like a repetition with the same result
             console.warn(f"'{printable(path, 500)}' is given twice on one side: it counts once")
             continue

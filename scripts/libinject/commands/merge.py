@@ -22,8 +22,9 @@ _MANY = 50  # folders; reading more than this takes a while
 def merge(
     folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Result folders of ranks, folders that contain such folders, or "
                                          "Parquet copies.", callback=console.named),
-    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", help="Write the report as an HTML page."),
-    parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder."),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path("--out"),
+                                     help="Write the report as an HTML page; - for stdout, instead of the tables."),
+    parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", parser=console.path("--parquet"), help="Write the merged tables as Parquet files into a new folder."),
     ranks: str = typer.Option("16", metavar="COUNT", help="Show at most this many ranks on the terminal."),
     jobs: str = typer.Option("auto", metavar="WHICH", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
                              "rank occurs twice)."),
@@ -35,6 +36,8 @@ def merge(
     from libinject.merge.jobs import HOW, NotOneJob
     from libinject.merge.store import Failure, Store
 
+    if str(out) == "-" and as_json:
+        console.fail("-o - and --json both write to stdout")
     most_ranks = int(console.number("--ranks", ranks, 1, whole=True))
     if jobs not in HOW:
         console.fail(f"--jobs {jobs}: accepted are {', '.join(HOW)}")
@@ -45,7 +48,7 @@ def merge(
         console.fail(str(problem))
     if as_json:
         console.print_json(built)
-    else:
+    elif str(out) != "-":
         terminal.show(built, most_ranks)
 
 

@@ -18,7 +18,8 @@ _MOST_FOLDERS = 32  # each takes a few hundred kB
 
 def report(
     folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Folders written by libinject.", callback=console.named),
-    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", metavar="FILE", help="The file to write; - for stdout."),
+    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", metavar="FILE", parser=console.path("--out"),
+                                     help="The file to write; - for stdout."),
     open_it: bool = typer.Option(False, "--open", help="Open the page in a browser."),
     as_json: bool = console.Json,
 ) -> None:
@@ -52,10 +53,9 @@ def report(
     from libinject.report.page import render
 
     text = render(model)
-    if str(out) == "-":
-        console.print_bytes(text.encode())
-        return
     files.write_or_fail(out, text)
+    if str(out) == "-":
+        return
     console.out.print(f"{clean(str(out))}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
     if open_it and not webbrowser.open(out.resolve().as_uri()):
         console.warn("no browser could be started")

@@ -374,6 +374,8 @@ def load(source: Source | Iterable[Source], frames: str = "pandas", totals: Tota
     pattern = False
     for each in [source] if single else source:  # type: ignore[union-attr]
         text = os.path.expanduser(os.fsdecode(each))  # type: ignore[arg-type]
+        if not text:  # it would be the current folder
+            raise BadFile(pathlib.Path("''"), "no folder has an empty name")
         if "\0" in text:
             raise BadFile(pathlib.Path(text), "no path has a NUL in it")
         if glob.has_magic(text) and not os.path.lexists(text):
