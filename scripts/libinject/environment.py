@@ -41,10 +41,12 @@ def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict
     for text in settings:
         name, equals, value = text.partition("=")
         name = name.upper().removeprefix("INJECT_")
-        if not equals or not name.isidentifier():
+        if not equals or not (name.isidentifier() and name.isascii()):
             console.fail(f"'{text}' is not NAME=VALUE, such as RING=64M")
         if chosen.get(name) is not None:
             console.fail(f"INJECT_{name} is set twice: by --{name.lower()} and by --set")
+        if f"INJECT_{name}" in set_by_name:
+            console.fail(f"INJECT_{name} is set twice by --set")
         result[f"INJECT_{name}"] = value
         set_by_name.add(f"INJECT_{name}")
     _check(result, set_by_name, "OUT" in chosen)

@@ -315,9 +315,11 @@ class Run(folders.TemporaryFolder):
         self.assertIn("40.617 TFLOP/s  46.743 TFLOP/s  +15.1%", shown)  # no number is cut off
 
     def test_bad_settings(self):
-        for setting in ("RING", "=1", "A B=1"):
+        for setting in ("RING", "=1", "A B=1", "R\N{LATIN SMALL LETTER I WITH DIAERESIS}NG=1"):
             done = folders.inject("run", "--set", setting, "--", "true")
             self.assertEqual((done.returncode, done.stderr), (2, f"inject: '{setting}' is not NAME=VALUE, such as RING=64M\n"))
+        done = folders.inject("run", "--set", "RING=64M", "--set", "inject_ring=32M", "--show", "--", "true")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "inject: INJECT_RING is set twice by --set\n"))
 
 
 if __name__ == "__main__":

@@ -360,15 +360,37 @@ class Command(folders.TemporaryFolder):
                                (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "not a variable of this sweep"),
                                (("--var", "N=1", "--timeout-each", "5", "--", "true", "{N}"), "--timeout-each '5': not a time; accepted: 90s, 10m, 2h and the like"),
                                (("--var", "N=1", "--set", "OUT=x", "--", "true", "{N}"), "INJECT_OUT differs from point to point"),
-                               (("--report", self.folder, "--", "true"), "takes neither a command nor --var"),
                                (("--report", self.folder / "none"), "no such folder"), (("--report", self.folder), "it has no points.json")):
-            done = CliRunner().invoke(app, ["sweep", "--out", str(self.folder / "sweep"), *map(str, arguments)])
+            out = [] if "--report" in arguments else ["--out", str(self.folder / "sweep")]
+            done = CliRunner().invoke(app, ["sweep", *out, *map(str, arguments)])
             self.assertEqual((done.exit_code, done.stdout), (2, ""), arguments)
             self.assertIn(why, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         (self.folder / "sweep").mkdir()
         (self.folder / "sweep" / "other").touch()
         self.assertIn("neither empty nor the folder of a sweep", self.sweep("--var", "N=1", "--", "true", "{N}").stderr)
+
+    def test_options_that_a_report_does_not_take(self):
+        self.assertEqual(self.sweep("--var", "N=1", "--", "false", "{N}").returncode, 1)
+        report = ["sweep", "--report", self.folder / "sweep"]
+        for option in (["--var", "N=1"], ["--out", "x"], ["--batch-var", "N"], ["--timeout-each", "5m"], ["--again"], ["--window", "api"], ["-s", "RING=1M"]):
+            done = folders.invoke(*report, *option)
+            name = {"-s": "--set"}.get(option[0], option[0])
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", f"inject: --report redraws existing results: it takes no {name}\n"))
+        done = folders.invoke(*report, "--", "true")
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: --report redraws existing results: it takes no command\n"))
+        self.assertEqual(folders.invoke(*report, "--json").returncode, 0)
+
+    def test_a_point_of_a_killed_sweep(self):
+        """It is not running any more, which the sweep's lock tells."""
+        self.sweep("--var", "N=1", "--", "false", "{N}")
+        file = self.folder / "sweep" / "points.json"
+        file.write_text(file.read_text().replace('"failed"', '"running"'))
+        with points.alone(self.folder / "sweep"):
+            (point,) = json.loads(folders.invoke("sweep", "--report", self.folder / "sweep", "--json").stdout)["points"]
+            self.assertEqual(point["status"], "running")
+        (point,) = json.loads(folders.invoke("sweep", "--report", self.folder / "sweep", "--json").stdout)["points"]
+        self.assertEqual((point["status"], point["why"]), ("interrupted", "the sweep was killed"))
 
     def test_a_command_that_is_not_there(self):
         self.assertEqual(self.sweep("--var", "N=1,2", "--", "no-such-program", "{N}").returncode, 1)

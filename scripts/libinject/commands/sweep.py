@@ -27,6 +27,7 @@ _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def sweep(
+    context: typer.Context,
     command: list[str] = typer.Argument(None, metavar="-- COMMAND [ARGUMENT]…",
                                         help="The command; {NAME} stands for a variable's value, {{ for a brace."),
     var: list[str] = typer.Option([], "--var", metavar="NAME=VALUES", help="BATCH=1,2,4,…,64 or BATCH=1..64*2 or PREC=fp32,bf16. Repeatable: "
@@ -53,10 +54,12 @@ def sweep(
     from libinject.sweep import points, variables
 
     if report is not None:
-        if command or var:
-            console.fail("--report redraws existing results: it takes neither a command nor --var")
+        others = [parameter.opts[0] for parameter in context.command.params if parameter.param_type_name == "option" and parameter.name not in ("report", "as_json")
+                  and getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"]
+        if command or others:
+            console.fail(f"--report redraws existing results: it takes no {others[0] if others else 'command'}")
         try:
-            _show(points.read(report), as_json)
+            _show(_as_it_is(points.read(report)), as_json)
         except BadFile as problem:
             console.fail(printable(str(problem), 500))
         return
@@ -107,6 +110,17 @@ def _in_environment(batch_var: str | None) -> dict[str, str]:
     """Variables that each point inherits from the environment, and on which its results depend just like on options."""
     own = {"INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", *(["INJECT_BATCH"] if batch_var is not None else [])}
     return {name: value for name, value in os.environ.items() if name.startswith("INJECT_") and name not in own}
+
+
+def _as_it_is(sweep: Sweep) -> Sweep:
+    """A point that was running when its sweep was killed has been interrupted."""
+    from libinject.sweep import points
+
+    with points.alone(sweep.folder) as dead:
+        for point in sweep.points:
+            if dead and point.status is points.Status.RUNNING:
+                point.status, point.why = points.Status.INTERRUPTED, "the sweep was killed"
+    return sweep
 
 
 def _what_is_there(wanted: Sweep) -> Sweep:
