@@ -13,7 +13,6 @@ import pathlib
 import re
 import sys
 import textwrap
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import rich.console
@@ -47,15 +46,11 @@ def named(folders: list[str]) -> list[str]:
     return folders
 
 
-def path(option: str) -> Callable[[str | pathlib.Path], pathlib.Path]:
+def path(text: str | pathlib.Path) -> pathlib.Path:
     """Parser of an option's value. An empty one would be the current folder as well."""
-
-    def parse(text: str | pathlib.Path) -> pathlib.Path:
-        if not str(text):
-            fail(f"{option} '': the name is empty")
-        return pathlib.Path(text)
-
-    return parse
+    if not str(text):
+        fail("the name of a file or folder, in an option, is empty")
+    return pathlib.Path(text)
 
 
 def warn(message: str) -> None:

@@ -283,8 +283,7 @@ class Command(folders.TemporaryFolder):
         """As SIGHUP is under nohup."""
         command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1", "--",
                    "sh", "-c", "echo {N} > runs; until test -e go; do sleep 0.02; done; exit 3"]
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process = subprocess.Popen(["nohup", *command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 60
         while not (self.folder / "runs").exists():
             self.assertLess(time.monotonic(), until)

@@ -44,7 +44,7 @@ def compare(
     strict: bool = typer.Option(False, "--strict", help="Judge conditions by the figures alone, ignoring the interval."),
     least: str = typer.Option("1", "--least", metavar="PERCENT", help="Do not report smaller changes."),
     top: str = typer.Option("10", "--top", metavar="COUNT", help="Rows to show of each table on the terminal."),
-    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path("--out"),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path,
                                      help="Write an HTML page: compare.html; - for stdout, instead of the tables."),
     as_json: bool = console.Json,
 ) -> None:

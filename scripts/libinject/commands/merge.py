@@ -22,9 +22,9 @@ _MANY = 50  # folders; reading more than this takes a while
 def merge(
     folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Result folders of ranks, folders that contain such folders, or "
                                          "Parquet copies.", callback=console.named),
-    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path("--out"),
+    out: pathlib.Path = typer.Option(None, "--out", "-o", metavar="FILE", parser=console.path,
                                      help="Write the report as an HTML page; - for stdout, instead of the tables."),
-    parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", parser=console.path("--parquet"), help="Write the merged tables as Parquet files into a new folder."),
+    parquet: pathlib.Path = typer.Option(None, metavar="FOLDER", parser=console.path, help="Write the merged tables as Parquet files into a new folder."),
     ranks: str = typer.Option("16", metavar="COUNT", help="Show at most this many ranks on the terminal."),
     jobs: str = typer.Option("auto", metavar="WHICH", help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a "
                              "rank occurs twice)."),

@@ -18,7 +18,7 @@ _MOST_FOLDERS = 32  # each takes a few hundred kB
 
 def report(
     folders: list[str] = typer.Argument(..., metavar="FOLDER…", help="Folders written by libinject.", callback=console.named),
-    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", metavar="FILE", parser=console.path("--out"),
+    out: pathlib.Path = typer.Option(pathlib.Path("report.html"), "--out", "-o", metavar="FILE", parser=console.path,
                                      help="The file to write; - for stdout."),
     open_it: bool = typer.Option(False, "--open", help="Open the page in a browser."),
     as_json: bool = console.Json,
