@@ -107,7 +107,7 @@ class Purposes(Case):
         # If libraries' memory is not separated, it is part of the activations.
         b = self.rank("b", memory_purpose=[{**row, **({"Peak Allocated (B)": 500_000, "Activations at Peak (B)": 123_592} if row["Total"] == "yes" else {})}
                                            for row in memory(0) if row["Purpose"] not in ("workspaces", "communication buffers")])
-        (plot,) = page._memory_plots({"": [self.point(b, {"N": "1"})]})
+        (plot,) = page._memory_plots({"": [self.point(b, {"N": "1"})]}, "N")
         self.assertAlmostEqual(sum(series["values"][0] for series in plot.series), 0.5)
         metrics, comparison = self.compare(a, a)
         self.assertEqual(metrics["activations"]["after"], 2_000_000)
@@ -121,7 +121,7 @@ class Purposes(Case):
         rows = measured.as_csv(sweep, items).splitlines()
         at = rows[0].split(",").index("activations_mb")
         self.assertEqual([row.split(",")[at] for row in rows[1:]], ["0.1", "0.2", "0.4", ""])
-        (plot,) = page._memory_plots({"": items})
+        (plot,) = page._memory_plots({"": items}, next(iter(items[0].point.values)))
         self.assertEqual([(series["name"], series["values"]) for series in plot.series][-1], ("activations", [0.1, 0.2, 0.4]))
         self.assertEqual(plot.series[0]["names"], ["N=1", "N=2", "N=4"])
         sums = [sum(series["values"][i] for series in plot.series) for i in range(3)]
@@ -129,7 +129,7 @@ class Purposes(Case):
             self.assertAlmostEqual(total, item.figures["torch_peak_mb"], places=2)
 
     def test_a_sweep_without_any(self):
-        self.assertEqual(list(page._memory_plots({"": [self.point(self.rank("8"))]})), [])
+        self.assertEqual(list(page._memory_plots({"": [self.point(self.rank("8"))]}, "N")), [])
 
     def test_merge(self):
         """The ranks with the least and the most, and the sum if it is meaningful: for shards, but not for what processes share."""
