@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 namespace inject {
 
@@ -95,6 +96,14 @@ bool ignores_signal(std::string_view status, int signal) noexcept {
 
 std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept {
   return number_of_line(text, "read_bytes");
+}
+
+bool proc_is_ours() noexcept {
+  std::array<char, 64> text{};
+  const ssize_t length = readlink("/proc/self", text.data(), text.size() - 1);
+  if (length <= 0 || std::strtol(text.data(), nullptr, 10) != getpid()) return false;
+  std::snprintf(text.data(), text.size(), "/proc/self/task/%ld", syscall(SYS_gettid));
+  return access(text.data(), F_OK) == 0;
 }
 
 std::string_view read_text(const char* path, std::span<char> room) noexcept {

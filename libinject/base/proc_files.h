@@ -73,6 +73,10 @@ bool ignores_signal(std::string_view status, int signal) noexcept;
 /// `read_bytes` of a task's `io`: bytes read from storage for it.
 std::optional<std::uint64_t> parse_read_bytes(std::string_view text) noexcept;
 
+/// True if /proc shows this process under its own numbers: not where it isn't mounted, or is that of another
+/// PID namespace, in which our numbers are other processes'.
+bool proc_is_ours() noexcept;
+
 /// The file's text, as far as it fits; empty if it can't be read.
 std::string_view read_text(const char* path, std::span<char> room) noexcept;
 

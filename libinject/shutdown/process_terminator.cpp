@@ -33,6 +33,15 @@ constexpr Nanoseconds kSoon = 20 * kMillisecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
 
 enum class OnInterrupt { kIgnored, kEnds, kHandled };
+void end_with_descendants(void (*before_end)() noexcept) {
+  before_end();
+  if (end_descendants()) return;
+  Log::warn(
+      "the program's child processes are not ended: /proc is missing or another PID namespace's, and does "
+      "not "
+      "show which they are");
+}
+
 
 OnInterrupt on_interrupt() {
   struct sigaction action {};
@@ -111,8 +120,7 @@ void ProcessTerminator::act(AfterAction action, bool timed_out) {
   const std::string why = timed_out ? "INJECT_TIMEOUT has expired" : "the last window has closed";
   if (action == AfterAction::kExit) {
     Log::info(why + ": the process ends with status 0 (INJECT_AFTER=exit)");
-    before_end_();
-    end_descendants();
+    end_with_descendants(before_end_);
     _exit(0);
   }
   const OnInterrupt what = on_interrupt();
@@ -128,8 +136,7 @@ void ProcessTerminator::act(AfterAction action, bool timed_out) {
   // interrupted as well, as a terminal does, Python's pools would sometimes deadlock over a lock held by an
   // interrupted worker. Without a handler, nobody closes them.
   if (what == OnInterrupt::kEnds) {
-    before_end_();
-    end_descendants();
+    end_with_descendants(before_end_);
     sigset_t interrupt;
     sigemptyset(&interrupt);
     sigaddset(&interrupt, SIGINT);

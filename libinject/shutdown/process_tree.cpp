@@ -91,6 +91,7 @@ bool read_process(pid_t pid, ProcessInfo& info) noexcept {
 }
 
 Descendants::Descendants() noexcept {
+  if (!proc_is_ours()) return;
   void* room = mmap(nullptr, kMaxProcesses * sizeof(ProcessInfo), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return;
@@ -104,7 +105,8 @@ Descendants::Descendants() noexcept {
   const pid_t session = getsid(0);
   const auto take = [&](pid_t parent) {
     for (std::size_t i = count_; i < all; ++i) {
-      if (processes_[i].parent != parent || processes_[i].session != session || processes_[i].pid == self)
+      if (processes_[i].parent != parent || processes_[i].session != session || processes_[i].pid == self ||
+          processes_[i].pid <= 1)
         continue;
       std::swap(processes_[i], processes_[count_]);
       ++count_;
@@ -123,13 +125,15 @@ Descendants::~Descendants() {
   if (processes_ != nullptr) munmap(processes_, kMaxProcesses * sizeof(ProcessInfo));
 }
 
-void end_descendants() noexcept {
-  if (Descendants().size() == 0) return;
+bool end_descendants() noexcept {
+  if (!proc_is_ours()) return false;
+  if (Descendants().size() == 0) return true;
   freeze_other_threads();
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &plain, nullptr);
   terminate_descendants();
+  return true;
 }
 
 }  // namespace inject

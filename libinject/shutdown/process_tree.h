@@ -25,7 +25,7 @@ bool read_process(pid_t pid, ProcessInfo& info) noexcept;
 
 /// The current descendants of this process that have not ended. Children with a session of their own (setsid)
 /// have left the job on purpose: their subtrees are skipped. No allocation except a mapping; empty without
-/// memory for that.
+/// memory for that, or if /proc does not show this process (proc_is_ours()).
 class Descendants {
  public:
   Descendants() noexcept;
@@ -44,7 +44,7 @@ class Descendants {
 
 /// Ends the descendants: SIGTERM, then SIGKILL for those left after two seconds. If there are any, the
 /// program's other threads are stopped first, permanently: they would otherwise see their workers die, and
-/// report it or replace them.
-void end_descendants() noexcept;
+/// report it or replace them. False if /proc does not show which they are: no process is ended then.
+bool end_descendants() noexcept;
 
 }  // namespace inject

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 
 import simulated
 
@@ -203,6 +204,42 @@ class Workers(Case):
                 self.assertIn("unwound", done.stdout)
                 self.assertIn("KeyboardInterrupt", done.stderr)
                 self.check_gone(children)
+
+
+def may_unshare(*options):
+    return subprocess.run(["unshare", *options, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@unittest.skipUnless(may_unshare("-pf"), "takes root, to make a PID namespace")
+class Namespace(Case):
+    """A program in a PID namespace of its own."""
+
+    TEXT = "start kernel:k:3 stop " + LONG
+    # With a child; and processes that are neither its children nor of its session, with the lowest numbers in the namespace.
+    PROGRAM = ("while [ $((n = n + 1)) -le 20 ]; do sleep 60 & all=\"$all $!\"; done; (sleep 60 & echo $! >child; exec \"$0\" \"$@\"); "
+               "echo status $?; sleep 0.1; all=\"$all $(cat child)\"; n=0; for one in $all; do kill -0 $one 2>/dev/null && n=$((n + 1)); done; echo left $n")
+
+    def run_there(self, *options, **more):
+        program = simulated.programs / "script_cuda"
+        return self.script("", command=["unshare", "-f", "--kill-child", *options, "sh", "-c", self.PROGRAM, program, *self.TEXT.split()],
+                           WINDOW="apix1", **more)
+
+    def test_with_the_proc_of_another_no_process_is_ended(self):
+        for action, status in (("exit", 0), ("interrupt", 128 + signal.SIGINT)):
+            with self.subTest(action):
+                done = self.run_there("-p", AFTER=action)
+                self.assertEqual(done.stdout, f"status {status}\nleft 21\n", done.stderr)
+                self.check_complete(done)
+                self.assertEqual(sum("child processes are not ended" in line for line in done.warnings()), 1)
+                self.assertEqual(sum("can't be listed in /proc" in line for line in done.warnings()), 1)
+                self.assertFalse(any("still inside it:" in line for line in done.warnings()))
+
+    @unittest.skipUnless(may_unshare("-pf", "--mount-proc"), "/proc can't be mounted")
+    def test_with_its_own_its_children_are(self):
+        done = self.run_there("-p", "--mount-proc", AFTER="exit")
+        self.assertEqual(done.stdout, "status 0\nleft 20\n", done.stderr)
+        self.check_complete(done)
+        self.assertEqual(done.warnings(), [])
 
 
 LAUNCHER = """

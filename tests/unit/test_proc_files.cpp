@@ -10,6 +10,7 @@
 #include "libinject/base/control_groups.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/folder_tree.h"
+#include "tests/unit/pid_namespace.h"
 
 using namespace inject;
 
@@ -123,4 +124,9 @@ TEST_CASE("Quotas of control groups: the tightest on the way up, of both version
   CHECK_FALSE(allowed("4:cpuset,cpuacct:/pod\n"));
   groups.file("cpu.max", "nonsense\n");
   CHECK(allowed("0::/job/step\n") == 3.5);
+}
+
+TEST_CASE("Whether /proc has this process's own numbers", "[base][native]") {
+  CHECK(proc_is_ours());
+  CHECK(in_pid_namespace([] { return proc_is_ours() ? 1 : 0; }).value_or(0) == 0);
 }

@@ -16,6 +16,7 @@
 #include "libinject/shutdown/process_tree.h"
 #include "libinject/shutdown/rank_barrier.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/pid_namespace.h"
 #include "tests/unit/temporary_folder.h"
 
 using namespace inject;
@@ -162,4 +163,23 @@ TEST_CASE("Descendants: children, theirs, none in a session of their own, none t
   CHECK(waitpid(child, nullptr, 0) == child);
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST_CASE("No process is ended where /proc has the numbers of another PID namespace", "[shutdown][native]") {
+  const std::optional<int> status = in_pid_namespace([] {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (;;) pause();
+    }
+    const bool none = Descendants().size() == 0;
+    const bool refused = !end_descendants();
+    const bool lives = kill(child, 0) == 0 && waitpid(child, nullptr, WNOHANG) == 0;
+    kill(child, SIGKILL);
+    return none && refused && lives ? 0 : 1;
+  });
+  if (!status) {
+    WARN("not tested: this user may not make PID namespaces");
+    return;
+  }
+  CHECK(*status == 0);
 }
