@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/grace_period.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,14 +9,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/proc_files.h"
 
 namespace inject {
 
@@ -53,33 +51,24 @@ bool sleeps(pid_t thread) {
 
 // Nothing if /proc does not show this process's threads.
 std::optional<std::vector<Thread>> other_threads() {
+  if (!proc_is_ours()) return std::nullopt;
   std::vector<Thread> threads;
-  const int file = open_file("/proc/self/task", O_RDONLY | O_DIRECTORY);
-  if (file < 0) return std::nullopt;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(file), &closedir);
-  if (folder == nullptr) {
-    ::close(file);
-    return std::nullopt;
-  }
   const auto mine = static_cast<pid_t>(syscall(SYS_gettid));
-  bool listed = false;
-  while (const dirent* entry = readdir(folder.get())) {
-    const auto id = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (id == mine) listed = true;
-    if (id <= 0 || id == mine) continue;
+  const bool listed = for_each_number("/proc/self/task", [&](pid_t id) {
+    if (id == mine) return;
     if (const auto ran = cpu_time_of_thread(id)) threads.push_back({id, *ran});
-  }
+  });
   if (!listed) return std::nullopt;
   return threads;
 }
 
 }  // namespace
 
-bool wait_grace_period(Nanoseconds most) noexcept {
+GracePeriod wait_grace_period(Nanoseconds most) noexcept {
   const Nanoseconds deadline = now() + most;
   try {
     auto threads = other_threads();
-    if (!threads) return false;
+    if (!threads) return GracePeriod::kUnknown;
     std::vector<Thread>& inside = *threads;
     for (int looks = 1;; ++looks) {
       sleep_for(kPause);
@@ -87,11 +76,11 @@ bool wait_grace_period(Nanoseconds most) noexcept {
         const auto ran = cpu_time_of_thread(thread.id);
         return !ran || *ran - thread.ran >= kRunsFor || sleeps(thread.id);
       });
-      if (inside.empty()) return true;
-      if (looks >= kFewestLooks && now() >= deadline) return false;
+      if (inside.empty()) return GracePeriod::kOver;
+      if (looks >= kFewestLooks && now() >= deadline) return GracePeriod::kTooLong;
     }
   } catch (...) {
-    return false;
+    return GracePeriod::kUnknown;  // out of memory
   }
 }
 

@@ -123,7 +123,14 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   if (tracer_.finalized()) {
     ++finalizations_;
     foreign_client.displace();
-  } else if (tracer_.thread_stayed() && once_.first(OnceLog::Topic::kThreadInCupti)) {
+  } else if (tracer_.threads_left() == GracePeriod::kUnknown) {
+    if (once_.first(OnceLog::Topic::kThreadsUnknown)) {
+      state_.warn(
+          "CUPTI is not finalized because one of the program's threads may still be inside it, and they "
+          "can't "
+          "be listed in /proc: launches remain about 0.4 us slower");
+    }
+  } else if (tracer_.threads_left() == GracePeriod::kTooLong && once_.first(OnceLog::Topic::kThreadInCupti)) {
     state_.warn(
         "CUPTI is not finalized because one of the program's threads is still inside it: launches remain "
         "about 0.4 us slower until another window has ended");

@@ -24,6 +24,7 @@ class OnceLog {
     kFolder,
     kSlowFolder,
     kMixedIterations,
+    kThreadsUnknown,
   };
 
   /// True the first time.

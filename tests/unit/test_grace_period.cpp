@@ -10,6 +10,7 @@
 
 #include "libinject/base/grace_period.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/pid_namespace.h"
 
 namespace inject {
 namespace {
@@ -19,7 +20,7 @@ constexpr Nanoseconds kLong = 20 * kSecond;
 }  // namespace
 
 TEST_CASE("a grace period is over at once for a process of one thread", "[grace_period]") {
-  CHECK(wait_grace_period(kLong));
+  CHECK(wait_grace_period(kLong) == GracePeriod::kOver);
 }
 
 TEST_CASE("a thread that sleeps is in no short piece of code", "[grace_period]") {
@@ -30,7 +31,7 @@ TEST_CASE("a thread that sleeps is in no short piece of code", "[grace_period]")
     std::unique_lock lock(mutex);
     wake.wait(lock, [&] { return stop; });
   });
-  CHECK(wait_grace_period(kLong));
+  CHECK(wait_grace_period(kLong) == GracePeriod::kOver);
   {
     const std::lock_guard lock(mutex);
     stop = true;
@@ -54,7 +55,7 @@ TEST_CASE("what a thread was in as a grace period began, it has left as that end
   for (int i = 0; i < 3; ++i) {
     std::vector<std::uint64_t> before;
     for (const auto& count : rounds) before.push_back(count.load(std::memory_order_relaxed));
-    REQUIRE(wait_grace_period(kLong));
+    REQUIRE(wait_grace_period(kLong) == GracePeriod::kOver);
     for (std::size_t j = 0; j < kThreads; ++j)
       CHECK(rounds[j].load(std::memory_order_relaxed) > before[j] + 1);
   }
@@ -72,10 +73,21 @@ TEST_CASE("a grace period is given up where threads get no processor", "[grace_p
     });
   // If this thread gets no CPU either, all others may have run meanwhile, but not every time.
   bool given_up = false;
-  for (int i = 0; i < 100 && !given_up; ++i) given_up = !wait_grace_period(0);
+  for (int i = 0; i < 100 && !given_up; ++i) given_up = wait_grace_period(0) == GracePeriod::kTooLong;
   CHECK(given_up);
   stop = true;
   for (auto& thread : threads) thread.join();
+}
+
+TEST_CASE("a grace period is unknown where /proc has the numbers of another PID namespace",
+          "[grace_period]") {
+  const std::optional<int> status =
+      in_pid_namespace([] { return wait_grace_period(kLong) == GracePeriod::kUnknown ? 0 : 1; });
+  if (!status) {
+    WARN("not tested: this user may not make PID namespaces");
+    return;
+  }
+  CHECK(*status == 0);
 }
 
 }  // namespace inject

@@ -269,14 +269,16 @@ void Tracer::flush(bool force) noexcept {
 // cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
 // context is created. So the driver is queried about contexts last: a creation may have begun since the
 // collector queried it. If the query had to wait, start over.
-bool Tracer::wait_until_left(ContextWait contexts) noexcept {
+GracePeriod Tracer::wait_until_left(ContextWait contexts) noexcept {
   constexpr Nanoseconds kMost = 300 * kMillisecond;
   constexpr int kMostCreations = 16;  // devices are set up one after the other
   for (int i = 0; i < kMostCreations; ++i) {
-    if (thread_inside() || !wait_grace_period(kMost) || thread_inside()) return false;
-    if (contexts == ContextWait::kNo || !ContextHold::wait_for_creations()) return true;
+    if (thread_inside()) return GracePeriod::kTooLong;
+    if (const GracePeriod period = wait_grace_period(kMost); period != GracePeriod::kOver) return period;
+    if (thread_inside()) return GracePeriod::kTooLong;
+    if (contexts == ContextWait::kNo || !ContextHold::wait_for_creations()) return GracePeriod::kOver;
   }
-  return false;
+  return GracePeriod::kTooLong;
 }
 
 void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
@@ -289,8 +291,8 @@ void Tracer::detach(bool finalize, ContextWait contexts) noexcept {
   subscriber_ = nullptr;
   ContextHold::end_callbacks();
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
-  thread_stayed_ = finalize && !wait_until_left(contexts);
-  finalize = finalize && !thread_stayed_;
+  threads_left_ = finalize ? wait_until_left(contexts) : GracePeriod::kOver;
+  finalize = finalize && threads_left_ == GracePeriod::kOver;
   // If CUPTI keeps a buffer for kernels launched after the window, it would add the next attachment's records
   // to it, whose correlation ids mean other launches.
   if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "libinject/base/grace_period.h"
 #include "libinject/base/time.h"
 #include "libinject/capture/cupti/api.h"
 #include "libinject/capture/cupti/callbacks.h"
@@ -90,8 +91,9 @@ class Tracer {
   static bool saw_work() noexcept;
   /// True if the program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
-  /// True if the last detach() did not finalize CUPTI because one of the program's threads stayed inside.
-  bool thread_stayed() const noexcept { return thread_stayed_; }
+  /// Whether the last detach() did not finalize CUPTI because one of the program's threads stayed inside, or
+  /// because nothing is known about them.
+  GracePeriod threads_left() const noexcept { return threads_left_; }
   /// True if a thread is inside CUPTI that may sleep there: in cu/cudaProfilerStart or Stop, as seen by a
   /// hook or a callback, or in a callback that waits for the session. CUPTI is not finalized meanwhile.
   static bool thread_inside() noexcept;
@@ -101,7 +103,7 @@ class Tracer {
   static std::uint32_t failures() noexcept;
 
  private:
-  static bool wait_until_left(ContextWait contexts) noexcept;
+  static GracePeriod wait_until_left(ContextWait contexts) noexcept;
   bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts);
   bool attach(std::string& error, ContextWait contexts);
   bool look_up_driver_functions(std::string& error);
@@ -116,7 +118,7 @@ class Tracer {
   std::atomic<bool> loaded_{false};
   bool activity_on_ = false;
   bool finalized_ = false;
-  bool thread_stayed_ = false;
+  GracePeriod threads_left_ = GracePeriod::kOver;
 };
 
 }  // namespace inject
