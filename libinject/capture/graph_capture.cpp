@@ -2,6 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/graph_capture.h"
 
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -53,6 +57,7 @@ struct Captured {
 struct Capture {
   CUstream stream = nullptr;  ///< on which it was begun
   CUgraph graph = nullptr;
+  pid_t thread = 0;  ///< that has begun it
   Nanoseconds begin = 0;
   std::vector<Captured> calls;
 };
@@ -78,6 +83,10 @@ constinit std::atomic<std::uint32_t> capture_period{0};
 /// True if captures are named, so that hooks may query the driver.
 bool can_ask() noexcept {
   return driver_known.load(std::memory_order_acquire) && captures_are_named();
+}
+
+pid_t capturing_thread() noexcept {
+  return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
 CaptureTail tail_of(CUstream stream) noexcept {
@@ -135,8 +144,9 @@ void without_captures(Forget forget) noexcept {
 
 std::optional<Capture> take_capture(CUstream stream) INJECT_REQUIRES(captures_mutex) {
   std::vector<Capture>& running = captures();
-  const auto found =
-      std::find_if(running.begin(), running.end(), [&](const Capture& one) { return one.stream == stream; });
+  const auto found = std::find_if(running.begin(), running.end(), [&](const Capture& one) {
+    return one.stream == stream && (stream != CU_STREAM_PER_THREAD || one.thread == capturing_thread());
+  });
   if (found == running.end()) return std::nullopt;
   Capture taken = std::move(*found);
   running.erase(found);
@@ -145,13 +155,18 @@ std::optional<Capture> take_capture(CUstream stream) INJECT_REQUIRES(captures_mu
 }
 
 /// The stream into which a call without a stream argument is taken to capture: the one into which the thread
-/// has captured last or, if it has not captured yet, that of the capture that began last. If it is another
-/// one, nothing changes there.
+/// has captured last or, if it has not captured yet, that of the capture that it began last. If it is another
+/// one, nothing changes there. Never a stream that only other threads use: the driver's answer points to
+/// memory that their next call may free.
 CUstream guessed_stream(std::uint32_t period) INJECT_REQUIRES(captures_mutex) {
   const ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread != nullptr && thread->capture_period == period)
     return static_cast<CUstream>(thread->capture_stream);
-  return captures().empty() ? nullptr : captures().back().stream;
+  const std::vector<Capture>& running = captures();
+  const pid_t self = capturing_thread();
+  const auto own =
+      std::find_if(running.rbegin(), running.rend(), [&](const Capture& one) { return one.thread == self; });
+  return own == running.rend() ? nullptr : own->stream;
 }
 
 void forget_old_captures() INJECT_REQUIRES(captures_mutex) {
@@ -409,6 +424,7 @@ void capture_began(CUstream stream) noexcept {
     Capture capture;
     capture.stream = stream;
     capture.graph = tail.graph;
+    capture.thread = capturing_thread();
     capture.begin = now();
     running.push_back(std::move(capture));
     if (running.size() == 1) set_running(true);
@@ -465,12 +481,12 @@ void streams_destroyed() noexcept {
   });
 }
 
-CapturableCall::CapturableCall(CUstream stream, CUgraphExec launched) noexcept
-    : stream_(stream), launched_(launched) {
+CapturableCall::CapturableCall(std::optional<CUstream> stream, CUgraphExec launched) noexcept
+    : stream_(stream.value_or(nullptr)), launched_(launched) {
   if (!can_ask() || ThreadRegistry::this_thread_is_ignored()) return;
   const CallerState caller;
   period_ = capture_period.load(std::memory_order_relaxed);
-  if (stream_ != nullptr) {
+  if (stream) {
     before_ = tail_of(stream_);
     return;
   }

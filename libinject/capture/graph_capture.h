@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace inject {
 
@@ -45,14 +46,14 @@ struct CaptureTail {
 /// a stream that is being captured, its nodes get the thread's current place.
 class CapturableCall {
  public:
-  /// `stream`: the call's stream argument; `launched`: a graph that it launches.
-  explicit CapturableCall(CUstream stream, CUgraphExec launched = nullptr) noexcept;
+  /// `stream`: the call's stream argument, nothing if it has none; `launched`: a graph that it launches.
+  explicit CapturableCall(std::optional<CUstream> stream, CUgraphExec launched = nullptr) noexcept;
   void made() noexcept;
 
  private:
   CaptureTail tail_after() const;
 
-  CUstream stream_;
+  CUstream stream_ = nullptr;
   CUgraphExec launched_;
   bool guessed_ = false;  ///< the stream is not the call's argument
   std::uint32_t period_ = 0;

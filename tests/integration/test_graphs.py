@@ -93,6 +93,23 @@ class Destroyed(simulated.SimulatedTest):
         self.check("capture:s kernel:b:1:s reset kernel:c:3")
 
 
+class OtherThreads(simulated.SimulatedTest):
+    """The driver is never asked about a stream that only other threads capture into: its answer points to memory that they may free."""
+
+    def queries(self, text):
+        done = self.script(f"kernel:a:1 gemm sync capture:s kernel:b:1:s {text} end_capture:s:x print:done", WINDOW="iter:1000+1")
+        self.assertEqual((done.code, done.stdout), (0, "done\n"), done.stderr)
+        return done.simulated_calls()["cuStreamGetCaptureInfo_v3"]
+
+    def test_launches_on_the_default_stream_and_library_calls(self):
+        alone = self.queries("")
+        self.assertGreater(alone, 0)
+        self.assertEqual(self.queries("threads:2 [ kernel:c:50 loop:10 [ gemm ] ]"), alone)
+
+    def test_library_calls_of_the_capturing_thread(self):
+        self.assertGreater(self.queries("gemm"), self.queries(""))
+
+
 class Owed(simulated.SimulatedTest):
     """Calls for which no GPU record comes: none is missing."""
 

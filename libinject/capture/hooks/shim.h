@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -51,16 +52,15 @@ struct StatusCode {
 template <FunctionId function>
 struct CallArguments {};
 
-/// The stream, or executable graph, among a call's arguments; null if there is none, or if it is the default
-/// stream, which can't be captured.
+/// The stream, or executable graph, among a call's arguments; nothing if it has none.
 template <typename Wanted, typename... A>
-[[gnu::always_inline]] inline Wanted argument_of_type(A... args) noexcept {
-  Wanted found = nullptr;
+[[gnu::always_inline]] inline std::optional<Wanted> argument_of_type(A... args) noexcept {
+  std::optional<Wanted> found;
   [[maybe_unused]] const auto look = [&](auto argument) {
     if constexpr (std::is_same_v<decltype(argument), Wanted>) found = argument;
     if constexpr (std::is_same_v<Wanted, cudaStream_t> &&
                   std::is_same_v<decltype(argument), const cudaLaunchConfig_t*>)
-      if (argument != nullptr) found = argument->stream;
+      found = argument != nullptr ? argument->stream : nullptr;
   };
   (look(args), ...);
   return found;
@@ -178,7 +178,9 @@ struct Shim<function, R(A...)> {
   /// What is captured into a graph has no stack or name later.
   [[gnu::always_inline]] static inline R capturable(Real real, std::uint32_t control, A... args) {
     if ((control & kControlCapture) == 0) return framed(real, args...);
-    CapturableCall call(argument_of_type<cudaStream_t>(args...), argument_of_type<cudaGraphExec_t>(args...));
+    std::optional<cudaStream_t> stream = argument_of_type<cudaStream_t>(args...);
+    if (kOnPerThreadStream<function> && stream && *stream == nullptr) stream = cudaStreamPerThread;
+    CapturableCall call(stream, argument_of_type<cudaGraphExec_t>(args...).value_or(nullptr));
     const R result = framed(real, args...);
     call.made();
     return result;

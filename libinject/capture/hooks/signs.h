@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -48,9 +49,15 @@ inline constexpr Category kCategory = Category::kOther;
 /// is_bookkeeping(), as a compile-time constant.
 template <FunctionId function>
 inline constexpr bool kBookkeeping = false;
-#define INJECT_HOOK(name, arity, category) \
-  template <>                              \
-  inline constexpr bool kBookkeeping<kFn_##name> = is_bookkeeping_name(#name);
+/// Whether its default stream is the thread's own.
+template <FunctionId function>
+inline constexpr bool kOnPerThreadStream = false;
+#define INJECT_HOOK(name, arity, category)                                     \
+  template <>                                                                  \
+  inline constexpr bool kBookkeeping<kFn_##name> = is_bookkeeping_name(#name); \
+  template <>                                                                  \
+  inline constexpr bool kOnPerThreadStream<kFn_##name> =                       \
+      std::string_view(#name).ends_with("_ptsz") || std::string_view(#name).ends_with("_ptds");
 #include "libinject/model/cudart.def"
 
 /// True if calls of this category are signs.

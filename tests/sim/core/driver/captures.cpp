@@ -11,22 +11,30 @@
 namespace inject::sim::drv::impl {
 namespace {
 
+CUstreamCaptureStatus status_of(const Stream& stream) {
+  return stream.capture != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 CUresult capture_status(CUstream handle, bool per_thread, CUstreamCaptureStatus* status) {
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Stream* stream = find_stream(handle, per_thread);
+  const Stream* stream = find_stream(handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *status = stream->capture != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  const std::lock_guard lock(world());
+  *status = status_of(*stream);
   return CUDA_SUCCESS;
 }
 
 CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                       const CUgraphNode** dependencies, size_t* count) {
-  CUresult result = capture_status(handle, false, status);
-  // The real one reads what the handle points to.
-  if (result == CUDA_ERROR_INVALID_HANDLE) trace::note_misuse();
-  if (result != CUDA_SUCCESS || *status == CU_STREAM_CAPTURE_STATUS_NONE) return result;
-  Stream* stream = find_stream(handle, false);
-  std::lock_guard lock(world());
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Stream* stream = find_stream(handle, false);
+  if (stream == nullptr) {
+    trace::note_misuse();  // the real one reads what the handle points to
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const std::lock_guard lock(world());
+  *status = status_of(*stream);
+  if (*status == CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
   if (id != nullptr) *id = stream->capture->id;
   if (graph != nullptr) *graph = stream->capture->graph->handle();
   if (dependencies != nullptr)
