@@ -72,6 +72,8 @@ class Drain {
 
   /// Launches in a window whose device record has not arrived.
   std::size_t waiting() const { return launches_.waiting(); }
+  /// The first window with such launches, 0 if there are none.
+  std::uint32_t first_waiting_window() const { return launches_.first_waiting_window(); }
   /// Device records without a launch record, over the run.
   std::uint64_t unattributed() const { return unattributed_; }
   /// Duplicate device records, which were ignored, over the run.

@@ -211,6 +211,13 @@ std::uint32_t WindowLog::opened_by(Nanoseconds time) const {
   return window == nullptr ? 0 : window->number;
 }
 
+std::uint32_t WindowLog::ended_by(Nanoseconds time) const {
+  const MutexLock lock(mutex_);
+  const WindowInfo* window = latest(time);
+  if (window == nullptr) return 0;
+  return window->end != 0 && window->end <= time ? window->number : window->number - 1;
+}
+
 std::uint32_t WindowLog::opened() const {
   const MutexLock lock(mutex_);
   return opened_;

@@ -55,6 +55,8 @@ class WindowLog {
   std::uint32_t at(Nanoseconds time) const;
   /// The latest window that had opened by then, 0 if none.
   std::uint32_t opened_by(Nanoseconds time) const;
+  /// The latest window that had ended by then, 0 if none.
+  std::uint32_t ended_by(Nanoseconds time) const;
   /// Number of windows opened, which is the latest one's number.
   std::uint32_t opened() const;
   /// Numbers of windows that have ended and are not settled.

@@ -2,8 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/collector.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -72,7 +71,8 @@ Nanoseconds Collector::next_wake() const {
 }
 
 // Has all files written. Nobody waits for the folder; what is requested in between is written afterwards.
-void Collector::write_files(const char* state) {
+void Collector::write_files(const char* state, std::uint32_t until) {
+  files_until_ = std::max(until, written_until_);
   const bool closed = std::strcmp(state, "closed") == 0;
   // The first write is run.json alone, which does not delay the tables.
   if (std::exchange(wrote_, true) || closed) last_write_ = now();
@@ -120,6 +120,7 @@ void Collector::finish_files() {
     state.info(str_format("window {} closed; {}", window,
                           folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
   }
+  written_until_ = files_until_;
   writing_ = put_ = false;
   state.changed.notify_all();
 }
@@ -135,7 +136,7 @@ void Collector::step(std::uint32_t current) {
   // A reader must be able to tell that a window was cut off.
   if (current != 0 && (current_window.load(std::memory_order_acquire) & ~kNamingWindow) == current &&
       parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due()) {
-    write_files("open");
+    write_files("open", settled_until());
   }
   if (may_detach_owed() && has_context() && may_detach_owed()) detach(true, true);
   if (state.collecting && !state.open() && !state.naming()) {
@@ -188,13 +189,26 @@ void Collector::log_open_window(std::uint32_t current) {
 void Collector::write_meanwhile(std::uint32_t current) {
   SessionState& state = parts_.state;
   const bool active = state.collecting || current != 0;
+  std::uint32_t arrived = 0;
   {
     const SessionUnlock unlocked(state);
+    const Nanoseconds until = now() - kRecordsCome;
     if (active) parts_.cupti.tracer().flush(false);
     pass();
-    if (active) Pipeline::Locked(parts_.pipeline).settle_times(now() - kRecordsCome);
+    if (active) {
+      Pipeline::Locked pipeline(parts_.pipeline);
+      pipeline.settle_times(until);
+      arrived = parts_.log.ended_by(until);
+      if (const std::uint32_t waiting = pipeline.first_waiting_window(); waiting != 0)
+        arrived = std::min(arrived, waiting - 1);
+    }
   }
-  write_files(active ? "open" : "closed");
+  write_files(active ? "open" : "closed", std::max(arrived, settled_until()));
+}
+
+// All windows that have ended, unless some are still being collected.
+std::uint32_t Collector::settled_until() const {
+  return parts_.state.collecting ? 0 : parts_.log.ended_by(now());
 }
 
 // A window may open and end while the lock is released: then activity is on again, and remaining records are
@@ -376,7 +390,7 @@ void Collector::write_settled() {
     parts_.devices.wait(kReadingWait);
     parts_.host.wait(kReadingWait);
   }
-  write_files("closed");
+  write_files("closed", settled_until());
 }
 
 void Collector::write_last() {

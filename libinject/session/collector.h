@@ -53,6 +53,10 @@ class Collector {
   bool writing() const INJECT_REQUIRES(session_mutex) {
     return writing_;
   }
+  /// The files have all windows up to this one, with everything that belongs to them.
+  std::uint32_t written_until() const INJECT_REQUIRES(session_mutex) {
+    return written_until_;
+  }
   /// Writes the last files. Any thread, once.
   void write_last(Pipeline::Locked& pipeline) INJECT_EXCLUDES(session_mutex);
 
@@ -80,7 +84,9 @@ class Collector {
   bool reopened(Nanoseconds since) const INJECT_REQUIRES(session_mutex);
   Nanoseconds write_interval() const INJECT_REQUIRES(session_mutex);
   bool write_due() const INJECT_REQUIRES(session_mutex);
-  void write_files(const char* state) INJECT_REQUIRES(session_mutex);
+  /// `until`: the last window of which nothing is missing.
+  void write_files(const char* state, std::uint32_t until) INJECT_REQUIRES(session_mutex);
+  std::uint32_t settled_until() const INJECT_REQUIRES(session_mutex);
   bool prepare_files(const char* state) INJECT_EXCLUDES(session_mutex);
   void note_put() noexcept INJECT_EXCLUDES(session_mutex);
   void finish_files() INJECT_REQUIRES(session_mutex);
@@ -93,6 +99,8 @@ class Collector {
   bool wrote_ INJECT_GUARDED_BY(session_mutex) = false;
   bool writing_ INJECT_GUARDED_BY(session_mutex) = false;
   bool put_ INJECT_GUARDED_BY(session_mutex) = false;  // the files being written are in the folder
+  std::uint32_t written_until_ INJECT_GUARDED_BY(session_mutex) = 0;
+  std::uint32_t files_until_ INJECT_GUARDED_BY(session_mutex) = 0;  // the same for files being written
   // The window to log as closed once files contain it: before those files are written, and while they are.
   std::uint32_t unsaid_ INJECT_GUARDED_BY(session_mutex) = 0;
   std::uint32_t to_say_ INJECT_GUARDED_BY(session_mutex) = 0;

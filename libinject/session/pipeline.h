@@ -91,6 +91,8 @@ class Pipeline {
     /// Drain::settle_times().
     void settle_times(Nanoseconds until) { pipeline_.drain_.settle_times(until); }
 
+    /// Drain::first_waiting_window().
+    std::uint32_t first_waiting_window() const { return pipeline_.drain_.first_waiting_window(); }
     Outstanding outstanding() const { return {pipeline_.drain_.waiting(), pipeline_.drain_.saw_graphs()}; }
     IterationTracker& tracker() { return pipeline_.tracker_; }
     RunWriter& writer() { return pipeline_.writer_; }

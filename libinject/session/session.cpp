@@ -266,16 +266,27 @@ bool Session::user_flush() noexcept {
   SessionState& state = parts_.state;
   if (!lock_session(false)) return false;
   const SessionLock lock(state, std::adopt_lock);
-  if (parts_.iterations.has_timed_after_window() && !state.collecting && !state.ending())
-    state.unwritten = true;
+  const bool timed = parts_.iterations.has_timed_after_window() && !state.collecting && !state.ending();
+  if (timed) state.unwritten = true;
   ++state.flushing;
   state.wake.notify_one();
-  const auto written = [&state, this]() INJECT_REQUIRES(session_mutex) {
-    return !state.collecting && !state.unwritten && !parts_.collector.writing();
+  // If further windows open, so often that there is always something left to write, the files need only have
+  // those that have closed by now. (Those of `launch:` are entered into the log later than they close, and
+  // what was timed after a window is not in it.)
+  const std::uint32_t last = parts_.log.ended_by(now());
+  const auto others_follow = [&, this]() INJECT_REQUIRES(session_mutex) {
+    return !timed && !parts_.launches.armed() && parts_.log.opened() > last;
+  };
+  const auto written = [&, this]() INJECT_REQUIRES(session_mutex) {
+    return (!state.collecting && !state.unwritten && !parts_.collector.writing()) ||
+           (others_follow() && parts_.collector.written_until() >= last);
   };
   // After the end, nobody writes what is left.
-  state.wait_changed(kFlushDeadline, [&state, &written]() INJECT_REQUIRES(session_mutex) {
-    return written() || state.ended();
+  state.wait_changed(kFlushDeadline, [&, this]() INJECT_REQUIRES(session_mutex) {
+    const bool done = written() || state.ended();
+    // What is being written may lack that window.
+    if (!done && others_follow() && !parts_.collector.writing() && !state.ending()) state.unwritten = true;
+    return done;
   });
   --state.flushing;
   return written();

@@ -359,6 +359,11 @@ class OwnApi(simulated.SimulatedTest):
         self.assertEqual(done.stdout.split("\n"), ["open: 0", "close: 0", ""])
         self.assertEqual(done.out.kernels(), {"a": 2})
 
+    def test_a_flush_does_not_wait_for_windows_that_open_meanwhile(self):
+        done = self.script("loop:60 [ kernel:k:1 sync sleep:5 ] flush quick_exit:5", WINDOW="time:0s+20ms/40ms")
+        self.assertEqual((done.code, done.stdout), (5, "flush: 0\n"))
+        self.assertGreater(done.out.kernels()["k"], 0)
+
     def test_what_is_flushed_outlives_a_program_that_is_cut_off(self):
         done = self.script("open kernel:a:2 close flush quick_exit:5")
         self.assertEqual((done.code, done.stdout), (5, "open: 0\nclose: 0\nflush: 0\n"))

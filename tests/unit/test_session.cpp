@@ -429,6 +429,18 @@ TEST_CASE("flushing waits until what is closed is on disk", "[session]") {
   CHECK(left.by_window("API Calls") == std::vector<int>{1, 1, 1});
 }
 
+TEST_CASE("flushing does not wait for windows that open and close meanwhile", "[session]") {
+  const Left left = play("time:0s+20ms/40ms", [] {
+    EXPECT(comes([] { return session().status().opened >= 3; }));
+    const std::uint32_t closed = session().status().opened - 1;
+    EXPECT(session().user_flush());
+    EXPECT(session().status().opened > closed + 1);
+    std::ifstream file(session().status().folder + "/run.json");
+    EXPECT(nlohmann::json::parse(file).at("windows").size() >= closed);
+  });
+  check_end(left);
+}
+
 TEST_CASE("a short window is said to be open, and to be closed once its files are there", "[session]") {
   const Left left = play("api", [] {
     session();

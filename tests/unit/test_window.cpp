@@ -280,6 +280,19 @@ TEST_CASE("windows that launches open and close are entered with their own times
   CHECK(log.without_times() == 0);
 }
 
+TEST_CASE("the latest window that had ended by a time") {
+  WindowLog log;
+  CHECK(log.ended_by(50) == 0);
+  log.end(log.open("one", 100), 200);
+  log.open("two", 300);
+  CHECK(log.ended_by(199) == 0);
+  CHECK(log.ended_by(200) == 1);
+  CHECK(log.ended_by(400) == 1);
+  log.end(2, 350);
+  CHECK(log.ended_by(349) == 1);
+  CHECK(log.ended_by(400) == 2);
+}
+
 TEST_CASE("a window whose edge was overwritten before it was read has no times, and is counted") {
   const auto some = trigger(0, 1, 2, std::uint64_t{1} << 31);
   WindowLog log;
