@@ -3,6 +3,7 @@
 #include "libinject/record/internal_thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -20,6 +21,16 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{1} << 20;
+
+// Real-time priority is for the program's own threads. Lowering it needs no privilege; as an attribute of
+// pthread_create, a sandbox that forbids it would prevent the thread. CPUs and nice value stay those of the
+// thread that has started this one.
+void leave_real_time() noexcept {
+  const int policy = sched_getscheduler(0);
+  if (policy != SCHED_FIFO && policy != SCHED_RR) return;
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_OTHER, &none);
+}
 
 }  // namespace
 
@@ -50,6 +61,7 @@ int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept
 void enter_internal_thread() noexcept {
   ThreadRegistry::ignore_this_thread();
   prctl(PR_SET_NAME, "libinject");
+  leave_real_time();
 }
 
 }  // namespace inject

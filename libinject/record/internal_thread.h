@@ -9,7 +9,8 @@ namespace inject {
 /// pthread_create's error.
 int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept;
 
-/// Must be called first on such a thread: names it, and excludes it from recording.
+/// Must be called first on such a thread: names it, excludes it from recording, and gives up a real-time
+/// priority that it has inherited.
 void enter_internal_thread() noexcept;
 
 }  // namespace inject
