@@ -324,7 +324,7 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   const bool buffers_moved =
       buffers.move_to(part(header.buffers), reinterpret_cast<BufferMark*>(base_ + header.marks.offset));
   live_ = live;
-  owner_ = getpid();
+  owner_.emplace();
   if (ring_moved) cold_[0] = ring.used_first();
   if (buffers_moved) cold_[1] = buffers.used_first();
   // Buffers that CUPTI already has are copied there by the thread that completes them.
@@ -385,7 +385,7 @@ void RecordFile::write_info(std::string_view text) {
 
 void RecordFile::remove() {
   // A forked child also has the mapping.
-  if (!is_open() || owner_ != getpid()) return;
+  if (!is_open() || !owner_->is_this()) return;
   for (const std::string& path : {path_, pointer_path_}) {
     if (path.empty()) continue;
     const ParentFolder where(path);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "libinject/journal/format.h"
 #include "libinject/journal/journal.h"
 #include "libinject/record/buffers.h"
+#include "libinject/record/control.h"
 #include "libinject/record/core.h"
 
 namespace inject::recovery {
@@ -67,7 +69,7 @@ class RecordFile {
   std::string path_;
   std::string pointer_path_;  // file with the records' location; empty: there is none
   Descriptor lock_;  // of a file elsewhere, which others may take for a dead process's (mark_in_use())
-  pid_t owner_ = 0;
+  std::optional<OwnProcess> owner_;
   std::uint8_t* base_ = nullptr;
   std::uint8_t* info_ = nullptr;
   std::uint64_t info_number_ = 0;

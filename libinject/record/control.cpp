@@ -25,7 +25,8 @@ void wipe_control_in_children() noexcept {
 #ifdef MADV_WIPEONFORK
   // Since Linux 4.14. A larger page has other variables as well: then only fork()'s handlers switch it off.
   if (sysconf(_SC_PAGESIZE) != static_cast<long>(sizeof(recording_control))) return;
-  madvise(&recording_control, sizeof(recording_control), MADV_WIPEONFORK);
+  if (madvise(&recording_control, sizeof(recording_control), MADV_WIPEONFORK) == 0)
+    recording_control.kept.store(true, std::memory_order_relaxed);
 #endif
 }
 

@@ -5,6 +5,9 @@
 // hooks run before our static initialisers do.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -28,6 +31,7 @@ struct alignas(4096) RecordingControl {
   std::atomic<std::uint32_t> word{0};
   std::atomic<std::uint32_t> window{0};
   std::atomic<BlockPool*> pool{nullptr};
+  std::atomic<bool> kept{false};  ///< not wiped
 };
 extern RecordingControl recording_control;
 
@@ -43,6 +47,19 @@ inline constinit std::atomic<BlockPool*>& published_pool = recording_control.poo
 /// From now on, children with memory of their own find recording switched off: the blocks are in shared
 /// memory, and _Fork() and clone() run no handlers of pthread_atfork().
 void wipe_control_in_children() noexcept;
+
+/// The process that has made an object, as opposed to a copy of it. The id alone does not tell: the first
+/// process of each PID namespace has the same.
+class OwnProcess {
+ public:
+  bool is_this() const noexcept {
+    return id_ == getpid() && (!kept_ || recording_control.kept.load(std::memory_order_relaxed));
+  }
+
+ private:
+  pid_t id_ = getpid();
+  bool kept_ = recording_control.kept.load(std::memory_order_relaxed);
+};
 
 /// Counts CUPTI attachments, to tell correlation ids of different attachments apart.
 extern std::atomic<std::uint16_t> current_generation;

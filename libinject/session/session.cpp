@@ -117,17 +117,15 @@ bool read_configuration(Core& core) {
 }  // namespace
 
 Session::Session(Core& core)
-    : pid_(getpid()),
-      parts_(core, {{&on_profiler_start, &on_profiler_stop},
+    : parts_(core, {{&on_profiler_start, &on_profiler_stop},
                     &on_iteration_stop,
                     [] { std::atexit(&on_exit_handler); },
                     &last_window_closed}) {}
 
 Session* Session::get() noexcept {
   Session* session = the_session.load(std::memory_order_acquire);
-  // A vfork child runs on its parent's memory without any fork handler: it is not the process that created
-  // the session.
-  return session != nullptr && session->pid_ == getpid() ? session : nullptr;
+  // A child of vfork() or clone() has run no fork handler: it is not the process that created the session.
+  return session != nullptr && session->process_.is_this() ? session : nullptr;
 }
 
 Session* Session::start(bool in_initialization) noexcept {
@@ -142,6 +140,7 @@ Session* Session::start(bool in_initialization) noexcept {
     }
     const Options& options = core->configuration.options;
     prepare_unwinder();
+    wipe_control_in_children();
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
     plans_watched.store((options.hooks & kHookCudnn) != 0, std::memory_order_release);
@@ -154,7 +153,6 @@ Session* Session::start(bool in_initialization) noexcept {
     find_driver_functions();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
     if ((options.hooks & kHookTorch) != 0) torch_memory.start();
-    wipe_control_in_children();
     DynamicLoaderGuard::count_in_this_process();  // a forked child may be the first to have a session
     pthread_atfork(&DynamicLoaderGuard::before_fork, &DynamicLoaderGuard::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);

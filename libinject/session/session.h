@@ -113,7 +113,7 @@ class Session {
   static void on_ranges_changed() noexcept;
   static void on_signal() noexcept;
 
-  const int pid_;
+  const OwnProcess process_;
   SessionParts parts_;
   std::atomic<bool> rest_written_{false};
   std::atomic<bool> exit_locked_out_{false};
