@@ -47,6 +47,14 @@ bool OutputFile::open(std::string path, Existing existing) {
   return descriptor_.is_open() || cannot("create", problem);
 }
 
+bool OutputFile::is_at(const std::string& path) const noexcept {
+  struct stat open {};
+  struct stat there {};
+  const int descriptor = descriptor_.is_open() ? descriptor_.get() : -1;
+  return descriptor >= 0 && ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
 bool OutputFile::flush() {
   if (!descriptor_.is_open() || !error_.empty()) {
     buffer_.clear();

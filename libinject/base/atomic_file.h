@@ -32,6 +32,8 @@ class OutputFile {
   void write_if_full() {
     if (buffer_.size() >= kBufferBytes) flush();
   }
+  /// True if the open file is the one that has this path.
+  bool is_at(const std::string& path) const noexcept;
   /// False if none of the buffer's contents are in the file.
   bool flush();
   /// Makes the file readable for other users, whatever the umask.

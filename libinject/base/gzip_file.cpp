@@ -53,7 +53,11 @@ void GzipFile::write_behind(FileQueue* queue) {
 bool GzipFile::open(const std::string& folder, std::string_view name) {
   path_ = folder + "/" + std::string(name);
   temporary_ = folder + "/." + std::string(name) + ".new";
-  file_.on_failure([this] { ::unlink(is_in_place_ ? path_.c_str() : temporary_.c_str()); });
+  // The folder's name may be another one's by now, which may have files of the same names.
+  file_.on_failure([this](const OutputFile& file) {
+    const std::string& path = is_in_place_ ? path_ : temporary_;
+    if (file.is_at(path)) ::unlink(path.c_str());
+  });
   if (!file_.open(temporary_, OutputFile::Existing::kReplace)) return false;
   auto stream = std::make_unique<z_stream>();
   if (deflateInit2(stream.get(), Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
@@ -89,6 +93,10 @@ bool GzipFile::reopen() {
   in_place_ = false;
   file_.then([this](OutputFile& file) {
     if (!file.error().empty()) return;
+    if (!file.is_at(path_)) {
+      file.fail(path_ + " has been moved or removed");
+      return;
+    }
     is_in_place_ = ::rename(path_.c_str(), temporary_.c_str()) != 0;
     if (is_in_place_) file.fail("cannot reopen " + path_ + ": " + std::generic_category().message(errno));
   });
@@ -113,6 +121,10 @@ bool GzipFile::complete(std::string_view end) {
   compress(*ending, end, Z_FINISH);
   file_.then([this](OutputFile& file) {
     if (!file.sync()) return;
+    if (!file.is_at(temporary_)) {
+      file.fail(temporary_ + " has been moved or removed");
+      return;
+    }
     is_in_place_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
     if (!is_in_place_)
       file.fail("cannot put " + path_ + " in place: " + std::generic_category().message(errno));

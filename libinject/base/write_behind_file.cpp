@@ -85,8 +85,8 @@ void WriteBehindFile::settle() noexcept {
   } catch (...) {
     error_ = "out of memory";
   }
+  if (on_failure_) on_failure_(file_);
   file_.close();
-  if (on_failure_) on_failure_();
   failed_.store(true, std::memory_order_release);
 }
 

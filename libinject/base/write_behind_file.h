@@ -24,8 +24,9 @@ class WriteBehindFile {
 
   /// Call before open(). Null: writes are synchronous.
   void write_behind(FileQueue* queue) { queue_ = queue; }
-  /// Call before open(). `tidy` is called once, by the thread on which the file fails.
-  void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
+  /// Call before open(). `tidy` is called once, by the thread on which the file fails, and with
+  /// the file still open.
+  void on_failure(std::function<void(const OutputFile&)> tidy) { on_failure_ = std::move(tidy); }
   /// Synchronous, with a queue or without.
   bool open(std::string path, OutputFile::Existing existing);
   bool was_opened() const { return open_; }
@@ -69,7 +70,7 @@ class WriteBehindFile {
   void settle() noexcept;
 
   FileQueue* queue_ = nullptr;
-  std::function<void()> on_failure_;
+  std::function<void(const OutputFile&)> on_failure_;
   std::string buffer_;
   std::uint64_t rows_ = 0;  // in it
   std::uint64_t bytes_ = 0;

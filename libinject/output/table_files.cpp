@@ -160,6 +160,11 @@ std::vector<std::string> write_run(const std::string& folder, std::size_t count,
                                    const Fill& fill) {
   std::vector<std::string> errors;
   errors.reserve(kUsualErrors);
+  if (!written.folder.is_in_place()) {
+    // What has that name now may be another run's.
+    errors.assign(count + 1, folder + " has been moved or removed: nothing is written there");
+    return errors;
+  }
   try {
     FinishedTables tables(folder, count);
     std::vector<std::string> kept;
@@ -184,11 +189,13 @@ std::vector<std::string> write_run(const std::string& folder, std::size_t count,
 }  // namespace
 
 void reserve_run_json(const std::string& folder, WrittenTables& written) {
+  written.folder.note(folder);
   written.run_file.reserve(folder, kRunFile);
 }
 
 void mark_outdated(WrittenTables& written) noexcept {
-  if (!written.if_none_follows.empty()) written.run_file.put(written.if_none_follows, written.write);
+  if (!written.if_none_follows.empty() && written.folder.is_in_place())
+    written.run_file.put(written.if_none_follows, written.write);
 }
 
 std::span<const TableFile> table_files() {

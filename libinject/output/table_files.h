@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/folder_identity.h"
 #include "libinject/base/reserved_file.h"
 #include "libinject/output/columns.h"
 #include "libinject/report/report.h"
@@ -40,6 +41,7 @@ std::string table_text(const TableFile& table, const Report& report);
 
 /// The tables in a run's folder that the run itself has written so far.
 struct WrittenTables {
+  FolderIdentity folder;  ///< noted by reserve_run_json()
   std::vector<std::string_view> names;
   std::vector<std::string> stale;  ///< those that the latest write could not replace
   /// Reserved space for run.json, if any (reserve_run_json()): it describes the tables, and has to be true
@@ -50,6 +52,7 @@ struct WrittenTables {
   std::string if_none_follows;
 };
 
+/// At the start of a run. From here on, files are only written while `folder` is the one that it is now.
 void reserve_run_json(const std::string& folder, WrittenTables& written);
 
 /// There will be no further write, although there is more to report than in the last one: run.json says so.

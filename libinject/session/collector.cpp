@@ -381,7 +381,7 @@ std::string Collector::files_are_in(const std::string& folder) const {
   if (!parts_.pipeline.files_incomplete()) return "files are in " + folder;
   // Don't name the folder if it has been moved away.
   return "not all files could be written" +
-         (::access(folder.c_str(), F_OK) == 0 ? "; those written are in " + folder : "");
+         (parts_.pipeline.folder_in_place() ? "; those written are in " + folder : "");
 }
 
 void Collector::write_settled() {

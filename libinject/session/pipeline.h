@@ -122,6 +122,7 @@ class Pipeline {
   void be_patient_with_files() noexcept { writer_.be_patient(); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
   bool has_files() const noexcept { return writer_.has_files(); }
+  bool folder_in_place() const noexcept { return writer_.folder_in_place(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }
   bool files_incomplete() const noexcept { return writer_.incomplete(); }
   bool keeps_records() const noexcept { return writer_.keeps_records(); }

@@ -138,12 +138,14 @@ void RunWriter::prepare_folder() {
 }
 
 void RunWriter::discard_folder() {
-  if (folder_.empty() || pid_ != getpid()) return;
+  if (folder_.empty() || !process_.is_this()) return;
   const auto discard = [this]() noexcept {
     try {
-      records_.remove();
-      written_.run_file.remove();
-      rmdir(folder_.c_str());  // fails if somebody else has put something there
+      if (written_.folder.is_in_place()) {
+        records_.remove();
+        written_.run_file.remove();
+        rmdir(folder_.c_str());  // fails if somebody else has put something there
+      }
     } catch (...) {
       // Out of memory: it stays.
     }
@@ -166,8 +168,8 @@ bool RunWriter::make_folder() {
     return false;
   }
   folder_ = result.path;
-  shown_folder_.store(folder_.c_str(), std::memory_order_release);
   reserve_run_json(folder_, written_);
+  shown_folder_.store(folder_.c_str(), std::memory_order_release);
   if (options_.recover) open_records();
   return true;
 }
@@ -251,7 +253,7 @@ void RunWriter::remove_records(bool all_written) {
     records_.remove();
   } else {
     Log::warn(
-        ::access(folder_.c_str(), F_OK) == 0
+        written_.folder.is_in_place()
             ? str_format(
                   "the records are kept: once files can be written, `injectctl recover {}` makes the tables",
                   folder_)
@@ -523,7 +525,7 @@ bool RunWriter::write_last_tables(Writing& writing) {
   // The records may stay because of the raw ones: they must not appear to have more than these tables.
   if (problems.empty() && writing.report && !no_tables_yet(run)) journal_.written(journal_.position());
   keep_run_state();
-  written_.run_file.remove();
+  if (written_.folder.is_in_place()) written_.run_file.remove();
   return problems.empty() && writing.report && !trace_failed_;
 }
 

@@ -24,6 +24,7 @@
 #include "libinject/pipeline/drain.h"
 #include "libinject/pipeline/window_log.h"
 #include "libinject/record/buffers.h"
+#include "libinject/record/control.h"
 #include "libinject/record/core.h"
 #include "libinject/report/report.h"
 #include "libinject/session/drain_sources.h"
@@ -69,6 +70,8 @@ class RunWriter {
   const char* shown_folder() const noexcept { return shown_folder_.load(std::memory_order_acquire); }
   /// True if the folder and the continuously written files exist.
   bool has_files() const noexcept { return has_files_.load(std::memory_order_acquire); }
+  /// False if that folder has been moved or removed since.
+  bool folder_in_place() const noexcept { return written_.folder.is_in_place(); }
   bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
   /// Interval between two writes of the files: longer if tables are large.
   Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
@@ -168,6 +171,7 @@ class RunWriter {
   Sources sources_;
   const Clock clock_;
   const int pid_;
+  const OwnProcess process_;
   std::vector<DeviceInfo> devices_;  // queried at the first write
 
   std::string folder_;  // set once

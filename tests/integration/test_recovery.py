@@ -363,6 +363,24 @@ class EndTest(Case):
         self.recover(elsewhere)
         self.assertEqual(simulated.Folder(elsewhere).kernels(), {"alpha": 5})
 
+    def test_a_folder_that_is_moved_and_replaced_meanwhile(self):
+        program = Killed(self, f"start {READY} kernel:alpha:5 until_text:moved:yes stop sync", WINDOW="api", TRACE="csv,chrome")
+        program.wait_for_submissions(5)
+        elsewhere = program.out.path.rename(program.work / "elsewhere")
+        program.out.path.mkdir()
+        theirs = ["cuda_gpu_kern_sum.csv", "records", ".trace.json.gz.new", ".run.json.spare"]
+        for name in theirs:
+            (program.out.path / name).write_text("theirs")
+        (program.work / "moved").write_text("yes")
+        self.assertEqual(program.process.wait(timeout=60), 0)
+        self.assertEqual({path.name: path.read_text() for path in program.out.path.iterdir()}, dict.fromkeys(theirs, "theirs"))
+        self.assertEqual(program.stderr().count("error: "), 1)
+        self.assertRegex(program.stderr(), "/out[^ ]* has been moved or removed")
+        self.assertRegex(program.stderr(), "/out has been moved or removed: `injectctl recover` on where it is now writes the tables\n")
+        self.assertNotIn("files are in /", program.stderr())
+        self.recover(elsewhere)
+        self.assertEqual(simulated.Folder(elsewhere).kernels(), {"alpha": 5})
+
     def test_a_clean_end_leaves_no_file(self):
         result = self.script("kernel:alpha:10 sync", WINDOW="always")
         self.assertNotIn("records", result.out.files())

@@ -33,6 +33,9 @@ class TemporaryFolder {
     text << file.rdbuf();
     return text.str();
   }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+  }
 
  private:
   std::string path_;

@@ -98,6 +98,25 @@ TEST_CASE("A gzip file that is not completed leaves nothing", "[output]") {
   CHECK(gunzip(folder.read(kName)) == "whole");
 }
 
+TEST_CASE("A gzip file leaves others of its name alone when its folder has been moved", "[output]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/out";
+  const bool complete_before = GENERATE(false, true);
+  REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+  GzipFile file;
+  REQUIRE(file.open(path, kName));
+  CHECK(file.add("one,"));
+  if (complete_before) CHECK(file.complete("end"));
+  REQUIRE(::rename(path.c_str(), (folder.path() + "/moved").c_str()) == 0);
+  REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+  folder.write(std::string("out/") + kName, "theirs");
+  folder.write(std::string("out/") + kTemporary, "theirs too");
+  CHECK_FALSE((file.add("two,") && file.complete("end")));
+  CHECK(folder.read(std::string("out/") + kName) == "theirs");
+  CHECK(folder.read(std::string("out/") + kTemporary) == "theirs too");
+  CHECK(file.error().find("has been moved or removed") != std::string::npos);
+}
+
 TEST_CASE("A gzip file that can't be written goes, and says why once", "[output]") {
   {
     GzipFile file;

@@ -325,6 +325,39 @@ TEST_CASE_METHOD(Writing, "records stay where a file could not be written", "[ou
   CHECK(run_json()["state"] == "closed");
 }
 
+TEST_CASE_METHOD(Writing, "a folder that has taken the name of ours, which was moved, is left alone",
+                 "[output][recovery]") {
+  REQUIRE(writer().ensure_folder());
+  window();
+  writer().write("closed");
+  const std::string moved = temporary.path() + "/moved";
+  fs::rename(folder(), moved);
+  fs::create_directory(folder());
+  for (const std::string& name : {std::string("run.json"), table(), std::string(recovery::kFileName)})
+    temporary.write("run/" + name, "theirs");
+  window();
+  writer().write("closed");
+  CHECK(writer().incomplete());
+  CHECK_FALSE(writer().write_last());
+  writer().stop();
+  for (const std::string& name : {std::string("run.json"), table(), std::string(recovery::kFileName)})
+    CHECK(text(name) == "theirs");
+  CHECK(std::distance(fs::directory_iterator(folder()), fs::directory_iterator()) == 3);
+  CHECK(said(folder() + " has been moved or removed: nothing is written there") == 1);
+  CHECK(said(folder() + " has been moved or removed: `injectctl recover`") == 1);
+  CHECK(fs::exists(moved + "/" + recovery::kFileName));
+}
+
+TEST_CASE_METHOD(Writing, "an unused folder that has been moved is left, as is the one with its name",
+                 "[output]") {
+  writer().prepare_folder();
+  fs::rename(folder(), temporary.path() + "/moved");
+  fs::create_directory(folder());
+  temporary.write(std::string("run/") + recovery::kFileName, "theirs");
+  writer().discard_folder();
+  CHECK(text(recovery::kFileName) == "theirs");
+}
+
 TEST_CASE_METHOD(Writing, "records go once the last writing has come through", "[output][recovery]") {
   REQUIRE(writer().ensure_folder());
   block_table();
