@@ -9,6 +9,7 @@
 #include <spdlog/sinks/base_sink.h>
 
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,6 +146,12 @@ std::vector<std::string> Log::notable() {
   Notable& notable = notable_lines();
   const std::lock_guard lock(notable.mutex);
   return notable.lines;
+}
+
+ThreadProblem::ThreadProblem(const char* lost, int code) noexcept {
+  std::array<char, 64> room;
+  const char* reason = strerror_r(code, room.data(), room.size());
+  std::snprintf(text_.data(), text_.size(), "%s: a thread can't be started (%s)", lost, reason);
 }
 
 }  // namespace inject

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +33,17 @@ class Log {
 
   /// Warnings and errors so far, for run.json; at most the first hundred.
   static std::vector<std::string> notable();
+};
+
+/// "LOST: a thread can't be started (REASON)". Without allocation: memory may be the reason.
+class ThreadProblem {
+ public:
+  /// `code`: pthread_create's.
+  ThreadProblem(const char* lost, int code) noexcept;
+  const char* text() const noexcept { return text_.data(); }
+
+ private:
+  std::array<char, 192> text_;
 };
 
 }  // namespace inject

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
@@ -35,7 +34,7 @@ void send_line(const Descriptor& socket, std::string_view text) noexcept {
 
 bool ControlListener::start() noexcept {
   const int failed = start_internal_thread(&entry, this);
-  if (failed != 0) Log::warn(std::string("injectctl cannot reach this process: ") + std::strerror(failed));
+  if (failed != 0) Log::warn(ThreadProblem("injectctl cannot reach this process", failed).text());
   return failed == 0;
 }
 

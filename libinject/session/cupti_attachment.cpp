@@ -2,10 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/cupti_attachment.h"
 
+#include <array>
+#include <cstdio>
 #include <mutex>
 
 #include "libinject/base/clock.h"
-#include "libinject/base/format.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/gate.h"
 
@@ -135,11 +136,14 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
         "CUPTI is not finalized because one of the program's threads is still inside it: launches remain "
         "about 0.4 us slower until another window has ended");
   } else if (!due && once_.first(OnceLog::Topic::kStaysInitialised)) {
-    state_.warn(
-        str_format("CUPTI has been attached and finalized {} times, and keeps some memory each time: it is "
-                   "finalized once an hour now, and after the last window; launches stay some 0.4 us slower "
-                   "in between",
-                   finalizations_.load()));
+    std::array<char, 256> line;  // needs no memory
+    std::snprintf(
+        line.data(), line.size(),
+        "CUPTI has been attached and finalized %llu times, and keeps some memory each time: it is "
+        "finalized once an hour now, and after the last window; launches stay some 0.4 us slower in "
+        "between",
+        static_cast<unsigned long long>(finalizations_.load()));
+    state_.warn(line.data());
   }
   detach_owed_ = false;
   const Nanoseconds end = now();

@@ -3,10 +3,8 @@
 #include "libinject/session/worker.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "libinject/base/clock.h"
-#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/driver.h"
 #include "libinject/capture/launch_place.h"
@@ -38,12 +36,7 @@ bool Worker::ensure() noexcept {
   const int failed = start_internal_thread(&entry, this);
   running_ = failed == 0;
   if (failed != 0 && parts_.once.first(OnceLog::Topic::kNoThread)) {
-    try {
-      parts_.state.log(LogLevel::kError, str_format("no window can be opened: a thread can't be started ({})",
-                                                    std::strerror(failed)));
-    } catch (...) {
-      parts_.once.no_memory_for("no window is opened");
-    }
+    parts_.state.log(LogLevel::kError, ThreadProblem("no window can be opened", failed).text());
   }
   return running_;
 }

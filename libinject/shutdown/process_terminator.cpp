@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "libinject/base/clock.h"
@@ -33,6 +32,7 @@ constexpr Nanoseconds kSoon = 20 * kMillisecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
 
 enum class OnInterrupt { kIgnored, kEnds, kHandled };
+
 void end_with_descendants(void (*before_end)() noexcept) {
   before_end();
   if (end_descendants()) return;
@@ -41,7 +41,6 @@ void end_with_descendants(void (*before_end)() noexcept) {
       "not "
       "show which they are");
 }
-
 
 OnInterrupt on_interrupt() {
   struct sigaction action {};
@@ -58,8 +57,7 @@ void ProcessTerminator::start(Session& session, void (*before_end)() noexcept) n
   session_ = &session;
   before_end_ = before_end;
   if (const int failed = start_internal_thread(&entry, this); failed != 0) {
-    Log::error(std::string("INJECT_AFTER and INJECT_TIMEOUT have no effect: a thread can't be started (") +
-               std::strerror(failed) + ")");
+    Log::error(ThreadProblem("INJECT_AFTER and INJECT_TIMEOUT have no effect", failed).text());
   }
 }
 
