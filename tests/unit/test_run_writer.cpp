@@ -329,14 +329,14 @@ TEST_CASE_METHOD(Writing, "a folder that has taken the name of ours, which was m
                  "[output][recovery]") {
   REQUIRE(writer().ensure_folder());
   window();
-  writer().write("closed");
+  write_files(writer(), "closed");
   const std::string moved = temporary.path() + "/moved";
   fs::rename(folder(), moved);
   fs::create_directory(folder());
   for (const std::string& name : {std::string("run.json"), table(), std::string(recovery::kFileName)})
     temporary.write("run/" + name, "theirs");
   window();
-  writer().write("closed");
+  write_files(writer(), "closed");
   CHECK(writer().incomplete());
   CHECK_FALSE(writer().write_last());
   writer().stop();
