@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -872,23 +873,139 @@ TEST_CASE("one optimizer that steps for two models in turn makes one iteration o
 
 TEST_CASE("micro-batches that are added later are no iterations", "[steps][iterations]") {
   for (const bool shown : {false, true}) {
-    CAPTURE(shown);
+    // What the host reads before a step may make it skip the step.
+    for (const bool reads : {false, true}) {
+      CAPTURE(shown, reads);
+      SteppedTraining program;
+      program.object = 7;
+      for (unsigned k = 0; k < 100; ++k) {
+        if (k == 22 && shown) program.detector.keep_numbers(program.detector.begun(), program.time);
+        program.begin();
+        for (unsigned batch = 0; batch < 1 + k / 20; ++batch) {
+          program.event(SignKind::kCopyToDevice, 1, 5);
+          for (unsigned i = 0; i < 30; ++i) program.kernel(10 + i);
+          if (reads) program.event(SignKind::kCopyToHost, 2, 4);
+        }
+        if (k != 3) program.step(1, {7, 8});
+      }
+      REQUIRE(program.detector.lock());
+      CHECK(program.detector.lock()->marks.other_anchor == 0);
+      CHECK(certainty_of(info_of(program.detector), false) ==
+            (shown && reads ? Certainty::kLow : Certainty::kHigh));
+      if (!shown && reads) CHECK(program.spans.back().number == program.begins.size() - 3);
+      if (reads) continue;
+      // Gradients of iterations 3 and 4 make one step.
+      CHECK(program.detector.begun() == program.begins.size() - 1);
+      std::size_t right = 0;
+      for (const IterationSpan& span : program.spans)
+        right += !span.phase && std::ranges::binary_search(program.begins, span.first_event);
+      CHECK(right >= 97);
+    }
+  }
+}
+
+TEST_CASE("any number of micro-batches in an iteration", "[steps][iterations]") {
+  for (const std::uint32_t seed : {1u, 2u, 3u, 4u, 5u}) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
     SteppedTraining program;
     program.object = 7;
-    for (unsigned k = 0; k < 100; ++k) {
-      if (k == 22 && shown) program.detector.keep_numbers(program.detector.begun(), program.time);
+    for (unsigned k = 0; k < 80; ++k) {
       program.begin();
-      for (unsigned batch = 0; batch < 1 + k / 20; ++batch) {
+      for (unsigned batch = 0; batch < 1 + random() % 5 / 3; ++batch) {
         program.event(SignKind::kCopyToDevice, 1, 5);
         for (unsigned i = 0; i < 30; ++i) program.kernel(10 + i);
       }
-      if (k != 3) program.step(1, {7, 8});
+      program.step(1, {7, 8});
     }
     REQUIRE(program.detector.lock());
-    CHECK(program.detector.lock()->marks.other_anchor == 0);
-    CHECK(certainty_of(info_of(program.detector), false) == (shown ? Certainty::kLow : Certainty::kHigh));
-    if (!shown) CHECK(program.spans.back().number == program.begins.size() - 3);
+    CHECK(program.detector.lock()->steps == 1);
+    CHECK(program.detector.begun() == program.begins.size());
   }
+}
+
+TEST_CASE("work that is added to the backward pass does not move boundaries", "[steps][iterations]") {
+  for (const bool reads : {false, true}) {
+    CAPTURE(reads);
+    SteppedTraining program;
+    program.object = 7;
+    for (unsigned k = 0; k < 80; ++k) {
+      program.begin();
+      program.event(SignKind::kCopyToDevice, 1, 5);
+      for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+      // A frozen part is trained from here on, with the functions of the rest.
+      for (unsigned i = 20; i < 40 && k >= 20; ++i) program.kernel(i, 1);
+      if (reads) program.event(SignKind::kCopyToHost, 2, 4);
+      program.step(1, k < 20 ? std::vector<std::uint64_t>{7} : std::vector<std::uint64_t>{7, 8, 9});
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.difference(program.spans.front().number) == "");
+    CHECK(program.detector.begun() == program.begins.size());
+  }
+}
+
+TEST_CASE("validation that looks like the forward pass is not counted", "[steps][iterations]") {
+  SteppedTraining program;
+  program.object = 7;
+  const auto forward = [&] {
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+  };
+  for (unsigned batch = 0; batch < 10; ++batch) forward();
+  for (unsigned k = 0; k < 60; ++k) {
+    program.begin();
+    forward();
+    for (unsigned i = 40; i < 46; ++i) program.kernel(i);
+    program.step(1, {7, 8});
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.difference(program.spans.front().number) == "");
+  CHECK(program.detector.begun() == program.begins.size());
+}
+
+TEST_CASE("steps are skipped, however much of an iteration the optimizer launches", "[steps][iterations]") {
+  for (const unsigned parameters : {2u, 40u}) {
+    for (const unsigned micro_batches : {1u, 2u}) {
+      CAPTURE(parameters, micro_batches);
+      SteppedTraining program;
+      program.object = 7;
+      std::vector<std::uint64_t> sizes(parameters);
+      std::iota(sizes.begin(), sizes.end(), 7);
+      for (unsigned k = 0; k < 80; ++k) {
+        program.begin();
+        for (unsigned batch = 0; batch < micro_batches; ++batch) {
+          program.event(SignKind::kCopyToDevice, 1, 5);
+          for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+        }
+        program.kernel(60);  // are the gradients finite?
+        program.event(SignKind::kCopyToHost, 2, 4);
+        if (k > 1 && k % 7 != 0) program.step(1, sizes);
+        program.kernel(61);  // the scale
+      }
+      REQUIRE(program.detector.lock());
+      CHECK(program.detector.begun() == program.begins.size());
+      CHECK(program.spans.back().number == program.begins.size() - 2);
+    }
+  }
+}
+
+TEST_CASE("a new optimizer for each of many short runs makes no iterations of the runs",
+          "[steps][iterations]") {
+  SteppedTraining program;
+  for (unsigned run = 0; run < 12; ++run) {
+    program.object = 7 + run;
+    for (unsigned k = 0; k < 20; ++k) {
+      program.begin();
+      program.event(SignKind::kCopyToDevice, 1, 5);
+      for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+      // The first step also creates the optimizer's state.
+      program.step(1, k == 0 ? std::vector<std::uint64_t>{7, 8, 20, 20} : std::vector<std::uint64_t>{7, 8});
+    }
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 1);
+  CHECK(program.detector.begun() == program.begins.size());
+  CHECK(certainty_of(info_of(program.detector), false) == Certainty::kMedium);
 }
 
 TEST_CASE("a graph that is captured later, with the step, is an iteration", "[steps][iterations]") {
