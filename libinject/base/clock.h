@@ -69,9 +69,10 @@ inline std::optional<Nanoseconds> cpu_time_of_process(pid_t process) noexcept {
 }
 
 /// Ends early if a signal arrives.
-inline void sleep_for(Nanoseconds time) noexcept {
+/// False if a signal ended the sleep early.
+inline bool sleep_for(Nanoseconds time) noexcept {
   const timespec pause{static_cast<time_t>(time / kSecond), static_cast<long>(time % kSecond)};
-  nanosleep(&pause, nullptr);
+  return nanosleep(&pause, nullptr) == 0;
 }
 
 }  // namespace inject

@@ -17,8 +17,8 @@ namespace inject {
 
 namespace {
 
-// statfs(2): FUSE, SMB.
-constexpr std::uint32_t kRenumbering[] = {0x65735546, 0xFF534D42, 0xFE534D42, 0x517B};
+// statfs(2): FUSE, SMB, and overlayfs whose layers are on different file systems.
+constexpr std::uint32_t kRenumbering[] = {0x65735546, 0xFF534D42, 0xFE534D42, 0x517B, 0x794C7630};
 
 bool may_renumber(const char* path) noexcept {
   struct statfs system {};

@@ -20,8 +20,7 @@ inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds m
   for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most;) {
     const Nanoseconds length =
         std::min(std::clamp(waited / kShare, kFirstPause, kLongestPause), most - waited);
-    sleep_for(length);
-    waited += length;
+    waited += sleep_for(length) ? length : kFirstPause;
     lock.try_lock();
   }
   return lock;

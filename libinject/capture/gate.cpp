@@ -34,8 +34,7 @@ LaunchGate::LaunchGate(bool close) noexcept : closed_(close) {
   gate_deadline.store(now() + kInFlight + kMaxHold, std::memory_order_relaxed);
   control_word.fetch_or(kControlGate, std::memory_order_seq_cst);
   // Hooks outside a window count nothing, so the number of calls past the gate is unknown: give them time.
-  const timespec pause{0, static_cast<long>(kInFlight)};
-  nanosleep(&pause, nullptr);
+  sleep_for(kInFlight);
 }
 
 LaunchGate::~LaunchGate() {

@@ -18,9 +18,9 @@ namespace inject {
 class LaunchGate {
  public:
   /// Longest time that the gate is closed.
-  static constexpr Nanoseconds kMaxHold = 30'000'000;
+  static constexpr Nanoseconds kMaxHold = 30 * kMillisecond;
   /// Time allowed for calls that passed the gate before it closed.
-  static constexpr Nanoseconds kInFlight = 300'000;
+  static constexpr Nanoseconds kInFlight = 300 * kMicrosecond;
 
   /// If `close` is false, does nothing (the caller is inside a hooked call or a callback itself).
   explicit LaunchGate(bool close) noexcept;

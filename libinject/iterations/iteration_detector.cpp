@@ -83,7 +83,7 @@ bool IterationDetector::has_other_steps() const {
 // there: the program may have put other work in between since.
 bool IterationDetector::is_before_step(std::uint64_t end) const {
   const auto step = history_.steps().last_before(end);
-  if (!step) return true;
+  if (!step || *step < history_.oldest()) return true;
   const std::uint64_t launched = history_.steps().signs_in(*step);
   const std::uint64_t most = std::min(launched + 2 * SignHistory::kMaxBeforeStep, *step - history_.oldest());
   for (std::uint64_t back = launched + 1; back <= most; ++back)

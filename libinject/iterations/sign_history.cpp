@@ -142,6 +142,7 @@ const SignHistory::Gap* SignHistory::gap_before(std::uint64_t position) const {
 }
 
 bool SignHistory::may_skip_step(std::uint64_t position) const {
+  if (position < oldest()) return false;
   const std::uint64_t launched = steps_.signs_in(position);
   for (std::uint64_t back = launched + 1; back <= launched + kMaxBeforeStep && back <= position - oldest();
        ++back) {

@@ -19,8 +19,10 @@ constexpr std::uint64_t kCheckpointCopies = 16;
 constexpr std::uint32_t kLatest = 0xFF;
 constexpr int kMostExceeded = 4;
 
-/// The number of `begin` events in an iteration, from position `from` on; 0 if that varies.
-std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from) {
+/// The number of `begin` events in an iteration, from position `from` on; 0 if that varies. `in_steps`:
+/// including those that optimizers launch in their steps.
+std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from,
+                             bool in_steps) {
   Anchored anchored = Anchored::kNo;
   bool whole = false;  // what came before the first boundary may have been setup
   std::uint64_t begins = 0;
@@ -37,7 +39,7 @@ std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& m
       whole = true;
       begins = 0;
     }
-    if (is_begin) ++begins;
+    if (is_begin && (in_steps || history.event(p).in_step == 0)) ++begins;
     const Anchored before = anchored;
     anchored = history.anchored(p, marks, before);
     if (is_near_end(anchored) && !is_near_end(before) && begins != 0 && whole) {
@@ -55,7 +57,15 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
   marks_ = marks;
   events_ = events;
   // The amount of work in an iteration gives no information on what ran before it.
-  begins_expected_ = marks.begin == IterationMarks::kAnyWork ? 0 : begins_in_each(history, marks, from);
+  const bool is_any = marks.begin == IterationMarks::kAnyWork;
+  // An optimizer's first step also creates its state, possibly with the kernel that begins iterations. But a
+  // step may also do all of an iteration's work.
+  begins_in_steps_ = false;
+  begins_expected_ = is_any ? 0 : begins_in_each(history, marks, from, begins_in_steps_);
+  if (begins_expected_ == 0 && !is_any) {
+    begins_in_steps_ = true;
+    begins_expected_ = begins_in_each(history, marks, from, begins_in_steps_);
+  }
   spans_.clear();
   begins_.clear();
   anchored_ = Anchored::kNo;
@@ -81,7 +91,7 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   const Place place{position, event.time};
   const bool is_begin = history.matches(position, marks_.begin);
   if (history.begins(position, marks_, anchored_)) on_boundary(history, place);
-  if (is_begin && marks_.begin != IterationMarks::kAnyWork) {
+  if (is_begin && marks_.begin != IterationMarks::kAnyWork && (begins_in_steps_ || event.in_step == 0)) {
     // Keep the latest.
     if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
     begins_.push_back(place);
@@ -157,9 +167,6 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
 // The first anchor since the boundary: what came before the last `begins_expected_` was not an iteration.
 void SpanTracker::on_anchor(const SignHistory& history) {
   if (begins_expected_ == 0) return;
-  // An optimizer's first step also creates its state, possibly with the kernel that begins iterations.
-  while (begins_.size() > begins_expected_ && history.event(begins_.back().position).in_step != 0)
-    begins_.pop_back();
   exceeded_ = exceeded_ << 1 | (in_iteration_ && begins_.size() > begins_expected_ ? 1u : 0u);
   if (std::popcount(exceeded_ & kLatest) > kMostExceeded) {
     begins_expected_ = 0;

@@ -102,7 +102,8 @@ class SpanTracker {
   bool in_iteration_ = false;  // its beginning is known: begin_
   Anchored anchored_ = Anchored::kNo;
   Place begin_;
-  std::vector<Place> begins_;  // `begin` events since the boundary
+  std::vector<Place> begins_;     // `begin` events since the boundary
+  bool begins_in_steps_ = false;  // those that optimizers launch count as well
   std::uint64_t last_anchor_ = 0;
   std::array<Nanoseconds, 15> durations_{};  // of the latest iterations, as a ring
   std::size_t durations_seen_ = 0;

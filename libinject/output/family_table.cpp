@@ -30,9 +30,8 @@ Columns<Listed<FamilyReport>> family_columns(const Report&) {
            "Share of the time spent in kernels whose names do not say whether they use tensor cores.")
       .add("FLOPs", kFlop, &Row::flops,
            "FLOPs of the library calls of known shape whose products these kernels compute: those that take "
-           "most "
-           "of the call's time, not counting kernels that only help, as by changing layouts.",
-           "records of calls or device work were lost")
+           "most of the call's time, not counting kernels that only help, as by changing layouts.",
+           "records of calls, or of work of calls of known shape, were lost")
       .add(
           "TFLOP/s", kTeraflops, [](const Row& row) { return row.teraflops; },
           "FLOPs of these calls / the time of all of their kernels, over the calls whose TFLOP/s is known.",

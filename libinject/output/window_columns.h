@@ -88,12 +88,12 @@ void add_flop_columns(Columns<Row>& columns, Rate rate) {
   using namespace units;
   columns.of(rate)
       .add("FLOPs", kFlop, &FlopRate::flops, "FLOPs of the library calls of known shape.",
-           "rows of one device; records of calls or device work were lost")
+           "rows of one device; records of calls, or of work of captured or unknown calls, were lost")
       .add("TFLOP/s", kTeraflops, &FlopRate::teraflops,
            "FLOPs / Duration; of an iteration that the host ran ahead in: / Step Time.",
            "rows of one device; no FLOPs, or not all, are known; an impossible rate (peaks.md); the host ran "
-           "ahead of the "
-           "GPU, or may have while records of its work were lost, and the row is a window's, or has no Step "
+           "ahead of the GPU, or may have while records of its work were lost, and the row is a window's, or "
+           "has no Step "
            "Time; no complete iteration, and the work ended long after the window")
       .add(
           "Peak (%)", kRateShare, [](const FlopRate& of) { return percent(of.peak_share.value); },

@@ -21,6 +21,7 @@ namespace inject {
 namespace {
 
 constinit std::atomic<ThreadRegistry*> published_registry{nullptr};
+constinit std::atomic<std::uint64_t> exited_threads{0};
 
 }  // namespace
 
@@ -118,6 +119,11 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
   this_thread_state = nullptr;
   // Release: a drain thread that sees kDead sees the thread's last records.
   state->life.store(ThreadState::kDead, std::memory_order_release);
+  exited_threads.fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t ThreadRegistry::exited() noexcept {
+  return exited_threads.load(std::memory_order_acquire);
 }
 
 void ThreadRegistry::recycle(ThreadState& state) noexcept {

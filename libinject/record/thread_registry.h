@@ -20,7 +20,7 @@
 namespace inject {
 
 /// The state of one program thread while it is observed. Only its own thread touches it, except for `queue`'s
-/// consumer side and `life`.
+/// consumer side, `life` and `ended_ranges`. Others may read `index`.
 struct alignas(64) ThreadState {
   enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
 
@@ -237,6 +237,8 @@ class ThreadRegistry {
   void keep_counts(RecordCounts* lines) noexcept;
   static constexpr std::uint32_t kCountLines = kMaxAtOnce + 1;
   RecordCounts* kept_counts() const noexcept { return count_lines_.load(std::memory_order_acquire); }
+  /// Number of the process's threads that have exited after they had a state.
+  static std::uint64_t exited() noexcept;
   /// Number of threads that have ended and whose last records have been taken.
   std::uint64_t gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 

@@ -296,7 +296,8 @@ MetricValues iteration_metrics(const Statistics& statistics, const IterationRow&
 /// Of the window of an iteration.
 struct WindowFacts {
   Pace pace = Pace::kHost;
-  bool traced = true;  // device activity was recorded
+  bool traced = true;      // device activity was recorded
+  bool flops_lost = true;  // work of captured or unknown calls may have no record
 };
 
 /// `next`: the next row, null if there is none.
@@ -328,7 +329,7 @@ void add_iteration(Report& report, const IterationRow& row, const IterationRow* 
     overlapped = overlapped || device.overlapped;
   }
   all.units.add(units_of(*report.run, row), duration, row.devices);
-  if (!row.lost)
+  if (!row.lost || !window.flops_lost)
     all.flops = host_flop_rate(
         row.flops, window.pace == Pace::kHost ? static_cast<double>(duration) : all.step_time.value_or(0),
         computing(row.devices), *report.run);
@@ -384,10 +385,12 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   double fewest = 0;
   double most = 0;
   std::size_t count = 0;
-  // Of the iterations whose time is known:
-  double least = 0;    // ns at the peaks
-  double devices = 0;  // that ran kernels, added up
-  double time = 0;     // ns, added up over these devices
+  double all_least = 0;    // ns at the peaks
+  double all_devices = 0;  // that ran kernels, added up
+  // The same, of the iterations whose time is known:
+  double least = 0;
+  double devices = 0;
+  double time = 0;  // ns, added up over these devices
   bool peaks_known = true;
   for (const IterationReport& iteration : report.iterations) {
     const IterationRow& row = *iteration.row;
@@ -400,11 +403,13 @@ std::optional<ModelFlops> model_flops(const Report& report) {
     most = std::max(most, own);
     ++count;
     flops += own;
-    if (!iteration.step_time) continue;
     const std::optional<double> seconds = computed->flops.least_time(device);
     peaks_known = peaks_known && seconds;
-    least += 1e9 * seconds.value_or(0);
     const auto computed_by = static_cast<double>(std::max<std::size_t>(computing(row.devices), 1));
+    all_least += 1e9 * seconds.value_or(0);
+    all_devices += computed_by;
+    if (!iteration.step_time) continue;
+    least += 1e9 * seconds.value_or(0);
     devices += computed_by;
     time += computed_by * *iteration.step_time;
   }
@@ -417,7 +422,11 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   model.per_iteration = flops * part / static_cast<double>(count);
   const std::optional<double> step = comparable_step_time(report.steps, fewest, most);
   model.in_windows = !step;
-  if (step) time = *step * devices;
+  if (step) {
+    least = all_least;
+    devices = all_devices;
+    time = *step * devices;
+  }
   if (peaks_known && time > 0) model.utilization = possible_share(least * part / time, time / devices);
   return model;
 }
@@ -430,6 +439,9 @@ std::vector<FamilyReport> family_reports(const Statistics& statistics, const std
     bool impossible = false;
   };
   std::map<Family, Work> works;
+  // A call belongs to the family of its kernels, which may have no record.
+  bool lost = statistics.host_total().lost;
+  for (const CallReport& call : calls) lost = lost || call.call->entry.incomplete;
   for (const CallReport& call : calls) {
     const std::optional<Family> family = family_of_call(*call.call);
     if (!family || call.call->work.flops == 0) continue;
@@ -440,7 +452,6 @@ std::vector<FamilyReport> family_reports(const Statistics& statistics, const std
     work.measured += static_cast<double>(call.call->work.flops) * static_cast<double>(call.calls_on_gpu);
     work.time += static_cast<double>(call.call->entry.gpu.sum);
   }
-  const bool lost = statistics.host_total().lost;
   std::vector<FamilyReport> families;
   for (const FamilyRow& row : statistics.families()) {
     FamilyReport& report = families.emplace_back(FamilyReport{row, std::nullopt, std::nullopt});
@@ -539,6 +550,8 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   std::map<std::uint32_t, WindowFacts> windows;
   for (const WindowInfo& window : run.windows) windows[window.number].traced = window.untraced.empty();
   for (const auto& [window, other] : paces) windows[window].pace = other;
+  for (const WindowReport& window : report.windows)
+    if (window.host) windows[window.window].flops_lost = window.host->work.lost;
   for (const IterationRow& row : report.iteration_rows) {
     const WindowFacts& window = windows[row.window];
     add_iteration(report, row, &row == &report.iteration_rows.back() ? nullptr : &row + 1, window);

@@ -75,7 +75,7 @@ struct WindowReport {
     Pace pace = Pace::kHost;
     std::optional<double> samples_per_second;  ///< from step_time
     WorkUnits units;                           ///< of these iterations, as far as they have rows
-    std::optional<FlopRate> flops;             ///< empty if records of calls or device work were lost
+    std::optional<FlopRate> flops;  ///< empty if calls, or work of captured or unknown ones, were lost
     std::optional<FetchTimes> fetches;
     std::optional<Losses> losses;  ///< empty if the window is not listed
   };

@@ -38,8 +38,7 @@ void end_with_descendants(void (*before_end)() noexcept) {
   if (end_descendants()) return;
   Log::warn(
       "the program's child processes are not ended: /proc is missing or another PID namespace's, and does "
-      "not "
-      "show which they are");
+      "not show which they are");
 }
 
 OnInterrupt on_interrupt() {

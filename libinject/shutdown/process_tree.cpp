@@ -6,10 +6,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -126,7 +128,10 @@ Descendants::~Descendants() {
 }
 
 bool end_descendants() noexcept {
-  if (!proc_is_ours()) return false;
+  if (!proc_is_ours()) {
+    siginfo_t child{};
+    return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 && errno == ECHILD;
+  }
   if (Descendants().size() == 0) return true;
   freeze_other_threads();
   struct sigaction plain {};

@@ -44,7 +44,8 @@ class Descendants {
 
 /// Ends the descendants: SIGTERM, then SIGKILL for those left after two seconds. If there are any, the
 /// program's other threads are stopped first, permanently: they would otherwise see their workers die, and
-/// report it or replace them. False if /proc does not show which they are: no process is ended then.
+/// report it or replace them. False if there are child processes and /proc does not show which they are: no
+/// process is ended then.
 bool end_descendants() noexcept;
 
 }  // namespace inject

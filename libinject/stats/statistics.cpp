@@ -269,7 +269,8 @@ void Statistics::iteration_boundary(const IterationBoundary& boundary) {
 void Statistics::lost_work(const Attribution& launch) {
   if (launch.window == 0) return;
   const Nanoseconds begin = launch.known ? launch.host_begin : 0;
-  collectors_->windows.host(launch.window).lost = true;
+  // FLOPs are counted by calls, and only those of captured ones by kernels.
+  if (!launch.known || launch.graph != 0) collectors_->windows.host(launch.window).lost = true;
   collectors_->call_shape_rows.reset();
   collectors_->call_shapes.lost_work(launch);
   collectors_->iterations.lost_work(launch.window, begin);

@@ -41,9 +41,10 @@ def family(name: str) -> Callable[[Run], float | None]:
 
 
 def rnn_rate(run: Run) -> float | None:
-    """TFLOP/s of the recurrent layers' calls: FLOPs per picosecond."""
-    work, time = run.total("rnn_sum", "FLOPs"), run.total("rnn_sum", "GPU Time (ns)")
-    return work / time / 1e3 if work and time else None
+    """TFLOP/s of the recurrent layers' calls: the mean of the rows that have a rate, over their time."""
+    rows = [row for row in run.rows("rnn_sum") if isinstance(row["TFLOP/s"], (int, float))]
+    time = sum(row["GPU Time (ns)"] for row in rows)
+    return sum(row["TFLOP/s"] * row["GPU Time (ns)"] for row in rows) / time if time else None
 
 
 def kernels_a_step(run: Run) -> float | None:

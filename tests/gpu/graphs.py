@@ -61,7 +61,7 @@ def captured_in_the_window(options, report):
     kernels = [int(row["Kernels"]) for row in rows]
     report.check(f"{name}: kernels of every replay", all(count and count % replays == 0 for count in kernels), kernels)
     flops = replays * sum(2 * m * n * k for m, n, k in expected["shapes"])
-    window = sum(int(row["FLOPs"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all")
+    window = sum(int(row["FLOPs"] or 0) for row in folder.rows("window_sum.csv") if row["Device"] == "all")
     report.check(f"{name}: FLOPs of the window are those of all replays", window == flops, f"{window} of {flops}")
     families = {row["Family"]: row for row in folder.rows("family_sum.csv")}
     instances = int(families["GEMM"]["Instances"]) if "GEMM" in families else 0

@@ -75,8 +75,8 @@ def one_model(options, report, name):
     iterations = [row for row in folder.rows("iteration_sum.csv") if row["Device"] == "all"]
     window = [row for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
     report.check(f"{name}: FLOPs of iterations add up to the window's",
-                 sum(int(row["FLOPs"]) for row in iterations) == int(window[0]["FLOPs"]),
-                 f"{int(window[0]['FLOPs']) / 1e9:.2f} GFLOP, {window[0]['TFLOP/s']} TFLOP/s, {window[0]['Peak (%)']} % of the peak")
+                 sum(int(row["FLOPs"] or 0) for row in iterations) == int(window[0]["FLOPs"] or 0),
+                 f"{int(window[0]['FLOPs'] or 0) / 1e9:.2f} GFLOP, {window[0]['TFLOP/s']} TFLOP/s, {window[0]['Peak (%)']} % of the peak")
 
 
 def test(options, report):

@@ -35,5 +35,7 @@ packages() {
 packages typer jinja2
 packages --no-deps plotly
 # Pages embed its script. The rest is 30 MB of Python that nothing imports.
-find "$folder/python/plotly" -mindepth 1 -maxdepth 1 ! -name package_data ! -name __init__.py -exec rm -rf {} +
+if [ -d "$folder/python/plotly" ]; then
+  find "$folder/python/plotly" -mindepth 1 -maxdepth 1 ! -name package_data ! -name __init__.py -exec rm -rf {} +
+fi
 du -sh "$folder"

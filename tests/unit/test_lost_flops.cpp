@@ -217,6 +217,34 @@ TEST_CASE("A lost kernel of a call that is no longer pending leaves all calls of
   }
 }
 
+TEST_CASE("FLOPs of windows and iterations count by calls, so that lost kernels of known ones do not matter",
+          "[lost_flops]") {
+  for (const bool known : {true, false}) {
+    CAPTURE(known);
+    ShapedCalls run;
+    const std::uint32_t shape = run.product();
+    for (int i = 0; i < 2; ++i) {
+      run.call("cublasGemmEx", shape);
+      run.kernel_of(kProductKernel, shape, 2500);
+    }
+    if (known) {
+      run.lose_kernel_of(shape);
+    } else {
+      Attribution unknown;
+      unknown.window = 1;
+      run.statistics.lost_work(unknown);
+    }
+    const Report report = run.close();
+    CHECK(report.windows.front().host->flops.has_value() == known);
+    if (known) CHECK(report.windows.front().host->flops->flops == 2'000'000'000u);
+    // But a call's family is that of its kernels.
+    CHECK_FALSE(family_report(report, Family::kGemm).flops);
+    for (const IterationReport& row : report.iterations) {
+      if (row.row->label == IterationLabel::kIteration && !row.device) CHECK(row.flops.has_value() == known);
+    }
+  }
+}
+
 TEST_CASE("Calls have no rate if a failed one ran kernels", "[lost_flops]") {
   for (const bool ran : {false, true}) {
     CAPTURE(ran);

@@ -944,6 +944,27 @@ TEST_CASE("work that is added to the backward pass does not move boundaries", "[
   }
 }
 
+TEST_CASE("a validation is a phase, also if steps launch what iterations begin with", "[steps][iterations]") {
+  SteppedTraining program;
+  program.object = 7;
+  for (unsigned k = 0; k < 80; ++k) {
+    program.begin();
+    if (k > 20 && k % 20 == 10) {
+      for (unsigned batch = 0; batch < 3; ++batch) {
+        program.kernel(810, 5);
+        for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+      }
+      program.begins.back() = program.detector.events();
+    }
+    program.kernel(810, 5);  // as each step does
+    for (unsigned i = 10; i < 46; ++i) program.kernel(i);
+    program.step(1, {7, 8});
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.difference(program.spans.front().number) == "");
+  CHECK(std::ranges::count_if(program.spans, &IterationSpan::phase) == 3);
+}
+
 TEST_CASE("validation that looks like the forward pass is not counted", "[steps][iterations]") {
   SteppedTraining program;
   program.object = 7;

@@ -159,7 +159,8 @@ TEST_CASE("Where lost work leaves the pace unknown, no rate is by the host's tim
   const WindowReport::Host& host = host_report(report, 1);
   REQUIRE(host.pace == Pace::kUnknown);
   CHECK_FALSE(host.step_time);
-  CHECK_FALSE(host.flops);
+  REQUIRE(host.flops);
+  CHECK_FALSE(host.flops->teraflops);
   CHECK(report.steps.inside.count() == 0);
   CHECK_FALSE(report.steps.units_inside.per_second());
   PrometheusMetrics metrics;

@@ -95,16 +95,27 @@ bool take_ended(OpenRange& open) noexcept {
 /// Frees the slots of ended ranges that belonged to threads that have exited.
 void free_places_of_exited_threads() noexcept {
   for (OpenRange& open : open_ranges) {
-    if (open.ended.load(std::memory_order_acquire) &&
-        !open.state->belongs_to_live(open.thread.load(std::memory_order_relaxed)) && take_ended(open))
-      free_place(open);
+    // The rest of the slot can be read only while nobody else can free it.
+    if (!open.ended.load(std::memory_order_relaxed) || !open.ended.exchange(false, std::memory_order_acq_rel))
+      continue;
+    if (open.state->belongs_to_live(open.thread.load(std::memory_order_relaxed))) {
+      open.ended.store(true, std::memory_order_release);
+      continue;
+    }
+    ended_by_others.fetch_sub(1, std::memory_order_relaxed);
+    free_place(open);
   }
 }
+
+// Number of threads that had exited when these slots were last looked for.
+constinit std::atomic<std::uint64_t> exited_then{0};
 
 /// Takes a slot for a range to open; Places::kNone if there is none.
 std::uint32_t take_place(std::uint32_t first) noexcept {
   const std::uint32_t place = range_places.take(first);
   if (place != Places::kNone || ended_by_others.load(std::memory_order_relaxed) == 0) return place;
+  const std::uint64_t exited = ThreadRegistry::exited();
+  if (exited_then.exchange(exited, std::memory_order_relaxed) == exited) return place;
   free_places_of_exited_threads();
   return range_places.take(first);
 }
@@ -565,9 +576,10 @@ void nvtx_forget_ended(ThreadState& thread) noexcept {
     if (!open.ended.load(std::memory_order_acquire) ||
         open.thread.load(std::memory_order_relaxed) != thread.index)
       continue;
+    if (!take_ended(open)) continue;  // another thread looks at it: the next call finds it again
     std::uint32_t name = open.name;
     thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
-    if (take_ended(open)) free_place(open);
+    free_place(open);
     thread.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
   }
 }

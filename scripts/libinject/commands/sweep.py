@@ -154,9 +154,9 @@ class _Stop:
         self.waits = self.came = False
 
     def __call__(self, number: int, frame: object) -> None:
-        if self.came or not self.waits:
+        first, self.came = not self.came, True
+        if not (self.waits and first):
             raise KeyboardInterrupt
-        self.came = True
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

@@ -24,10 +24,10 @@ _MOST_COMMUNICATORS = 50
 
 def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
     """None without any collective's kernel."""
-    # `times`: what GPU Avg, Min and Max are of. Calls that share a kernel have a part of it each.
+    # Bytes that are not known must be equal to join. `times`: what GPU Avg, Min and Max are of. Calls that share a kernel have a part of it each.
     store.run(f"""
         CREATE OR REPLACE TEMP TABLE spent AS
-        SELECT rank, {_KEY}, sum(Kernels) AS kernels, sum("GPU Time (ns)") AS t, min("GPU Min (ns)") AS shortest,
+        SELECT rank, {_KEY.replace("Bytes", "coalesce(Bytes, -1) AS Bytes")}, sum(Kernels) AS kernels, sum("GPU Time (ns)") AS t, min("GPU Min (ns)") AS shortest,
                max("GPU Max (ns)") AS longest,
                sum(greatest(1, least({LARGEST}, round("GPU Time (ns)" / "GPU Avg (ns)"))))::HUGEINT AS times
         FROM nccl_sum JOIN member USING (run)
@@ -119,7 +119,7 @@ def _stragglers(ranks: dict[int, dict[str, Any]], time: dict[int, Any], job: Job
 
 def _operations(store: Store) -> list[dict[str, Any]]:
     rows = store.rows(f"""
-        SELECT Operation AS operation, Type AS type, Reduction AS reduction, Bytes AS bytes, Ranks AS ranks, Grouped AS grouped,
+        SELECT Operation AS operation, Type AS type, Reduction AS reduction, nullif(Bytes, -1) AS bytes, Ranks AS ranks, Grouped AS grouped,
                count(DISTINCT s.rank) AS made_by, sum(s.kernels) AS kernels, sum(s.t) AS time_ns,
                sum(s.t - m.most_transfer) AS waiting_at_least_ns, sum(s.t - least(m.least_transfer, m.most_transfer)) AS waiting_at_most_ns
         FROM spent s LEFT JOIN met m USING ({_KEY}, kernels) GROUP BY {_CALL} ORDER BY time_ns DESC, operation, bytes LIMIT {_MOST_KEYS}""")

@@ -181,9 +181,9 @@ def _hinted_calls(result: Result) -> list[dict[str, Any]]:
 
 
 def _collectives(result: Result) -> list[dict[str, Any]]:
-    rows = [row for row in result.rows("nccl_sum", "Operation", "Bytes", "Calls", "GPU Time (ns)") if numbers([row], "Bytes")]
+    rows = [row for row in result.rows("nccl_sum", "Operation", "Bytes", "Calls", "GPU Time (ns)") if row["Operation"] != "[unknown]"]
     return _group("Collectives", "collectives", [
-        _place(described("{Operation} of {Bytes} bytes", row, grouped=True), described("{Calls} calls, ", row, grouped=True) + duration(_cells(row, "GPU Time (ns)"))
+        _place(described("{Operation} of {Bytes} bytes" if numbers([row], "Bytes") else "{Operation}", row, grouped=True), described("{Calls} calls, ", row, grouped=True) + duration(_cells(row, "GPU Time (ns)"))
                + (described(", {Overlap with Compute (%)}% of it beside other kernels", row) if numbers([row], "Overlap with Compute (%)") else ""))
         for row in _largest(rows, "GPU Time (ns)")])
 
