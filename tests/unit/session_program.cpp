@@ -26,6 +26,9 @@ namespace {
 constexpr unsigned kMaxSeconds = 200;
 constexpr int kNoSession = 90;
 
+/// Whether this process was forked while its parent had other threads.
+bool forked_beside_threads = false;
+
 std::string& folder_of_child() {
   static auto* const folder = new std::string;
   return *folder;
@@ -58,6 +61,7 @@ void forget_variables() {
 [[noreturn]] void be_child(const std::string& folder, const std::map<std::string, std::string>& variables,
                            const std::function<void()>& program) {
   alarm(kMaxSeconds);
+  forked_beside_threads = !folder_of_child().empty();
   folder_of_child() = folder;
   forget_variables();
   // A ring of one megabyte would have no spare block while its blocks move into the record file, and calls
@@ -181,6 +185,16 @@ void check_end(const Left& left) {
 }
 
 }  // namespace inject
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+// AddressSanitizer's allocator is not prepared for a fork: at exit, LeakSanitizer would wait for a lock that
+// one of the parent's other threads held.
+extern "C" int __lsan_is_turned_off() {
+  return inject::forked_beside_threads ? 1 : 0;
+}
+#endif
+#endif
 
 #ifdef __SANITIZE_ADDRESS__
 // glibc frees a thread's dlerror() message when the thread ends. If the process exits at that moment,
