@@ -68,7 +68,6 @@ inline std::optional<Nanoseconds> cpu_time_of_process(pid_t process) noexcept {
   return read_clock(static_cast<clockid_t>(~static_cast<unsigned>(process) << 3 | 2u));
 }
 
-/// Ends early if a signal arrives.
 /// False if a signal ended the sleep early.
 inline bool sleep_for(Nanoseconds time) noexcept {
   const timespec pause{static_cast<time_t>(time / kSecond), static_cast<long>(time % kSecond)};

@@ -353,13 +353,13 @@ std::uint64_t anchor_before_step(const SignHistory& history, const Repetition& r
   // at its end, if the first step was skipped.
   const SignHistory::Token& first = cycle.token(begin.work);
   const std::uint64_t earliest = std::min(first.first, middle_of_first_seen(cycle));
-  bool is_read = !alone;
+  bool host_reads = !alone;
   const std::uint64_t rest = cycle.length() - std::min(launched, cycle.length());
   for (std::uint64_t before = 1; before <= SignHistory::kMaxBeforeStep && 4 * before < rest; ++before) {
     const std::uint64_t o = end.last + cycle.length() - launched - before;
     const SignHistory::Token& token = cycle.token(o);
-    is_read = is_read || token.kind == SignKind::kCopyToHost;
-    if (!is_read || !is_work(token.kind) || cycle.is_optimizer(o) || token.first < earliest ||
+    host_reads = host_reads || token.kind == SignKind::kCopyToHost;
+    if (!host_reads || !is_work(token.kind) || cycle.is_optimizer(o) || token.first < earliest ||
         token.hash == first.hash)
       continue;
     // An interval in which a step was skipped has two of them.

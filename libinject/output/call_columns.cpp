@@ -138,8 +138,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
           [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
           "FLOPs of the calls whose kernels ran / their GPU time.",
           "no FLOPs or no GPU time; records of the calls or their kernels may be lost; a failed call ran "
-          "kernels; "
-          "an impossible rate (peaks.md)")
+          "kernels; an impossible rate (peaks.md)")
       .add(
           "Peak", kText,
           [](const CallReport& call) {

@@ -70,7 +70,7 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   report.arithmetic = arithmetic_of_call(call, report.use, specs);
   const auto peak = report.arithmetic ? peak_flops(specs, *report.arithmetic) : std::nullopt;
   // Kernels of calls cut by a window's edge have no operations of their own.
-  if (!call.entry.incomplete && report.calls_on_gpu != 0 && call.entry.gpu.sum != 0 && call.work.flops != 0) {
+  if (call.entry.is_timed() && report.calls_on_gpu != 0 && call.entry.gpu.sum != 0 && call.work.flops != 0) {
     report.rate = static_cast<double>(call.work.flops) * static_cast<double>(report.calls_on_gpu) /
                   (static_cast<double>(call.entry.gpu.sum) * 1e-9);
     const double each = static_cast<double>(call.entry.gpu.sum) / static_cast<double>(call.entry.kernels);
@@ -103,7 +103,7 @@ void add_gemm_hints(std::vector<CallReport>& calls, const Statistics& statistics
       row.shape.flops = call->call->work.flops;
       row.shape.bytes = call->call->work.bytes;
       row.calls = call->calls_on_gpu;
-      row.gpu_ns = call->call->entry.incomplete ? 0 : call->call->entry.gpu.sum;
+      row.gpu_ns = call->call->entry.is_timed() ? call->call->entry.gpu.sum : 0;
       row.shared = call->call->entry.shared;
       row.hints = gemm_hints(row.shape, call->use.cores, specs);
     }

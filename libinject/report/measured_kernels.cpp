@@ -51,7 +51,7 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
       ++found->second.launch_shapes[detail.device];
   }
   for (const CallShapeRow& call : statistics.call_shapes()) {
-    if (call.entry.other || call.entry.incomplete || call.work.flops == 0 || call.entry.gpu.sum == 0)
+    if (call.entry.other || !call.entry.is_timed() || call.work.flops == 0 || call.entry.gpu.sum == 0)
       continue;
     std::vector<KernelInCalls> kernels;
     kernels.reserve(call.kernels.size());

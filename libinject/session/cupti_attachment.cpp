@@ -127,9 +127,8 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   } else if (tracer_.threads_left() == GracePeriod::kUnknown) {
     if (once_.first(OnceLog::Topic::kThreadsUnknown)) {
       state_.warn(
-          "CUPTI is not finalized because one of the program's threads may still be inside it, and they "
-          "can't "
-          "be listed in /proc: launches remain about 0.4 us slower");
+          "CUPTI is not finalized because one of the program's threads may still be inside it, and /proc "
+          "does not list them: launches remain about 0.4 us slower");
     }
   } else if (tracer_.threads_left() == GracePeriod::kTooLong && once_.first(OnceLog::Topic::kThreadInCupti)) {
     state_.warn(

@@ -124,8 +124,8 @@ void CallShapeStatistics::flush(const Call& call) {
   CallShapeEntry& row = other ? others_[function_category(call.function)] : rows_[index];
   if (other && row.function == kNoFunction) row.function = call.function;
   row.last_window = std::max(row.last_window, call.window);
-  row.incomplete = row.incomplete || call.incomplete || lost_windows_.contains(call.window) ||
-                   (call.failed && call.kernels != 0);
+  row.incomplete = row.incomplete || call.incomplete || lost_windows_.contains(call.window);
+  row.failed_ran = row.failed_ran || (call.failed && call.kernels != 0);
   if (call.replayed) {
     ++row.replayed;
   } else if (call.function != kNoFunction) {

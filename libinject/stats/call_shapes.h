@@ -40,13 +40,15 @@ struct CallShapeEntry {
   std::uint64_t replayed = 0;  ///< captured calls executed by graph launches, counted once per launch
   std::uint64_t shared = 0;    ///< of `calls`, those that share an operand with the previous one
   std::uint64_t kernels = 0;
-  Totals host;  ///< of all calls
-  Totals gpu;   ///< kernel time per call, over calls that had kernels
-  /// `gpu` is not the time of `executed()`: a kernel has no record, or a failed call ran some.
-  bool incomplete = false;
+  Totals host;                     ///< of all calls
+  Totals gpu;                      ///< kernel time per call, over calls that had kernels
+  bool incomplete = false;         ///< a kernel of these calls may have no record
+  bool failed_ran = false;         ///< a failed call ran kernels
   std::uint32_t last_window = 0;   ///< of its calls that are no longer pending
   std::vector<KernelShare> names;  ///< by descending time; those that did not fit are under name 0
 
+  /// Whether `gpu` is the time of executed().
+  bool is_timed() const { return !incomplete && !failed_ran; }
   /// Calls whose work was submitted to the device.
   std::uint64_t executed() const { return calls - captured + replayed; }
 };

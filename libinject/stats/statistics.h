@@ -140,8 +140,8 @@ struct HostWork {
   std::uint64_t ranges = 0;
   std::uint64_t clipped_ranges = 0;
   FlopCount flops;  ///< of library calls whose shape is known
-  /// Records of calls or of device work were lost. Then `flops` may lack some: those of captured calls count
-  /// by their kernels.
+  /// Records of calls, or of work of captured or unknown ones, were lost. Then `flops` may lack some: those
+  /// of captured calls count by their kernels.
   bool lost = false;
 
   void merge(const HostWork& more);

@@ -231,7 +231,7 @@ class Namespace(Case):
                 self.assertEqual(done.stdout, f"status {status}\nleft 21\n", done.stderr)
                 self.check_complete(done)
                 self.assertEqual(sum("child processes are not ended" in line for line in done.warnings()), 1)
-                self.assertEqual(sum("can't be listed in /proc" in line for line in done.warnings()), 1)
+                self.assertEqual(sum("/proc does not list them" in line for line in done.warnings()), 1)
                 self.assertFalse(any("still inside it:" in line for line in done.warnings()))
 
     @unittest.skipUnless(may_unshare("-pf", "--mount-proc"), "/proc can't be mounted")

@@ -256,6 +256,8 @@ TEST_CASE("Calls have no rate if a failed one ran kernels", "[lost_flops]") {
     if (ran) run.kernel_of(kProductKernel, shape, 2500);
     const Report report = run.close();
     CHECK(call_rate(report, 1'000'000'000).value_or(0) == Approx(ran ? 0 : 400));
+    // That loses no FLOPs.
+    CHECK(family_report(report, Family::kGemm).flops == FlopSum{1'000'000'000});
   }
 }
 

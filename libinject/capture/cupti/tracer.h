@@ -91,8 +91,7 @@ class Tracer {
   static bool saw_work() noexcept;
   /// True if the program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
-  /// Whether the last detach() did not finalize CUPTI because one of the program's threads stayed inside, or
-  /// because nothing is known about them.
+  /// Why the last detach() did not finalize CUPTI, if the program's threads were the reason; otherwise kOver.
   GracePeriod threads_left() const noexcept { return threads_left_; }
   /// True if a thread is inside CUPTI that may sleep there: in cu/cudaProfilerStart or Stop, as seen by a
   /// hook or a callback, or in a callback that waits for the session. CUPTI is not finalized meanwhile.

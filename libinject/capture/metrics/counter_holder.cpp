@@ -62,8 +62,7 @@ std::string counter_holder(std::string_view tool, const std::vector<std::string>
       return ", likely " + std::string(known.text);
   }
   return ": Nsight Systems or Compute, another process with INJECT_METRICS, or DCGM, anywhere on this "
-         "machine "
-         "(`dcgmi profile --pause` makes DCGM release them)";
+         "machine (`dcgmi profile --pause` makes DCGM release them)";
 }
 
 std::string counter_holder() {
