@@ -47,6 +47,23 @@ def rnn_rate(run: Run) -> float | None:
     return sum(row["TFLOP/s"] * row["GPU Time (ns)"] for row in rows) / time if time else None
 
 
+def flops(rows: list[dict]) -> int:
+    """Of all calls."""
+    return sum((row["FLOPs"] or 0) * row["Calls"] for row in rows)
+
+
+def derived_flops(run: Run) -> float | None:
+    """FLOPs of the products derived from the recurrent layers' descriptors, over those of the layers' calls."""
+    layers = flops(run.rows("rnn_sum"))
+    return flops([row for row in run.rows("gemm_sum") if row["Derived"] == "product"]) / layers if layers else None
+
+
+def products_with_row(run: Run) -> float | None:
+    """Percent of the time of products' kernels that is in a row of gemm_sum.csv."""
+    products = run.total("family_sum", "Total Time (ns)", lambda row: row["Family"] == "GEMM")
+    return 100 * run.total("gemm_sum", "GPU Time (ns)") / products if products else None
+
+
 def kernels_a_step(run: Run) -> float | None:
     count = run.total("iteration_sum", "Kernels", lambda row: row["Device"] == "all")
     return count / run.figures["iterations"] if count and run.figures.get("iterations") else None
@@ -133,6 +150,15 @@ def of_phases(points: list[Point]) -> str:
     return f"The backward pass takes {Spread(ratios).text(1)} times as long as the forward pass; products are {Spread(products).text(0)} % of kernel time (*Kernels and the host*)."
 
 
+def of_products(points: list[Point]) -> str:
+    """Whether the products inside the recurrent layers are all in gemm_sum.csv."""
+    derived, rows = (tuple(value for point in points for value in point.spread(of).values) for of in (derived_flops, products_with_row))
+    if not derived or not rows:
+        return ""
+    return (f"The products derived from the recurrent layers' descriptors have {Spread(derived).text(4)} times the FLOPs of the layers' calls, "
+            f"and {Spread(rows).text(1)} % of the time of products' kernels has a row (`gemm_sum.csv`, `rnn_sum.csv`).")
+
+
 def main(arguments: list[str] | None = None) -> int:
     study = Study(HERE, __doc__, arguments)
     points = study.sweep("batch", {"BATCH": "1,4,16,64,256", "PREC": PRECISIONS}, [sys.executable, str(HERE / "train.py"), "{BATCH}", "{PREC}", ITERATIONS], OPTIONS)
@@ -146,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
         "Optimizer (%)": point.spread(phase("optimizer")).text(), "Products (%)": point.spread(family("GEMM")).text(), "Cells (%)": point.spread(family("RNN cell")).text(),
         "Recurrent layers (TFLOP/s)": point.spread(rnn_rate).text(2), "Host time in library calls": actions(point)})
     study.rows("longest", longest(points))
-    study.findings([of_precisions(points), of_batches(points), of_limits(points), of_phases(points)])
+    study.findings([of_precisions(points), of_batches(points), of_limits(points), of_phases(points), of_products(points)])
     study.figures.update(conditions=study.conditions(points))
     return study.finish()
 
