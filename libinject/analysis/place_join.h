@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// A kernel as it was launched.
+/// A kernel as it was launched, or all kernels of a library call.
 struct LaunchedKernel {
   std::uint32_t exact = 0;   ///< from name, launch shape and library call's shape: equal numbers, equal
                              ///< kernels

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <unordered_set>
 
@@ -26,10 +27,44 @@ bool is_chosen_by_size(Family family) {
 constexpr std::uint8_t kMemsetClass = 1;
 constexpr std::uint8_t kFirstCopyClass = 2;
 
+// LaunchedKernel::coarse is a kernel's name or, with one of these bits, something else.
+constexpr std::uint32_t kFamilyClass = 1u << 31;
+constexpr std::uint32_t kTransferClass = 1u << 30;
+constexpr std::uint32_t kCallClass = 1u << 29;
+
+// In the number of an operator's work: the kernel is the operator's first.
+constexpr std::uint32_t kFirstOfOperator = 1;
+
+/// What a library call does, whatever its size.
+std::uint32_t call_class(const CallShape& shape) {
+  const auto number = [&shape](auto direction, auto kind) {
+    return kCallClass | static_cast<std::uint32_t>(shape.kind()) << 16 |
+           static_cast<std::uint32_t>(direction) << 8 | static_cast<std::uint32_t>(kind);
+  };
+  switch (shape.kind()) {
+    case ShapeKind::kConvolution:
+      return number(shape.as<ConvolutionShape>().direction, 0);
+    case ShapeKind::kAttention:
+      return number(shape.as<AttentionShape>().direction, 0);
+    case ShapeKind::kNormalization:
+      return number(shape.as<NormalizationShape>().direction, shape.as<NormalizationShape>().mode);
+    case ShapeKind::kRnn:
+      return number(shape.as<RnnShape>().direction, shape.as<RnnShape>().cell);
+    case ShapeKind::kCollective:
+      return number(shape.as<CollectiveShape>().operation, 0);
+    default:
+      return number(0, 0);
+  }
+}
+
+/// Of a launch that is not the first one of its unit.
+std::uint32_t continued_work(std::uint32_t work) {
+  return work == kNoWork || work == kUnknownWork ? work : work & ~kFirstOfOperator;
+}
+
 }  // namespace
 
 CodeTimes::NameClass CodeTimes::class_of(std::uint32_t name) {
-  constexpr std::uint32_t kFamilyClass = 1u << 31;
   const auto [entry, is_new] = classes_.try_emplace(name);
   if (is_new) {
     const Family family = family_of(names_->name(name));
@@ -70,7 +105,6 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
 
 CodeTimes::Held CodeTimes::held(const TransferEvent& event) {
   // Regardless of the size, which may vary; the direction does not.
-  constexpr std::uint32_t kTransferClass = 1u << 30;
   Held transfer{};
   transfer.transfer =
       static_cast<std::uint8_t>(event.memset ? kMemsetClass : kFirstCopyClass + event.copy_kind);
@@ -125,7 +159,7 @@ void CodeTimes::hold_named(const Event& event) {
   }
   named_.push_back(held(event));
   named_.back().place = event.launch.range;
-  named_.back().call = event.launch.stream_handle;
+  named_.back().inside = event.launch.stream_handle;
   named_window_ = event.launch.window & ~kNamingWindow;
 }
 
@@ -199,19 +233,49 @@ void CodeTimes::settle_window(std::uint32_t window) {
   graphs_.erase(graphs_.begin(), graphs_.upper_bound(window));
 }
 
-/// In launch order, each with its iteration.
-std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) const {
-  std::stable_sort(kernels.begin(), kernels.end(), [](const Held& one, const Held& other) {
+/// Whether it is a kernel that a library call of known shape launched itself.
+bool CodeTimes::is_of_call(const Held& work) {
+  return work.transfer == 0 && work.node == 0 && work.shape != ShapeTable::kNone &&
+         work.shape != ShapeTable::kOther;
+}
+
+/// Puts `work` into launch order.
+CodeTimes::Units CodeTimes::units_of(std::vector<Held>& work) {
+  std::stable_sort(work.begin(), work.end(), [](const Held& one, const Held& other) {
     return std::pair(one.order, one.node) < std::pair(other.order, other.node);
   });
-  std::vector<LaunchedKernel> launched;
-  launched.reserve(kernels.size());
-  for (const Held& kernel : kernels) {
-    const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), kernel.launched);
-    launched.push_back({kernel.exact, kernel.coarse, kernel.thread,
-                        static_cast<std::uint32_t>(next - boundaries_.begin()), kernel.family});
+  Units units;
+  units.of.reserve(work.size());
+  std::unordered_map<std::uint64_t, std::uint32_t> calls;
+  for (const Held& one : work) {
+    const auto next_unit = static_cast<std::uint32_t>(units.launched.size());
+    const bool is_of_one = is_of_call(one);
+    const std::uint32_t unit = is_of_one ? calls.try_emplace(one.call, next_unit).first->second : next_unit;
+    units.of.push_back(unit);
+    if (unit == next_unit) {
+      const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), one.launched);
+      units.launched.push_back({one.exact, one.coarse, one.thread,
+                                static_cast<std::uint32_t>(next - boundaries_.begin()), one.family});
+      if (is_of_one) {
+        units.launched.back().exact = exact_.find_or_add({kCallClass, one.shape, 0, 0, 0, 0, 0, 0});
+        units.launched.back().coarse = call_class(shapes_->shape(one.shape));
+      }
+    } else if ((one.coarse & kFamilyClass) != 0) {
+      units.launched[unit].family = one.family;  // what the call is for, rather than what prepares it
+    }
   }
-  return launched;
+  units.first.assign(units.launched.size() + 1, 0);
+  for (const std::uint32_t unit : units.of) ++units.first[unit + 1];
+  std::partial_sum(units.first.begin(), units.first.end(), units.first.begin());
+  units.rank.resize(work.size());
+  units.launches.resize(work.size());
+  std::vector<std::uint32_t> ranks(units.launched.size());
+  for (std::uint32_t i = 0; i < work.size(); ++i) {
+    const std::uint32_t unit = units.of[i];
+    units.rank[i] = ranks[unit]++;
+    units.launches[units.first[unit] + units.rank[i]] = i;
+  }
+  return units;
 }
 
 std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) {
@@ -227,26 +291,41 @@ std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) 
 // Later windows take their places from these as well, once their own iterations are no longer known.
 void CodeTimes::take_named() {
   if (named_.empty()) return;
-  named_launches_ = launches(named_);
-  named_places_.clear();
+  named_units_ = units_of(named_);
   // Operators that were open when naming began are unknown: they may be missing around any launch of a
   // thread's first iteration. One iteration later they have ended.
   std::unordered_map<std::uint32_t, std::uint32_t> first;  // by thread
-  for (std::size_t i = 0; i < named_.size(); ++i) {
-    const LaunchedKernel& launch = named_launches_[i];
+  std::vector<PlaceVote> votes(named_units_.launched.size());
+  for (std::size_t i = 0; i < named_.size(); ++i) votes[named_units_.of[i]].add(named_[i].place);
+  named_places_.clear();
+  named_works_.clear();
+  const std::vector<std::uint32_t> works = named_works();
+  for (std::uint32_t unit = 0; unit < votes.size(); ++unit) {
+    const LaunchedKernel& launch = named_units_.launched[unit];
     const bool is_first =
         first.try_emplace(launch.thread, launch.iteration).first->second == launch.iteration;
-    const std::uint32_t place = named_[i].place;
+    const std::uint32_t place = votes[unit].place();
     named_places_.push_back(place != 0 && is_first ? place | kIncompletePlace : place);
+    named_works_.push_back(works[named_units_.launch(unit, 0)]);
   }
-  named_works_ = named_works();
   Nanoseconds last = 0;
   for (const Held& kernel : named_) last = std::max(last, kernel.launched);
   const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), last);
-  gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_,
+  gaps_.named(code_launches(named_), first_alike_launches(), named_window_,
               next == boundaries_.end() ? std::nullopt : std::optional(*next));
   named_.clear();
   named_.shrink_to_fit();
+}
+
+/// first_alike() of the named launches.
+std::vector<std::uint32_t> CodeTimes::first_alike_launches() const {
+  const std::vector<std::uint32_t> units = first_alike(named_units_.launched);
+  std::vector<std::uint32_t> alike(named_units_.of.size());
+  for (std::uint32_t i = 0; i < alike.size(); ++i) {
+    const std::uint32_t found = named_units_.launch(units[named_units_.of[i]], named_units_.rank[i]);
+    alike[i] = found == JoinedPlace::kNone ? i : found;
+  }
+  return alike;
 }
 
 bool CodeTimes::has_kernels(const Launch& launch, const Graph& graph) {
@@ -321,59 +400,71 @@ std::vector<std::uint32_t> CodeTimes::captured_places(std::uint32_t window, cons
   return places;
 }
 
-/// The kernels of one library call have one place, though not each may be found: a recurrent layer has some
-/// for each time step, whose number varies between iterations.
-template <typename Place>
-void CodeTimes::agree_in_calls(const std::vector<Held>& timed, Place place_of) {
+/// The kernels of one library call have one place, though a graph's may not each be found.
+void CodeTimes::agree_in_calls(const std::vector<Held>& timed, std::vector<std::uint32_t>& places) {
   std::unordered_map<std::uint64_t, PlaceVote> votes;
   const auto in_call = [](const Held& kernel) {
     return kernel.transfer == 0 && kernel.shape != ShapeTable::kNone;
   };
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    if (in_call(timed[i])) votes[timed[i].call].add(place_of(i));
+    if (in_call(timed[i])) votes[timed[i].call].add(places[i]);
   }
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    if (in_call(timed[i])) place_of(i) = votes[timed[i].call].place();
+    if (in_call(timed[i])) places[i] = votes[timed[i].call].place();
   }
+}
+
+/// The places of all launches of a window, which are those of their units.
+std::vector<JoinedPlace> CodeTimes::joined_launches(const Units& timed) const {
+  const std::vector<JoinedPlace> units =
+      join_places(timed.launched, named_units_.launched, named_places_, named_works_,
+                  [this](std::uint32_t incomplete, std::uint32_t complete) {
+                    return places_->may_be_same(incomplete, complete);
+                  });
+  std::vector<JoinedPlace> joined;
+  joined.reserve(timed.of.size());
+  for (std::size_t i = 0; i < timed.of.size(); ++i) {
+    JoinedPlace one = units[timed.of[i]];
+    if (one.named != JoinedPlace::kNone) one.named = named_units_.launch(one.named, timed.rank[i]);
+    if (timed.rank[i] != 0) one.work = continued_work(one.work);
+    joined.push_back(one);
+  }
+  return joined;
 }
 
 void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   std::vector<JoinedPlace> joined(timed.size());
-  std::vector<LaunchedKernel> timed_launches;
+  Units units;
   if (any_named()) {
-    timed_launches = launches(timed);
-    joined = join_places(timed_launches, named_launches_, named_places_, named_works_,
-                         [this](std::uint32_t incomplete, std::uint32_t complete) {
-                           return places_->may_be_same(incomplete, complete);
-                         });
+    units = units_of(timed);
+    joined = joined_launches(units);
     for (std::size_t i = 0; boundaries_dropped_ && i < timed.size(); ++i) {
-      if (timed_launches[i].iteration != 0) continue;
+      if (units.launched[units.of[i]].iteration != 0) continue;
       joined[i] = {};  // several iterations, as one
       ++left_out_;
     }
-    agree_in_calls(timed, [&joined](std::size_t i) -> std::uint32_t& { return joined[i].place; });
-    if (tell_places_) tell(timed, timed_launches, joined);
+    if (tell_places_) tell(timed, units, joined);
   }
   std::vector<std::uint32_t> own_places = captured_places(window, timed);
   for (std::size_t i = 0; i < timed.size(); ++i)
     own_places[i] = places_->replayed(own_places[i], joined[i].place);
-  agree_in_calls(timed, [&own_places](std::size_t i) -> std::uint32_t& { return own_places[i]; });
+  agree_in_calls(timed, own_places);
   for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], own_places[i]);
   const auto left_out = first_left_out_.find(window);
   const bool all_held = left_out == first_left_out_.end();
-  add_flops(timed, timed_launches, joined, own_places,
+  add_flops(timed, units, joined, own_places,
             all_held ? std::numeric_limits<Nanoseconds>::max() : left_out->second);
   if (!all_held) first_left_out_.erase(left_out);
   gaps_.settle(window, code_launches(timed), joined);
 }
 
-void CodeTimes::tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+void CodeTimes::tell(const std::vector<Held>& timed, const Units& units,
                      const std::vector<JoinedPlace>& joined) const {
   std::vector<PlacedLaunch> placed;
   placed.reserve(timed.size());
   for (std::size_t i = 0; i < timed.size(); ++i)
-    placed.push_back(
-        {timed[i].launched, timed[i].returned, timed[i].thread, launched[i].iteration, joined[i].place});
+    placed.push_back({timed[i].launched, timed[i].returned, timed[i].thread,
+                      units.launched[units.of[i]].iteration, joined[i].place});
   std::stable_sort(placed.begin(), placed.end(), [](const PlacedLaunch& one, const PlacedLaunch& other) {
     return std::pair(one.thread, one.begin) < std::pair(other.thread, other.begin);
   });
@@ -384,7 +475,7 @@ namespace {
 
 /// The work of an operator's call as one number: its shape, and whether the kernel is the call's first.
 constexpr std::uint32_t operator_work_number(std::uint32_t shape, bool is_first) {
-  return shape << 1 | (is_first ? 1u : 0u);
+  return shape << 1 | (is_first ? kFirstOfOperator : 0u);
 }
 
 }  // namespace
@@ -404,7 +495,7 @@ std::vector<std::uint32_t> CodeTimes::named_works() const {
   };
   for (std::size_t i = 0; i < named_.size(); ++i) {
     const Held& kernel = named_[i];
-    const OperatorCall call = OperatorCall::unpacked(kernel.call);
+    const OperatorCall call = OperatorCall::unpacked(kernel.inside);
     if (call.level == 0 || call.is_unknown() || kernel.transfer != 0) continue;
     Call& found = calls_of(kernel, call).try_emplace(call.inside, Call{call.level, i, true}).first->second;
     if (kernel.shape != ShapeTable::kNone && model_work_of(shapes_->shape(kernel.shape)).flops != 0)
@@ -420,7 +511,7 @@ std::vector<std::uint32_t> CodeTimes::named_works() const {
   std::vector<std::uint32_t> works(named_.size(), kNoWork);
   for (std::size_t i = 0; i < named_.size(); ++i) {
     const Held& kernel = named_[i];
-    const OperatorCall call = OperatorCall::unpacked(kernel.call);
+    const OperatorCall call = OperatorCall::unpacked(kernel.inside);
     if (call.is_unknown()) works[i] = kUnknownWork;
     if (call.level == 0 || call.is_unknown() || call.shape == ShapeTable::kNone || kernel.transfer != 0)
       continue;
@@ -438,12 +529,12 @@ const CodeTimes::IterationFlops* CodeTimes::iteration_flops(Nanoseconds time) co
 }
 
 /// `timed` is in launch order. Launches from `held_until` on may be missing from it.
-void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+void CodeTimes::add_flops(const std::vector<Held>& timed, const Units& units,
                           const std::vector<JoinedPlace>& joined,
                           const std::vector<std::uint32_t>& own_places, Nanoseconds held_until) {
   const auto iteration_of = [&](std::size_t i) -> IterationFlops* {
-    if (launched.empty() || launched[i].iteration == 0) return nullptr;
-    const std::size_t next = launched[i].iteration;
+    const std::size_t next = units.of.empty() ? 0 : units.launched[units.of[i]].iteration;
+    if (next == 0) return nullptr;
     if (next == boundaries_.size() || boundaries_[next] > held_until) return nullptr;
     const Nanoseconds end = boundaries_[next];
     const Nanoseconds begin = boundaries_[next - 1];
@@ -464,7 +555,7 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
       is_first = calls.insert(kernel.call).second;
     } else if (joined[i].work != kNoWork && joined[i].work != kUnknownWork) {
       work = model_work_of(shapes_->shape(joined[i].work >> 1));
-      is_first = (joined[i].work & 1) != 0;
+      is_first = (joined[i].work & kFirstOfOperator) != 0;
       any_operator_flops_ = any_operator_flops_ || work.flops != 0;
     }
     if (work.flops == 0) {

@@ -35,9 +35,9 @@ struct PlacedLaunch {
 
 /// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Places are
 /// known for the kernels of the iterations that follow a window; when the window is settled, its own kernels
-/// are matched with these (analysis/place_join.h). Memory is bounded: up to kMaxHeld launches of a window are
-/// kept until then, and the last kMaxBoundaries iterations; further ones have no place. One thread at a time;
-/// may throw std::bad_alloc.
+/// are matched with these (analysis/place_join.h), those of a library call as one. Memory is bounded: up to
+/// kMaxHeld launches of a window are kept until then, and the last kMaxBoundaries iterations; further ones
+/// have no place. One thread at a time; may throw std::bad_alloc.
 class CodeTimes {
  public:
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
@@ -124,7 +124,8 @@ class CodeTimes {
     std::uint64_t duration;
     Nanoseconds launched;
     Nanoseconds returned;  // when the call that launched it returned
-    std::uint64_t call;    // identifies the library call; for named work, a packed OperatorCall
+    std::uint64_t call;    // identifies the library call
+    std::uint64_t inside;  // of named work: a packed OperatorCall
     std::uint64_t node;    // graph node
     Nanoseconds start;     // on the device
     std::uint16_t graph;   // number of the captured graph; 0: none
@@ -144,7 +145,7 @@ class CodeTimes {
   using GraphNodePlaces = std::unordered_map<std::uint64_t, std::uint32_t>;  // node: its index in `exact`
   using Launch = std::vector<const Held*>;
 
-  bool any_named() const { return !named_launches_.empty(); }
+  bool any_named() const { return !named_units_.launched.empty(); }
   Held held(const KernelEvent& event);
   Held held(const TransferEvent& event);
   static bool follows_order(const Launch& launch, const Graph& graph);
@@ -162,18 +163,32 @@ class CodeTimes {
     std::uint32_t family = 0;
   };
   NameClass class_of(std::uint32_t name);
-  std::vector<LaunchedKernel> launches(std::vector<Held>& kernels) const;
+  /// What is joined: each launch outside of library calls, and each library call with all of its kernels. A
+  /// library chooses its kernels and their number by the call's size, and all of them have the call's place.
+  struct Units {
+    std::vector<LaunchedKernel> launched;  ///< in launch order
+    std::vector<std::uint32_t> of;         ///< the unit of each launch
+    std::vector<std::uint32_t> rank;       ///< how many launches of its unit come before each launch
+    std::vector<std::uint32_t> first;      ///< by unit, and the end: where its launches begin in `launches`
+    std::vector<std::uint32_t> launches;
+
+    /// The launch of that rank; JoinedPlace::kNone if there are fewer.
+    std::uint32_t launch(std::uint32_t unit, std::uint32_t at) const {
+      return at < first[unit + 1] - first[unit] ? launches[first[unit] + at] : JoinedPlace::kNone;
+    }
+  };
+  static bool is_of_call(const Held& work);
+  Units units_of(std::vector<Held>& work);
+  std::vector<std::uint32_t> first_alike_launches() const;
   static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
   std::vector<std::uint32_t> named_works() const;
   void join(std::uint32_t window, std::vector<Held>& timed);
-  template <typename Place>
-  static void agree_in_calls(const std::vector<Held>& timed, Place place_of);
-  void tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
-            const std::vector<JoinedPlace>& joined) const;
-  void add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
-                 const std::vector<JoinedPlace>& joined, const std::vector<std::uint32_t>& own_places,
-                 Nanoseconds held_until);
+  static void agree_in_calls(const std::vector<Held>& timed, std::vector<std::uint32_t>& places);
+  std::vector<JoinedPlace> joined_launches(const Units& timed) const;
+  void tell(const std::vector<Held>& timed, const Units& units, const std::vector<JoinedPlace>& joined) const;
+  void add_flops(const std::vector<Held>& timed, const Units& units, const std::vector<JoinedPlace>& joined,
+                 const std::vector<std::uint32_t>& own_places, Nanoseconds held_until);
 
   const NameTable* names_;
   const ShapeTable* shapes_;
@@ -187,9 +202,9 @@ class CodeTimes {
   bool any_captured_ = false;
   bool nodes_ascend_ = true;  // no graph has been seen whose nodes are not numbered in the order of creation
   std::vector<Held> named_;   // until their window is settled; from then on:
-  std::vector<LaunchedKernel> named_launches_;
-  std::vector<std::uint32_t> named_places_;
-  std::vector<std::uint32_t> named_works_;
+  Units named_units_;
+  std::vector<std::uint32_t> named_places_;  // by unit
+  std::vector<std::uint32_t> named_works_;   // likewise
   std::uint32_t named_window_ = 0;
   std::deque<Nanoseconds> boundaries_;
   bool boundaries_dropped_ = false;  // the oldest ones

@@ -50,9 +50,12 @@ struct Program {
     return kernel;
   }
   void timed(const std::string& name, std::uint64_t duration) { times.kernel(event(name, duration, 1)); }
-  void named(const std::string& name, const CodePlace& place, std::uint32_t shape = ShapeTable::kNone) {
+  /// Kernels with the same `call` are of one library call.
+  void named(const std::string& name, const CodePlace& place, std::uint32_t shape = ShapeTable::kNone,
+             std::uint32_t call = 0) {
     KernelEvent kernel = event(name, 1'000'000, 1 | kNamingWindow);
     kernel.launch.shape = shape;
+    kernel.launch.owner = call != 0 ? call : 1'000'000 + correlation;
     kernel.launch.range = places.place(place);
     times.named(kernel);
   }
@@ -155,9 +158,9 @@ TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_r
   program.times.kernel(launch("rest", 1));
   program.times.kernel(launch("again", 2));
   program.times.kernel(launch("other", 3, false));
-  program.named("product", forward);
-  program.named("rest", forward);
-  program.named("again", again);
+  program.named("product", forward, shape, 4);
+  program.named("rest", forward, shape, 4);
+  program.named("again", again, shape, 5);
   program.named("other", forward);
   program.times.settle_window(1);
   // Half of the time is bound by memory, for every kernel.
@@ -184,35 +187,58 @@ TEST_CASE("A call's FLOPs count once, where its kernels were launched", "[code_r
 TEST_CASE("All kernels of a library's call have its place, however many there are", "[code_report]") {
   // A recurrent layer runs some kernels per time step, and iterations differ in length.
   Program program;
+  program.times.boundary(1);
   const CodePlace forward{0, 0, program.chain(CodeNodeKind::kOperator, {"rnn"}), CodePhase::kForward};
   const CodePlace other{0, 0, program.chain(CodeNodeKind::kOperator, {"other"}), CodePhase::kForward};
-  GemmShape layer;  // not a shape number that a recurrent layer gets
-  layer.flops = 5000;
-  const std::uint32_t shape = program.shapes.intern(layer);
-  const auto launch = [&](const char* name, std::uint32_t call) {
-    KernelEvent kernel = program.event(name, 10, 1);
-    kernel.launch.owner = call;
-    if (call != 0) kernel.launch.shape = shape;
-    return kernel;
+  // Two layers run the same kernels.
+  const CodePlace second{0, 0, program.chain(CodeNodeKind::kOperator, {"rnn2"}), CodePhase::kForward};
+  std::uint32_t calls = 0;
+  const auto layer = [&](std::uint32_t steps, const CodePlace* place) {
+    RnnShape rnn;
+    rnn.direction = 1;
+    rnn.cell = 4;
+    rnn.layers = 1;
+    rnn.input_size = rnn.hidden_size = 8;
+    rnn.batch = 1;
+    rnn.length = steps;
+    rnn.steps = steps;
+    const std::uint32_t shape = program.shapes.intern(rnn);
+    ++calls;
+    for (std::uint32_t step = 0; step < steps; ++step) {
+      for (const char* name : {"product", "cell"}) {
+        KernelEvent kernel = program.event(name, 10, place == nullptr ? 1 : 1 | kNamingWindow);
+        kernel.launch.owner = calls;
+        kernel.launch.shape = shape;
+        if (place == nullptr) {
+          program.times.kernel(kernel);
+        } else {
+          kernel.launch.range = program.places.place(*place);
+          program.times.named(kernel);
+        }
+      }
+    }
+    return static_cast<std::uint64_t>(model_work_of(program.shapes.shape(shape)).flops);
   };
-  program.times.boundary(1);
-  program.times.kernel(launch("before", 0));
-  for (unsigned step = 0; step < 7; ++step)
-    for (const char* name : {"product", "cell"}) program.times.kernel(launch(name, 5));
-  program.times.kernel(launch("after", 0));
-  program.times.boundary(program.time + 1);
-  program.named("before", other);
-  for (unsigned step = 0; step < 3; ++step)
-    for (const char* name : {"product", "cell"}) program.named(name, forward, shape);
-  program.named("after", other);
+  program.timed("before", 10);
+  const std::uint64_t flops = layer(20'000, nullptr) + layer(20'000, nullptr);
+  REQUIRE(flops != 0);
+  program.timed("after", 10);
+  for (const std::uint32_t steps : {3000u, 7u}) {
+    program.times.boundary(program.time + 1);
+    program.named("before", other);
+    layer(steps, &forward);
+    layer(steps, &second);
+    program.named("after", other);
+  }
   program.times.settle_window(1);
   const CodeReport report = build_code_report(program.times, program.places, {});
   CHECK(report.unattributed == 0);
   for (const OperatorRow& row : report.operators) {
     CAPTURE(row.name);
-    CHECK(row.self.time == (row.name == "rnn" ? 140 : 20));
-    CHECK(row.inclusive.flop_time == (row.name == "rnn" ? 140 : 0));
-    CHECK(row.inclusive.flops.total() == (row.name == "rnn" ? 5000 : 0));
+    const bool is_layer = row.name != "other";
+    CHECK(row.self.time == (is_layer ? 400'000 : 20));
+    CHECK(row.inclusive.flop_time == (is_layer ? 400'000 : 0));
+    CHECK(row.inclusive.flops.total() == (is_layer ? flops / 2 : 0));
   }
 }
 
@@ -229,8 +255,8 @@ TEST_CASE("A library's call whose kernels are of several places has none", "[cod
     kernel.launch.shape = shape;
     program.times.kernel(kernel);
   }
-  program.named("first", one);
-  program.named("second", two);
+  program.named("first", one, shape, 2);
+  program.named("second", two, shape, 2);
   program.times.settle_window(1);
   const CodeReport report = build_code_report(program.times, program.places, {});
   CHECK(report.unattributed == 20);
@@ -244,7 +270,8 @@ struct Operators {
   Program program;
   const CodePlace place{0, 0, program.chain(CodeNodeKind::kOperator, {"op"}), CodePhase::kForward};
   std::uint32_t library_shape = 0;
-  std::uint32_t calls = 0;  // in earlier iterations
+  std::uint32_t calls = 0;  // of operators, in earlier iterations
+  std::uint32_t library_calls = 0;
 
   struct Kernel {
     const char* name;
@@ -266,11 +293,10 @@ struct Operators {
   }
   void launch(const std::vector<Kernel>& kernels, bool named) {
     program.times.boundary(program.time + 1);
-    std::uint32_t call = 0;
     if (named) calls += 1000;
     for (const Kernel& kernel : kernels) {
       KernelEvent event = program.event(kernel.name, 1000, named ? 1 | kNamingWindow : 1);
-      event.launch.owner = ++call;
+      event.launch.owner = ++library_calls;
       if (kernel.in_library) event.launch.shape = library_shape;
       if (named) {
         event.launch.range = program.places.place(place);
