@@ -120,9 +120,11 @@ class Join {
   }
 
   /// Whether only that kernel changed: those before and after it did not, and it is always the same one in
-  /// `equal`. No size can have changed, so it may be what the program launches elsewhere.
+  /// `equal`. No size can have changed, so it may be what the program launches elsewhere; unless it is known
+  /// to be the same layer: kernels that only read weights are the same for every batch.
   bool is_other_branch(const Sequence& sequence, const std::vector<const Sequence*>& equal,
                        const Matches& matches, std::size_t position) const {
+    if (timed_[sequence[position]].is_layer) return false;
     const std::uint32_t first = named_[(*equal.front())[matches[position]]].exact;
     return std::all_of(equal.begin(), equal.end(), [&](const Sequence* other) {
       return named_[(*other)[matches[position]]].exact == first &&

@@ -35,25 +35,53 @@ constexpr std::uint32_t kCallClass = 1u << 29;
 // In the number of an operator's work: the kernel is the operator's first.
 constexpr std::uint32_t kFirstOfOperator = 1;
 
-/// What a library call does, whatever its size.
-std::uint32_t call_class(const CallShape& shape) {
-  const auto number = [&shape](auto direction, auto kind) {
-    return kCallClass | static_cast<std::uint32_t>(shape.kind()) << 16 |
-           static_cast<std::uint32_t>(direction) << 8 | static_cast<std::uint32_t>(kind);
-  };
+/// What a library call does, whatever the size of its batch.
+struct CallClass {
+  CallShape shape;
+  bool is_layer = false;  ///< the shape has the sizes of the weights
+};
+
+CallClass call_class(const CallShape& shape) {
   switch (shape.kind()) {
-    case ShapeKind::kConvolution:
-      return number(shape.as<ConvolutionShape>().direction, 0);
-    case ShapeKind::kAttention:
-      return number(shape.as<AttentionShape>().direction, 0);
-    case ShapeKind::kNormalization:
-      return number(shape.as<NormalizationShape>().direction, shape.as<NormalizationShape>().mode);
-    case ShapeKind::kRnn:
-      return number(shape.as<RnnShape>().direction, shape.as<RnnShape>().cell);
-    case ShapeKind::kCollective:
-      return number(shape.as<CollectiveShape>().operation, 0);
+    case ShapeKind::kConvolution: {
+      const auto of = shape.as<ConvolutionShape>();
+      ConvolutionShape layer;
+      layer.direction = of.direction;
+      layer.c = of.c;
+      layer.k = of.k;
+      layer.groups = of.groups;
+      layer.filter = of.filter;
+      layer.stride = of.stride;
+      layer.dilation = of.dilation;
+      return {layer, true};
+    }
+    case ShapeKind::kRnn: {
+      auto layer = shape.as<RnnShape>();
+      layer.algorithm = 0;
+      layer.length = layer.batch = 0;
+      layer.steps = 0;
+      return {layer, true};
+    }
+    case ShapeKind::kAttention: {
+      AttentionShape any;
+      any.direction = shape.as<AttentionShape>().direction;
+      return {any, false};
+    }
+    case ShapeKind::kNormalization: {
+      NormalizationShape any;
+      any.direction = shape.as<NormalizationShape>().direction;
+      any.mode = shape.as<NormalizationShape>().mode;
+      return {any, false};
+    }
+    case ShapeKind::kCollective: {
+      CollectiveShape any;
+      any.operation = shape.as<CollectiveShape>().operation;
+      return {any, false};
+    }
+    case ShapeKind::kGemm:
+      return {GemmShape{}, false};
     default:
-      return number(0, 0);
+      return {OtherGraphShape{}, false};
   }
 }
 
@@ -254,11 +282,18 @@ CodeTimes::Units CodeTimes::units_of(std::vector<Held>& work) {
     units.of.push_back(unit);
     if (unit == next_unit) {
       const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), one.launched);
-      units.launched.push_back({one.exact, one.coarse, one.thread,
-                                static_cast<std::uint32_t>(next - boundaries_.begin()), one.family});
+      LaunchedKernel& launched = units.launched.emplace_back();
+      launched = {one.exact, one.coarse, one.thread, static_cast<std::uint32_t>(next - boundaries_.begin()),
+                  one.family};
       if (is_of_one) {
-        units.launched.back().exact = exact_.find_or_add({kCallClass, one.shape, 0, 0, 0, 0, 0, 0});
-        units.launched.back().coarse = call_class(shapes_->shape(one.shape));
+        const CallClass of_call = call_class(shapes_->shape(one.shape));
+        std::uint64_t hash = 0;
+        for (const std::uint64_t word : of_call.shape.words()) hash = hash_mix(hash ^ word) * kHashSeed;
+        launched.exact = exact_.find_or_add({kCallClass, one.shape, 0, 0, 0, 0, 0, 0});
+        launched.coarse =
+            kCallClass | exact_.find_or_add({kCallClass, 0, static_cast<std::uint32_t>(hash),
+                                             static_cast<std::uint32_t>(hash >> 32), 0, 0, 0, 0});
+        launched.is_layer = of_call.is_layer;
       }
     } else if ((one.coarse & kFamilyClass) != 0) {
       units.launched[unit].family = one.family;  // what the call is for, rather than what prepares it
