@@ -58,6 +58,15 @@ void warn_of_metrics_options(const Options& options, std::vector<std::string>& w
   if (options.metrics_timeline) warnings.push_back("INJECT_METRICS_TIMELINE" + ignored);
 }
 
+/// Warns if what is to happen after the last window never will.
+void warn_without_last_window(const Options& options, std::vector<std::string>& warnings) {
+  if (options.after == AfterAction::kContinue || options.timeout != 0 || has_last(options.window)) return;
+  warnings.push_back(str_format(
+      "INJECT_AFTER has no effect: with INJECT_WINDOW={0} no window is the last one; use {0}x1, or set "
+      "INJECT_TIMEOUT",
+      to_string(options.window)));
+}
+
 }  // namespace
 
 ParseResult parse_options(std::span<const std::string_view> environment, UnsetVariable unset) {
@@ -93,7 +102,10 @@ ParseResult parse_options(std::span<const std::string_view> environment, UnsetVa
     for (const OptionInfo& info : option_table()) known = known || info.variable == name;
     if (!known) result.warnings.push_back(unknown_variable(name));
   }
-  if (result.error.empty()) warn_of_metrics_options(result.options, result.warnings);
+  if (result.error.empty()) {
+    warn_of_metrics_options(result.options, result.warnings);
+    warn_without_last_window(result.options, result.warnings);
+  }
   return result;
 }
 

@@ -262,6 +262,18 @@ WindowSpecResult parse_window_spec(std::string_view text) {
   return result;
 }
 
+bool has_last(const WindowSpec& spec) {
+  if (spec.max_windows != 0) return true;
+  switch (spec.kind) {
+    case WindowKind::kApi:
+    case WindowKind::kNvtx:
+    case WindowKind::kSignal:
+      return false;
+    default:
+      return spec.every == 0;
+  }
+}
+
 std::string to_string(const WindowSpec& spec) {
   const auto amount = [&](std::uint64_t value) {
     return spec.kind == WindowKind::kTime ? duration_text(value) : std::to_string(value);

@@ -46,6 +46,9 @@ struct WindowSpecResult {
 
 WindowSpecResult parse_window_spec(std::string_view text);
 
+/// Whether there is a last window, after which no other one opens by itself; true for kOff.
+bool has_last(const WindowSpec& spec);
+
 /// The spec as text; parse_window_spec() converts it back to an equal one.
 std::string to_string(const WindowSpec& spec);
 

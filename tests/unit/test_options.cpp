@@ -248,6 +248,29 @@ TEST_CASE("What sets up metrics that are not taken is warned of", "[config]") {
   CHECK(warnings({"INJECT_METRICS_INTERVAL=500us", "INJECT_METRICS_TIMELINE=0"}).empty());
 }
 
+TEST_CASE("What happens after the last window is warned of where there is none", "[config]") {
+  const auto warnings = [](std::string_view window, std::string_view timeout = "INJECT_TIMEOUT=off") {
+    const ParseResult result = parse({window, "INJECT_AFTER=exit", timeout});
+    CHECK(result.error.empty());
+    return result.warnings;
+  };
+  CHECK(warnings("INJECT_WINDOW=time:1s+1s/5s") ==
+        std::vector<std::string>{
+            "INJECT_AFTER has no effect: with INJECT_WINDOW=time:1s+1s/5s no window is the "
+            "last one; use time:1s+1s/5sx1, or set INJECT_TIMEOUT"});
+  for (const char* window : {"api", "nvtx:step", "nvtx:step/100", "signal:USR1", "iter:30+10/100"}) {
+    CAPTURE(window);
+    CHECK(warnings(std::string("INJECT_WINDOW=") + window).size() == 1);
+    CHECK(warnings(std::string("INJECT_WINDOW=") + window, "INJECT_TIMEOUT=10m").empty());
+  }
+  for (const char* window : {"auto", "apix1", "nvtx:step/100x3", "signal:USR1x1", "iter:30+10",
+                             "iter:30+10/100x5", "time:1s+1s", "launch:5+5", "always", "off"}) {
+    CAPTURE(window);
+    CHECK(warnings(std::string("INJECT_WINDOW=") + window).empty());
+  }
+  CHECK(parse({"INJECT_WINDOW=api"}).warnings.empty());
+}
+
 TEST_CASE("Formats of raw records are a list", "[config]") {
   CHECK(accepted({"INJECT_TRACE=off"}).trace == 0);
   CHECK(accepted({"INJECT_TRACE=chrome"}).trace == kTraceChrome);
