@@ -32,8 +32,12 @@ def check_folder(report, name, folder, truth, bare):
     total = rows[devices[0], "[all]"]
     parts = sum(int(size or 0) for purpose, size in found.items() if purpose != "[all]")
     report.check(f"{name}: the purposes are 98 % of what is in use", parts >= 0.98 * int(found["[all]"] or 0) > 0, f"{parts}, {found['[all]']}")
+    report.check(f"{name}: … and of what NVML says that the process holds", abs(parts - truth["process"]) <= 0.02 * truth["process"],
+                 f"{parts}, {truth['process']} at the end")
     report.check(f"{name}: the allocator's peak", int(total["Peak Allocated (B)"]) <= truth["peak_allocated"] * 1.001,
                  f"{total['Peak Allocated (B)']}, {truth['peak_allocated']} at the end")
+    report.check(f"{name}: … and what it reserved at most", abs(int(total["Peak Reserved (B)"]) - truth["peak_reserved"]) <= 0.01 * truth["peak_reserved"],
+                 f"{total['Peak Reserved (B)']}, {truth['peak_reserved']} at the end")
     reading = folder.run_json()["memory_reading"]
     report.check(f"{name}: read as an optimizer stepped", reading["asked_at"] == "optimizer step" and not reading["error"], reading)
     path = os.path.join(folder.path, "oom.json")

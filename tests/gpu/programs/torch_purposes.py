@@ -6,6 +6,7 @@
 usage: torch_purposes.py MODEL STEPS
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -86,8 +87,24 @@ def ddp(device):
 
 MODELS = {"resnet50": torch_models.resnet50, "transformer": torch_models.transformer, "amp_bert": amp_bert, "fsdp2": fsdp2, "frozen": frozen,
           "ddp": ddp}
+
+
+def nvml_used(index):
+    """Bytes of the GPU that are in use, by NVML, as the driver numbers GPUs."""
+    class Memory(ctypes.Structure):
+        _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+    nvml, handle, memory = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), Memory()
+    for status in (nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)),
+                   nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))):
+        if status != 0:
+            raise RuntimeError(f"NVML's status is {status}")
+    return memory.used
+
+
 name, steps = sys.argv[1], int(sys.argv[2])
 rank = int(os.environ.get("LOCAL_RANK", "0"))
+used_before = nvml_used(rank)
 device = torch.device("cuda", rank)
 torch.cuda.set_device(device)
 if name in ("fsdp2", "ddp"):
@@ -132,7 +149,8 @@ for k in range(steps):
     step()
 torch.cuda.synchronize()
 truth["peak_allocated"] = torch.cuda.max_memory_allocated(device)
-truth["reserved"] = torch.cuda.memory_reserved(device)
+truth["peak_reserved"] = torch.cuda.max_memory_reserved(device)
+truth["process"] = nvml_used(rank) - used_before  # unless others use the GPU
 
 errors = []
 free, total = torch.cuda.mem_get_info(device)
