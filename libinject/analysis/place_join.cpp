@@ -97,8 +97,9 @@ class Join {
     const bool works_known = number == &LaunchedKernel::exact && equal.size() > 1 && !works_.empty();
     Matches matches(sequence.size());
     std::iota(matches.begin(), matches.end(), std::size_t{0});
+    const bool varies = sizes_vary(sequence, *equal.front(), matches);
     for (std::size_t i = 0; i < sequence.size(); ++i) {
-      take_match(sequence, equal, matches, i);
+      take_match(sequence, equal, matches, i, varies);
       if (works_known) joined_[sequence[i]].work = common_work(equal, i);
     }
     return true;
@@ -106,8 +107,9 @@ class Join {
 
   /// Gives that kernel the place of the one that it matches in `equal`, sequences that are equal.
   void take_match(const Sequence& sequence, const std::vector<const Sequence*>& equal, const Matches& matches,
-                  std::size_t position) {
-    if (matches[position] == kUnmatched || is_other_branch(sequence, equal, matches, position)) return;
+                  std::size_t position, bool sizes_vary) {
+    if (matches[position] == kUnmatched) return;
+    if (!sizes_vary && is_other_branch(sequence, equal, matches, position)) return;
     joined_[sequence[position]] = joined(*equal.front(), equal, matches[position]);
   }
 
@@ -119,9 +121,24 @@ class Join {
             same(sequence[position], other[matches[position]], &LaunchedKernel::exact));
   }
 
+  /// Whether sizes differ from the other sequence's: a part of the kernels changed, together with others next
+  /// to them. Then kernels that are the same tell nothing about those between them: what prepares weights
+  /// does not depend on the batch.
+  bool sizes_vary(const Sequence& sequence, const Sequence& other, const Matches& matches) const {
+    constexpr std::size_t kPart = 8;
+    const auto changed = [&](std::size_t position) {
+      return position < sequence.size() && matches[position] != kUnmatched &&
+             !is_unchanged(sequence, other, matches, position);
+    };
+    std::size_t together = 0;
+    for (std::size_t i = 0; i < sequence.size(); ++i)
+      together += changed(i) && (changed(i - 1) || changed(i + 1)) ? 1 : 0;
+    return kPart * together > sequence.size();
+  }
+
   /// Whether only that kernel changed: those before and after it did not, and it is always the same one in
-  /// `equal`. No size can have changed, so it may be what the program launches elsewhere; unless it is known
-  /// to be the same layer: kernels that only read weights are the same for every batch.
+  /// `equal`. No size can have changed, so it may be what the program launches elsewhere, unless it is known
+  /// to be the same layer.
   bool is_other_branch(const Sequence& sequence, const std::vector<const Sequence*>& equal,
                        const Matches& matches, std::size_t position) const {
     if (timed_[sequence[position]].is_layer) return false;
@@ -259,12 +276,13 @@ class Join {
 
   /// `equal`: the other sequence and its equals.
   void take(const Sequence& sequence, const Common& common, const std::vector<const Sequence*>& equal) {
+    const bool varies = sizes_vary(sequence, *common.other, common.matches);
     for (std::size_t i = 0; i < sequence.size(); ++i)
-      if (common.is_certain(i)) take_match(sequence, equal, common.matches, i);
+      if (common.is_certain(i)) take_match(sequence, equal, common.matches, i, varies);
     for (const Between& between : common.betweens) {
       if (!common.is_certain(between.begin) || is_difference(between)) continue;
       // A library had no reason to choose another kernel: the program took another branch.
-      if (is_unchanged(sequence, *common.other, common.matches, between.begin - 1) &&
+      if (!varies && is_unchanged(sequence, *common.other, common.matches, between.begin - 1) &&
           is_unchanged(sequence, *common.other, common.matches, between.begin + between.here.size()))
         continue;
       std::unordered_map<std::uint32_t, PlaceVote> votes;  // by family

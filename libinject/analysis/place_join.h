@@ -88,11 +88,11 @@ class PlaceVote {
 ///      equivalent; if between two of these there are kernels of a common family on both sides, and none that
 ///      are alike, they were replaced. Each then gets the place that all those of its family have there.
 ///      Sequences of `named` equal to that one count as in 1.
-/// A kernel that alone is another one has no place, unless it is the same layer's, and neither have replaced
-/// ones, if the kernels before and after are the same: no size changed, so it belongs to another branch of
-/// the program. A thread that launched nothing in `named` uses the sequences of all others. A kernel without
-/// a place then gets that of the same kernels in `named`, if these all have the same one, and if it is
-/// launched there several times in an iteration, or not more often here.
+/// A kernel that alone is another one has no place unless it is the same layer's or sizes vary elsewhere, and
+/// neither have replaced ones, if the kernels before and after are the same: no size changed, so it belongs
+/// to another branch of the program. A thread that launched nothing in `named` uses the sequences of all
+/// others. A kernel without a place then gets that of the same kernels in `named`, if these all have the same
+/// one, and if it is launched there several times in an iteration, or not more often here.
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.

@@ -391,6 +391,34 @@ TEST_CASE("Other kernels that libraries choose for other sizes have the places o
   CHECK(all.known() > 0.85);
 }
 
+TEST_CASE("What prepares weights is the same for every size, and tells nothing of others", "[place_join]") {
+  Outcome all;
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Model model(seed);
+    // Each launch of some kernels is between two that cast weights, as products are in mixed precision.
+    const std::uint32_t cast = 2 + model.below(2);
+    const auto iteration = [&](std::uint32_t size) {
+      Iteration made;
+      for (const Placed& one : model.iteration(size)) {
+        const bool has_weights = one.kernel.coarse % cast == 0;
+        const auto add = [&](std::uint32_t name, std::uint32_t place) {
+          made.push_back({{name, name, one.kernel.thread, 0, 7}, place});
+        };
+        if (has_weights) add(1'000'000'000, 1000 + 2 * one.place);
+        made.push_back(one);
+        if (has_weights) add(1'000'000'001, 1001 + 2 * one.place);
+      }
+      // A kernel of another name for each size, so that no two iterations are alike.
+      made.push_back({{2'000'000'000 + size, 2'000'000'000 + size, 1, 0, 8}, 999});
+      return made;
+    };
+    all += join({iteration(1), iteration(2), iteration(3)}, {iteration(4), iteration(5)});
+  }
+  INFO(all.text());
+  CHECK(all.wrong == 0);
+  CHECK(all.known() > 0.9);
+}
+
 TEST_CASE("Where another algorithm is taken somewhere, replaced kernels elsewhere keep their places",
           "[place_join]") {
   Outcome all;
