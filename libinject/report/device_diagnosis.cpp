@@ -298,9 +298,7 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
   entry.taken_by_collectives = device.times.taken_by_collectives(multiprocessors);
   if (overhead) entry.without_profiler = without_profiler(device.times, overhead->added);
   const Diagnosis measured = inject::diagnose(device.times, limits, multiprocessors);
-  entry.diagnosis = entry.without_profiler
-                        ? inject::diagnose(entry.without_profiler->times, limits, multiprocessors)
-                        : measured;
+  entry.diagnosis = judge(device.times, overhead, 1, limits, multiprocessors);
   const std::vector<DeviceKernel> kernels = kernels_of(device.device);
   const Bottleneck verdict = entry.diagnosis.verdict;
   if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone && verdict != Bottleneck::kUndetermined &&

@@ -128,6 +128,22 @@ DeviceTimes shortened(const DeviceTimes& times, double taken) {
   return rest;
 }
 
+/// The same, but taken from the host's own work and waits first.
+DeviceTimes shortened_input(const DeviceTimes& times, double taken) {
+  DeviceTimes rest = times;
+  std::uint64_t& waits = rest.idle_by_cause[static_cast<std::size_t>(IdleCause::kHostWait)].time;
+  const auto input = static_cast<double>(times.input_idle());
+  const double from_input = std::min(taken, input);
+  if (input > 0) {
+    const double left = 1 - from_input / input;
+    waits = static_cast<std::uint64_t>(static_cast<double>(waits) * left);
+    rest.own_work = static_cast<std::uint64_t>(static_cast<double>(rest.own_work) * left);
+    rest.idle_by_cause[static_cast<std::size_t>(IdleCause::kHostCompute)].time -=
+        times.own_work - rest.own_work;
+  }
+  return shortened(rest, taken - from_input);
+}
+
 double launch_bound_share(const DeviceTimes& times) {
   const Diagnosis diagnosis = diagnose(times, {});
   return diagnosis.share(time_of(diagnosis, Bottleneck::kLaunch));
@@ -167,6 +183,42 @@ DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadE
   if (!overhead) return times;
   const std::optional<WithoutProfiler> without = without_profiler(times, overhead->added, devices);
   return without ? without->times : times;
+}
+
+Diagnosis judge(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead,
+                std::size_t devices, const KernelLimits& limits, int multiprocessors) {
+  const DeviceTimes judged = judged_times(times, overhead, devices);
+  Diagnosis found = diagnose(judged, limits, multiprocessors);
+  const std::uint64_t taken = times.span - judged.span;
+  const bool blames_input =
+      std::any_of(found.parts.begin(), found.parts.begin() + static_cast<std::ptrdiff_t>(found.leading),
+                  [](const BottleneckPart& part) { return part.kind == Bottleneck::kInput; });
+  if (!blames_input || static_cast<double>(taken) <= kMuchLonger * static_cast<double>(times.span))
+    return found;
+  const Diagnosis other =
+      diagnose(shortened_input(times, static_cast<double>(taken)), limits, multiprocessors);
+  if (other.verdict == found.verdict) return found;
+  if (other.leading == 0) {
+    found.verdict = Bottleneck::kUndetermined;
+    found.leading = 0;
+    found.gain.reset();
+    return found;
+  }
+  // What leads in both, in the order of the times that are judged.
+  const auto leads = [](const Diagnosis& one, Bottleneck kind) {
+    const auto end = one.parts.begin() + static_cast<std::ptrdiff_t>(one.leading);
+    return std::any_of(one.parts.begin(), end,
+                       [kind](const BottleneckPart& part) { return part.kind == kind; });
+  };
+  const auto rest = std::stable_partition(found.parts.begin(), found.parts.end(),
+                                          [&, before = found](const BottleneckPart& part) {
+                                            return leads(before, part.kind) || leads(other, part.kind);
+                                          });
+  found.leading = static_cast<std::size_t>(rest - found.parts.begin());
+  found.verdict = Bottleneck::kMixed;
+  found.gain = 0;
+  for (std::size_t i = 0; i < found.leading; ++i) *found.gain += found.parts[i].gain;
+  return found;
 }
 
 }  // namespace inject

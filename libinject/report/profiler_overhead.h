@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "libinject/analysis/device_times.h"
+#include "libinject/analysis/diagnosis.h"
 #include "libinject/analysis/sample_stats.h"
 
 namespace inject {
@@ -83,6 +84,12 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
 /// The times on which a verdict is based: those without the profiler if known.
 DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead,
                          std::size_t devices = 1);
+
+/// What limits the device, based on these times. The profiler's share may also be in the host's own work and
+/// waits, as a stall that other iterations do not have: if the verdict would then be another one, it is
+/// mixed, or undetermined where the kernels would be the limit.
+Diagnosis judge(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead,
+                std::size_t devices, const KernelLimits& limits, int multiprocessors);
 
 /// Computed from the steps' times; empty if one of the medians has no interval.
 std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside);

@@ -158,7 +158,7 @@ class WindowReports {
     DeviceTimeReport report;
     report.times = times;
     report.taken_by_collectives = times.taken_by_collectives(multiprocessors);
-    report.diagnosis = diagnose(judged_times(times, overhead, devices), limits, multiprocessors);
+    report.diagnosis = judge(times, overhead, devices, limits, multiprocessors);
     report.utilization = share_of(times.kernel_busy, times.span);
     report.overhead = overhead;
     report.launch_bound = share_of(time_of(diagnose(times, limits), Bottleneck::kLaunch), times.span);

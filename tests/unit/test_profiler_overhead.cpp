@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "tests/unit/catch.h"
 
@@ -292,6 +293,58 @@ TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernel
   SECTION("nothing ran") {
     CHECK_FALSE(without_profiler(DeviceTimes{}, added).has_value());
   }
+}
+
+TEST_CASE("A verdict on the host's own work holds wherever the profiler's share is", "[overhead]") {
+  // Milliseconds of a window of ten iterations.
+  struct Window {
+    std::uint64_t kernels, launching, own_work, waiting, in_graphs = 0;
+  };
+  const auto times_of = [](const Window& window) {
+    DeviceTimes times;
+    times.kernel_busy = times.compute_busy = window.kernels * 1'000'000;
+    times.own_work = window.own_work * 1'000'000;
+    times.idle_by_cause[static_cast<std::size_t>(IdleCause::kHostCompute)].time =
+        (window.launching + window.own_work) * 1'000'000;
+    times.idle_by_cause[static_cast<std::size_t>(IdleCause::kHostWait)].time = window.waiting * 1'000'000;
+    times.idle_by_cause[static_cast<std::size_t>(IdleCause::kGraph)].time = window.in_graphs * 1'000'000;
+    times.span = times.kernel_busy + times.idle();
+    return times;
+  };
+  const auto judged = [&](const Window& window, double longer_by_ms) {
+    const DeviceTimes times = times_of(window);
+    const auto span = static_cast<double>(times.span);
+    const double share = longer_by_ms * 1e6 / span;
+    KernelLimits limits;
+    limits.compute = times.kernel_busy;
+    return judge(times, OverheadEstimate{.added = {share, share / 2, share * 1.5, span}}, 1, limits, 0);
+  };
+  const auto kinds = [](const Diagnosis& diagnosis) {
+    std::vector<Bottleneck> leading;
+    for (std::size_t i = 0; i < diagnosis.leading; ++i) leading.push_back(diagnosis.parts[i].kind);
+    return leading;
+  };
+  using Kinds = std::vector<Bottleneck>;
+  // Stalls of 54 ms in steps that are 57 ms longer than others: the program may wait for launches alone.
+  const Diagnosis stalls = judged({42, 74, 36, 18}, 57);
+  CHECK(stalls.verdict == Bottleneck::kMixed);
+  CHECK(kinds(stalls) == Kinds{Bottleneck::kInput, Bottleneck::kLaunch});
+  REQUIRE(stalls.gain.has_value());
+  CHECK(static_cast<double>(*stalls.gain) == Approx((54 + 74 - 57) * 1e6));
+  // Or for neither.
+  const Diagnosis busy = judged({700, 70, 60, 50, 150}, 70);
+  CHECK(busy.verdict == Bottleneck::kUndetermined);
+  CHECK(busy.leading == 0);
+  CHECK_FALSE(busy.gain.has_value());
+  // Steps that are hardly longer, or much shorter than the host's work, leave no doubt.
+  for (const double longer : {0.0, 5.0, 20.0}) {
+    CAPTURE(longer);
+    const Diagnosis sure = judged({42, 74, 136, 118}, longer);
+    CHECK(sure.verdict == Bottleneck::kInput);
+    CHECK(kinds(sure) == Kinds{Bottleneck::kInput});
+    CHECK(sure.gain == 254'000'000);
+  }
+  CHECK(judged({42, 174, 10, 0}, 57).verdict == Bottleneck::kLaunch);
 }
 
 TEST_CASE("Times without the profiler add up, whatever they are made of", "[overhead]") {
