@@ -40,12 +40,14 @@ class Join {
         named_(named),
         places_(places),
         works_(works),
+        timed_sequences_(sequences_of(timed)),
         named_sequences_(sequences_of(named)),
         joined_(timed.size()) {}
 
   std::vector<JoinedPlace> run() {
-    for (const auto& [where, sequence] : sequences_of(timed_)) {
+    for (const auto& [where, sequence] : timed_sequences_) {
       const std::vector<const Sequence*> others = candidates(where.first);
+      if (others.empty()) unnamed_threads_.insert(where.first);
       if (take_equal(sequence, others, &LaunchedKernel::exact)) continue;
       if (take_equal(sequence, others, &LaunchedKernel::coarse)) continue;
       take_common(sequence, others);
@@ -59,14 +61,17 @@ class Join {
   using Matches = std::vector<std::size_t>;
   static constexpr std::size_t kUnmatched = ~std::size_t{0};
 
+  /// The named sequences of that thread or, if it has none, of the threads that may have taken its place:
+  /// those that launched nothing beside it.
   std::vector<const Sequence*> candidates(std::uint32_t thread) const {
     std::vector<const Sequence*> own;
-    std::vector<const Sequence*> all;
+    std::vector<const Sequence*> later;
     for (const auto& [where, sequence] : named_sequences_) {
-      all.push_back(&sequence);
       if (where.first == thread) own.push_back(&sequence);
+      const auto beside = timed_sequences_.lower_bound({where.first, 0});
+      if (beside == timed_sequences_.end() || beside->first.first != where.first) later.push_back(&sequence);
     }
-    return own.empty() ? all : own;
+    return own.empty() ? later : own;
   }
 
   bool same(std::uint32_t timed, std::uint32_t named, Number number) const {
@@ -474,7 +479,7 @@ class Join {
     const auto named_most = most_of(named_);
     const auto timed_most = most_of(timed_);
     for (std::size_t i = 0; i < timed_.size(); ++i) {
-      if (has_place(joined_[i])) continue;
+      if (has_place(joined_[i]) || unnamed_threads_.contains(timed_[i].thread)) continue;
       const std::uint32_t kernel = timed_[i].exact;
       const auto found = alike.find(kernel);
       if (found == alike.end()) continue;
@@ -499,7 +504,9 @@ class Join {
   Kernels named_;
   std::span<const std::uint32_t> places_;
   std::span<const std::uint32_t> works_;
+  const Sequences timed_sequences_;
   const Sequences named_sequences_;
+  std::unordered_set<std::uint32_t> unnamed_threads_;  // of `timed`, with nothing to compare
   std::vector<JoinedPlace> joined_;
   // Cells of the tables of distances: 16 MiB at once, some tenths of a second in total.
   static constexpr std::size_t kMostCellsAtOnce = std::size_t{1} << 22;

@@ -90,9 +90,10 @@ class PlaceVote {
 ///      Sequences of `named` equal to that one count as in 1.
 /// A kernel that alone is another one has no place unless it is the same layer's or sizes vary elsewhere, and
 /// neither have replaced ones, if the kernels before and after are the same: no size changed, so it belongs
-/// to another branch of the program. A thread that launched nothing in `named` uses the sequences of all
-/// others. A kernel without a place then gets that of the same kernels in `named`, if these all have the same
-/// one, and if it is launched there several times in an iteration, or not more often here.
+/// to another branch of the program. A thread that launched nothing in `named` uses the sequences of those
+/// that launched nothing in `timed`: one of them may have been started in its place. If there are none, its
+/// kernels have no place. Any other kernel without a place gets that of the same kernels in `named`, if these
+/// all have the same one, and if it is launched there several times in an iteration, or not more often here.
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.

@@ -204,20 +204,36 @@ Diagnosis judge(const DeviceTimes& times, const std::optional<OverheadEstimate>&
     found.gain.reset();
     return found;
   }
-  // What leads in both, in the order of the times that are judged.
-  const auto leads = [](const Diagnosis& one, Bottleneck kind) {
-    const auto end = one.parts.begin() + static_cast<std::ptrdiff_t>(one.leading);
-    return std::any_of(one.parts.begin(), end,
-                       [kind](const BottleneckPart& part) { return part.kind == kind; });
-  };
-  const auto rest = std::stable_partition(found.parts.begin(), found.parts.end(),
-                                          [&, before = found](const BottleneckPart& part) {
-                                            return leads(before, part.kind) || leads(other, part.kind);
-                                          });
-  found.leading = static_cast<std::size_t>(rest - found.parts.begin());
+  // What leads in either, each with the larger of its gains.
+  std::vector<BottleneckPart> leading;
+  for (const Diagnosis& one : {found, other}) {
+    for (std::size_t i = 0; i < one.leading; ++i) {
+      const BottleneckPart& part = one.parts[i];
+      const auto known = std::find_if(leading.begin(), leading.end(), [&part](const BottleneckPart& before) {
+        return before.kind == part.kind;
+      });
+      if (known == leading.end()) {
+        leading.push_back(part);
+      } else {
+        known->time = std::max(known->time, part.time);
+        known->gain = std::max(known->gain, part.gain);
+      }
+    }
+  }
+  std::stable_sort(leading.begin(), leading.end(), [](const BottleneckPart& one, const BottleneckPart& than) {
+    return one.gain > than.gain;
+  });
+  std::uint64_t gain = 0;
+  for (const BottleneckPart& part : leading) {
+    gain += part.gain;
+    std::erase_if(found.parts, [&part](const BottleneckPart& rest) { return rest.kind == part.kind; });
+  }
   found.verdict = Bottleneck::kMixed;
-  found.gain = 0;
-  for (std::size_t i = 0; i < found.leading; ++i) *found.gain += found.parts[i].gain;
+  found.leading = leading.size();
+  // Together they save no more than all the time in which nothing computes.
+  found.gain =
+      std::min(gain, judged.span - judged.compute_busy + judged.taken_by_collectives(multiprocessors));
+  found.parts.insert(found.parts.begin(), leading.begin(), leading.end());
   return found;
 }
 

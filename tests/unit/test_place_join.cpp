@@ -519,6 +519,23 @@ TEST_CASE("Threads that are started anew take the places of those before", "[pla
   }
 }
 
+TEST_CASE("A thread beside those that are named does not take their places", "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const Model model(seed);
+    Iteration timed = model.iteration();
+    const std::size_t with_places = timed.size();
+    // Two more threads run the same kernels for another model.
+    for (Placed placed : model.iteration()) {
+      placed.kernel.thread += 10;
+      placed.place += 10'000;
+      timed.push_back(placed);
+    }
+    const Outcome outcome = join({timed}, std::vector(2, model.iteration()));
+    CHECK(outcome.wrong == 0);
+    CHECK(outcome.right == with_places);
+  }
+}
+
 TEST_CASE("A place that lacks something counts where there is no complete one", "[place_join]") {
   const std::vector<LaunchedKernel> timed = {{1, 1, 1, 0}, {2, 2, 1, 0}, {3, 3, 1, 0}, {4, 4, 1, 0}};
   std::vector<LaunchedKernel> named = timed;

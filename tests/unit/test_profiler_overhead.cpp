@@ -328,9 +328,16 @@ TEST_CASE("A verdict on the host's own work holds wherever the profiler's share 
   // Stalls of 54 ms in steps that are 57 ms longer than others: the program may wait for launches alone.
   const Diagnosis stalls = judged({42, 74, 36, 18}, 57);
   CHECK(stalls.verdict == Bottleneck::kMixed);
-  CHECK(kinds(stalls) == Kinds{Bottleneck::kInput, Bottleneck::kLaunch});
+  CHECK(kinds(stalls) == Kinds{Bottleneck::kLaunch, Bottleneck::kInput});
   REQUIRE(stalls.gain.has_value());
-  CHECK(static_cast<double>(*stalls.gain) == Approx((54 + 74 - 57) * 1e6));
+  // Launching is 17 ms, or all of the idle time.
+  CHECK(static_cast<double>(stalls.parts[0].gain) == Approx(71e6).epsilon(1e-3));
+  CHECK(static_cast<double>(*stalls.gain) == Approx((54 + 74 - 57) * 1e6).epsilon(1e-3));
+  // All launching was due to the profiler, or none.
+  const Diagnosis either = judged({550, 150, 300, 0}, 150);
+  CHECK(either.verdict == Bottleneck::kMixed);
+  CHECK(kinds(either) == Kinds{Bottleneck::kInput, Bottleneck::kLaunch});
+  CHECK(static_cast<double>(either.parts[1].gain) == Approx(150e6).epsilon(1e-3));
   // Or for neither.
   const Diagnosis busy = judged({700, 70, 60, 50, 150}, 70);
   CHECK(busy.verdict == Bottleneck::kUndetermined);
