@@ -112,9 +112,9 @@ class Join {
 
   /// Gives that kernel the place of the one that it matches in `equal`, sequences that are equal.
   void take_match(const Sequence& sequence, const std::vector<const Sequence*>& equal, const Matches& matches,
-                  std::size_t position, bool sizes_vary) {
+                  std::size_t position, bool varies) {
     if (matches[position] == kUnmatched) return;
-    if (!sizes_vary && is_other_branch(sequence, equal, matches, position)) return;
+    if (!varies && is_other_branch(sequence, equal, matches, position)) return;
     joined_[sequence[position]] = joined(*equal.front(), equal, matches[position]);
   }
 

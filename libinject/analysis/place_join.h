@@ -14,7 +14,7 @@ namespace inject {
 /// A kernel as it was launched, or all kernels of a library call.
 struct LaunchedKernel {
   std::uint32_t exact = 0;   ///< from name, launch shape and library call's shape: equal numbers, equal
-                             ///< kernels
+                             ///< kernels; of a call, its first kernel's
   std::uint32_t coarse = 0;  ///< the same for similar kernels of other sizes
   std::uint32_t thread = 0;
   std::uint32_t iteration = 0;

@@ -58,11 +58,11 @@ void warn_of_metrics_options(const Options& options, std::vector<std::string>& w
   if (options.metrics_timeline) warnings.push_back("INJECT_METRICS_TIMELINE" + ignored);
 }
 
-/// Warns if what is to happen after the last window never will.
+/// Warns if INJECT_AFTER never applies.
 void warn_without_last_window(const Options& options, std::vector<std::string>& warnings) {
   if (options.after == AfterAction::kContinue || options.timeout != 0 || has_last(options.window)) return;
   warnings.push_back(str_format(
-      "INJECT_AFTER has no effect: with INJECT_WINDOW={0} no window is the last one; use {0}x1, or set "
+      "INJECT_AFTER has no effect: with INJECT_WINDOW={0} there is no last window; use {0}x1, or set "
       "INJECT_TIMEOUT",
       to_string(options.window)));
 }

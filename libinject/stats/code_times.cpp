@@ -289,10 +289,9 @@ CodeTimes::Units CodeTimes::units_of(std::vector<Held>& work) {
         const CallClass of_call = call_class(shapes_->shape(one.shape));
         std::uint64_t hash = 0;
         for (const std::uint64_t word : of_call.shape.words()) hash = hash_mix(hash ^ word) * kHashSeed;
-        launched.exact = exact_.find_or_add({kCallClass, one.exact, 1, 0, 0, 0, 0, 0});
         launched.coarse =
-            kCallClass | exact_.find_or_add({kCallClass, 0, static_cast<std::uint32_t>(hash),
-                                             static_cast<std::uint32_t>(hash >> 32), 0, 0, 0, 0});
+            kCallClass | exact_.find_or_add({kCallClass, static_cast<std::uint32_t>(hash),
+                                             static_cast<std::uint32_t>(hash >> 32), 0, 0, 0, 0, 0});
         launched.is_layer = of_call.is_layer;
       }
     } else if ((one.coarse & kFamilyClass) != 0) {

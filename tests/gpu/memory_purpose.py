@@ -12,6 +12,7 @@ from gputest import Folder, main, profiled_environment, run
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "programs", "torch_purposes.py")
 EXACT = ("parameters", "gradients", "optimizer state", "buffers")
+CUPTI = 32 << 20  # more than its own memory (docs/memory.md), which is in use at the reading, but no longer at the end
 
 
 def check_folder(report, name, folder, truth, bare):
@@ -32,7 +33,7 @@ def check_folder(report, name, folder, truth, bare):
     total = rows[devices[0], "[all]"]
     parts = sum(int(size or 0) for purpose, size in found.items() if purpose != "[all]")
     report.check(f"{name}: the purposes are 98 % of what is in use", parts >= 0.98 * int(found["[all]"] or 0) > 0, f"{parts}, {found['[all]']}")
-    report.check(f"{name}: … and of what NVML says that the process holds", abs(parts - truth["process"]) <= 0.02 * truth["process"],
+    report.check(f"{name}: … and of what NVML says that the process holds", 0.98 * truth["process"] <= parts <= 1.02 * truth["process"] + CUPTI,
                  f"{parts}, {truth['process']} at the end")
     report.check(f"{name}: the allocator's peak", int(total["Peak Allocated (B)"]) <= truth["peak_allocated"] * 1.001,
                  f"{total['Peak Allocated (B)']}, {truth['peak_allocated']} at the end")

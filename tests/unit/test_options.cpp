@@ -248,7 +248,7 @@ TEST_CASE("What sets up metrics that are not taken is warned of", "[config]") {
   CHECK(warnings({"INJECT_METRICS_INTERVAL=500us", "INJECT_METRICS_TIMELINE=0"}).empty());
 }
 
-TEST_CASE("What happens after the last window is warned of where there is none", "[config]") {
+TEST_CASE("INJECT_AFTER without a last window is warned of", "[config]") {
   const auto warnings = [](std::string_view window, std::string_view timeout = "INJECT_TIMEOUT=off") {
     const ParseResult result = parse({window, "INJECT_AFTER=exit", timeout});
     CHECK(result.error.empty());
@@ -256,8 +256,8 @@ TEST_CASE("What happens after the last window is warned of where there is none",
   };
   CHECK(warnings("INJECT_WINDOW=time:1s+1s/5s") ==
         std::vector<std::string>{
-            "INJECT_AFTER has no effect: with INJECT_WINDOW=time:1s+1s/5s no window is the "
-            "last one; use time:1s+1s/5sx1, or set INJECT_TIMEOUT"});
+            "INJECT_AFTER has no effect: with INJECT_WINDOW=time:1s+1s/5s there is no last "
+            "window; use time:1s+1s/5sx1, or set INJECT_TIMEOUT"});
   for (const char* window : {"api", "nvtx:step", "nvtx:step/100", "signal:USR1", "iter:30+10/100"}) {
     CAPTURE(window);
     CHECK(warnings(std::string("INJECT_WINDOW=") + window).size() == 1);

@@ -27,7 +27,7 @@ _MEANINGS = {
     "input-bound": "The GPU waits for data, or for other work of the host.",
     "copy-bound": "The GPU waits for copies.",
     "communication-bound": "The GPU waits for collectives between GPUs.",
-    "mixed": "Two causes share most of what is lost.",
+    "mixed": "More than one cause accounts for the lost time, or it is not clear which one does.",
     "undetermined": "The GPU is idle for reasons that its own records do not show.",
     **dict.fromkeys(("", "too short"), "The windows are too short for a verdict: profile longer ones, or more iterations."),
 }

@@ -31,7 +31,7 @@ RULES = (
          "multiprocessors that collectives take from concurrent kernels.", _LARGEST),
 )
 GENERAL = ("Each moment of a GPU's time belongs to one part. A remedy can save at most its part of the time, excluding what the profiler added where "
-           "that is known; how much it will actually save is not predicted. If the second part takes 10% and half of the largest, the verdict is mixed. "
+           "that is known; how much it will actually save is not predicted. If the second part takes 10% and half of the largest, the verdict is mixed; so it is if it depends on where the profiler's own time is. "
            "It is undetermined if waiting for other streams and unknown causes take 10% together, and more than each of the others, and too short if start-up takes half of the time. "
            "docs/diagnosis.md has every rule in full.")
 
